@@ -1,0 +1,411 @@
+"""Sources: the paths by which a compiled entry finds a value again, interned as one trie per trace.
+
+A source is a step from its base: `L['self']` -> its instance dict -> the item "weight". The trie of sources is the
+skeleton of the guard tree: the same step is the same object, so guards on shared prefixes share the walk.
+Every step runs C code of CPython only, never the user's Python; `fetch` is the reference that the C++ accessor of the
+same name is tested against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import FunctionType, MemberDescriptorType, MethodType
+from typing import Any, ClassVar
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
+"""What `fetch` gives where the path ends early: no such key, an empty cell, an unset slot."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call as a guard tree sees it: the raw argument slots (MISSING where unset) and the frame's function."""
+
+    locals: tuple[Any, ...]
+    function: FunctionType
+
+
+class Source:
+    """One step. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning."""
+
+    __slots__ = ("base", "payload", "children", "depth")
+    accessor: ClassVar[str] = ""
+
+    def __init__(self, base: Source | None, payload: Any) -> None:
+        self.base = base
+        self.payload = payload
+        self.depth: int = 0 if base is None else base.depth + 1
+        self.children: dict[tuple[type[Source], Any], Source] = {}
+
+    def child(self, kind: type[Source], payload: Any = None) -> Source:
+        """The interned step `kind(payload)` from here; unhashable or equal-but-different payloads are keyed by identity."""
+        key = (kind, kind.key(payload))
+        found = self.children.get(key)
+        if found is None:
+            found = self.children[key] = kind(self, payload)
+        return found
+
+    @staticmethod
+    def key(payload: Any) -> Any:
+        return payload
+
+    def step(self, value: Any) -> Any:
+        """The value that this step reaches from `value`, or MISSING."""
+        raise NotImplementedError
+
+    def fetch(self, call: Call) -> Any:
+        """The value of the whole path in `call`, or MISSING."""
+        if self.base is None:
+            return call
+        value = self.base.fetch(call)
+        return MISSING if value is MISSING else self.step(value)
+
+    def describe(self) -> str:
+        """The path as the user would write it."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.describe()}>"
+
+
+def typed_key(payload: Any) -> Any:
+    """Keys that are equal but not alike (1, 1.0, True) must not share a step."""
+    return (type(payload), payload)
+
+
+class Root(Source):
+    """The call itself: the trie's root; one per trace."""
+
+    __slots__ = ()
+    accessor = "root"
+
+    def __init__(self) -> None:
+        super().__init__(None, None)
+
+    def describe(self) -> str:
+        return "<call>"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Payload of Local: which argument slot, and its name."""
+
+    index: int
+    name: str
+
+
+class Local(Source):
+    """An argument slot of the frame. Payload: Slot."""
+
+    __slots__ = ()
+    accessor = "local"
+
+    def step(self, value: Any) -> Any:
+        return value.locals[self.payload.index]
+
+    def describe(self) -> str:
+        return self.payload.name
+
+
+class FrameFunction(Source):
+    """The function object of the frame."""
+
+    __slots__ = ()
+    accessor = "frame_function"
+
+    def step(self, value: Any) -> Any:
+        return value.function
+
+    def describe(self) -> str:
+        return "<function>"
+
+
+class Pinned(Source):
+    """An object that the guard tree itself holds: a module's globals, a class. Payload: the object, keyed by identity."""
+
+    __slots__ = ()
+    accessor = "pinned"
+
+    @staticmethod
+    def key(payload: Any) -> Any:
+        return id(payload)
+
+    def step(self, value: Any) -> Any:
+        return self.payload
+
+    def describe(self) -> str:
+        if isinstance(self.payload, dict):
+            return f"globals of {self.payload.get('__name__', '?')}"
+        return getattr(self.payload, "__qualname__", None) or type(self.payload).__name__
+
+
+class InstanceDict(Source):
+    """`obj.__dict__` of an object with a dict (generic `__dict__`, PyObject_GenericGetDict without creating one)."""
+
+    __slots__ = ()
+    accessor = "instance_dict"
+
+    def step(self, value: Any) -> Any:
+        try:
+            found = object.__getattribute__(value, "__dict__") if not isinstance(value, type) else MISSING
+        except AttributeError:
+            return MISSING
+        return found
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}.__dict__"
+
+
+class Item(Source):
+    """`d[key]` by PyDict_GetItem for a dict (or the dict part of a subclass). Payload: a constant key (str, int, ...)."""
+
+    __slots__ = ()
+    accessor = "item"
+
+    @staticmethod
+    def key(payload: Any) -> Any:
+        return typed_key(payload)
+
+    def step(self, value: Any) -> Any:
+        try:
+            return dict.__getitem__(value, self.payload)
+        except KeyError:
+            return MISSING
+
+    def describe(self) -> str:
+        base = self.base
+        assert base is not None
+        if isinstance(base, InstanceDict):
+            assert base.base is not None
+            return f"{base.base.describe()}.{self.payload}"
+        if isinstance(base, Pinned) and isinstance(base.payload, dict):
+            return str(self.payload)
+        if isinstance(base, Item) and base.payload in ("_modules", "_parameters", "_buffers") and isinstance(base.base, InstanceDict):
+            assert base.base.base is not None
+            owner = base.base.base.describe()
+            return f"{owner}[{self.payload}]" if str(self.payload).isdigit() else f"{owner}.{self.payload}"
+        return f"{base.describe()}[{self.payload!r}]"
+
+
+class DictKey(Source):
+    """The i-th key of a dict, in its order (for keys that are objects rather than constants)."""
+
+    __slots__ = ()
+    accessor = "dict_key"
+
+    def step(self, value: Any) -> Any:
+        keys = list(dict.keys(value))
+        return keys[self.payload] if self.payload < len(keys) else MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"list({self.base.describe()})[{self.payload}]"
+
+
+class DictValueAt(Source):
+    """The value at the i-th position of a dict, in its order (goes with DictKey)."""
+
+    __slots__ = ()
+    accessor = "dict_value_at"
+
+    def step(self, value: Any) -> Any:
+        values = list(dict.values(value))
+        return values[self.payload] if self.payload < len(values) else MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"list({self.base.describe()}.values())[{self.payload}]"
+
+
+class Index(Source):
+    """`seq[i]` of a list or tuple (or the list or tuple part of a subclass), 0 <= i."""
+
+    __slots__ = ()
+    accessor = "index"
+
+    def step(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple.__getitem__(value, self.payload) if self.payload < tuple.__len__(value) else MISSING
+        return list.__getitem__(value, self.payload) if self.payload < list.__len__(value) else MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}[{self.payload}]"
+
+
+class SlotMember(Source):
+    """A `__slots__` member. Payload: the member descriptor, whose type the base's type was checked to be."""
+
+    __slots__ = ()
+    accessor = "slot_member"
+
+    @staticmethod
+    def key(payload: MemberDescriptorType) -> Any:
+        return id(payload)
+
+    def step(self, value: Any) -> Any:
+        try:
+            return self.payload.__get__(value)
+        except AttributeError:
+            return MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}.{self.payload.__name__}"
+
+
+class CAttr(Source):
+    """An attribute of a C type, computed by C code without side effects (`slice.start`, `partial.func`, `tensor.grad`).
+
+    Payload: the name. Only for bases whose exact type is guarded and known to be safe; PyObject_GetAttr.
+    """
+
+    __slots__ = ()
+    accessor = "c_attr"
+
+    def step(self, value: Any) -> Any:
+        return getattr(value, self.payload, MISSING)
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}.{self.payload}"
+
+
+class TypeOf(Source):
+    """`type(obj)`."""
+
+    __slots__ = ()
+    accessor = "type_of"
+
+    def step(self, value: Any) -> Any:
+        return type(value)
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"type({self.base.describe()})"
+
+
+class TypeAttr(Source):
+    """What _PyType_Lookup finds for a name on a class: the raw entry of the MRO, before any `__get__`. Payload: the name."""
+
+    __slots__ = ()
+    accessor = "type_attr"
+
+    def step(self, value: Any) -> Any:
+        for cls in value.__mro__:
+            if self.payload in cls.__dict__:
+                return cls.__dict__[self.payload]
+        return MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}.{self.payload}"
+
+
+class CellContents(Source):
+    """The content of a cell."""
+
+    __slots__ = ()
+    accessor = "cell_contents"
+
+    def step(self, value: Any) -> Any:
+        try:
+            return value.cell_contents
+        except ValueError:
+            return MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return self.base.describe()
+
+
+class ClosureCell(Source):
+    """The i-th cell of a function's closure. Payload: Slot(index, name)."""
+
+    __slots__ = ()
+    accessor = "closure_cell"
+
+    def step(self, value: FunctionType) -> Any:
+        cells = value.__closure__
+        return cells[self.payload.index] if cells is not None and self.payload.index < len(cells) else MISSING
+
+    def describe(self) -> str:
+        return self.payload.name
+
+
+class FunctionField(Source):
+    """A field of a function object. Payload: "code", "defaults", "kwdefaults", "globals", "closure" or "dict"; None is MISSING."""
+
+    __slots__ = ()
+    accessor = "function_field"
+
+    def step(self, value: FunctionType) -> Any:
+        found = getattr(value, f"__{self.payload}__")
+        return MISSING if found is None else found
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}.__{self.payload}__"
+
+
+class MethodField(Source):
+    """A bound method's "function" or "self"."""
+
+    __slots__ = ()
+    accessor = "method_field"
+
+    def step(self, value: MethodType) -> Any:
+        return value.__func__ if self.payload == "function" else value.__self__
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}.__{'func' if self.payload == 'function' else 'self'}__"
+
+
+class DequeIndex(Source):
+    """`d[i]` of a collections.deque, 0 <= i (PySequence_GetItem on the exact type)."""
+
+    __slots__ = ()
+    accessor = "deque_index"
+
+    def step(self, value: Any) -> Any:
+        return value[self.payload] if self.payload < len(value) else MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}[{self.payload}]"
+
+
+class WrappedDescriptor(Source):
+    """The function inside a staticmethod or classmethod (payload None), or a property's "fget", "fset" or "fdel"."""
+
+    __slots__ = ()
+    accessor = "wrapped_descriptor"
+
+    def step(self, value: Any) -> Any:
+        found = value.__func__ if self.payload is None else getattr(value, self.payload)
+        return MISSING if found is None else found
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return self.base.describe() if self.payload is None else f"{self.base.describe()}.{self.payload}"
+
+
+ACCESSORS: tuple[type[Source], ...] = (
+    Root, Local, FrameFunction, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeOf, TypeAttr,
+    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor,
+)  # fmt: skip
+"""Every step there is; the C++ side has one accessor for each `accessor` name."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserLine:
+    """Where in the user's program a guard became necessary."""
+
+    filename: str
+    lineno: int
+    function: str
+    stack: tuple[str, ...] = field(default=(), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.lineno} in {self.function}"
