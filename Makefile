@@ -1,0 +1,89 @@
+# Builds, checks and shows framejit. Everything happens in a virtual environment inside the project; needed beforehand: Python, g++, make.
+#
+#   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
+#   make test                  ruff, mypy and the test suite                           (make test ARGS="tests/test_runtime.py -k threads")
+#   make test-matrix           the same on every supported pair of Python and torch, in environments outside the repository
+#   make bench, make zoo       side by side with torch.compile; thirty more architectures
+#   make build                 only (re)build the extension and refresh the editable install
+#   make PYTHON=python3.12 TORCH=2.11.0 VENV=.venv312 test
+
+SHELL := /bin/sh
+VENV ?= .venv
+TORCH ?= 2.13.0
+ARGS ?=
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/framejit
+MATRIX ?= 3.11:2.13.0 3.12:2.11.0 3.12:2.15.0
+
+# A version manager's launcher may be on the path without working: take the first interpreter that runs.
+find_python = $(shell for p in $(foreach v,$(1),python$(v) $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$(v).*/bin/python$(v)) python3; do \
+	"$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && { echo "$$p"; break; }; done)
+ifndef PYTHON
+PYTHON = $(or $(call find_python,3.11 3.12),$(error framejit needs Python 3.11 or 3.12; name one with make PYTHON=...))
+endif
+
+BIN := $(VENV)/bin
+DEPENDENCIES := $(VENV)/.framejit-dependencies
+FILES := build/files-$(subst /,_,$(VENV))
+INSTALLED := build/installed-$(subst /,_,$(VENV))
+NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
+
+.PHONY: all setup build demo test lint types test-matrix bench zoo clean force
+.DEFAULT_GOAL := build
+
+setup build: $(INSTALLED)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(DEPENDENCIES): pyproject.toml | $(BIN)/python
+	@echo "installing torch $(TORCH) and the other dependencies into $(VENV)"
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" "setuptools>=77" wheel
+	$(PIP_INSTALL) --editable ".[demo,test]"
+	@touch $@
+
+# Strict editable installs link the files that are there: the list of them decides when to link again.
+$(FILES): force
+	@mkdir -p build
+	@find jit guards -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \) | LC_ALL=C sort > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+$(INSTALLED): $(DEPENDENCIES) $(FILES) setup.py $(NATIVE)
+	$(PIP_INSTALL) --no-deps --editable .
+	@touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/python tools/demo.py $(ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/python -m ruff check .
+
+types: $(INSTALLED)
+	$(BIN)/python -m mypy
+
+test: lint types
+	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest $(ARGS)
+
+# Each pair gets a copy of the sources, so that builds don't meet in one folder; environments are kept between runs.
+test-matrix:
+	@set -e; for pair in $(MATRIX); do \
+		python=$${pair%:*}; torch=$${pair#*:}; folder="$(CACHE)/py$$python-torch$$torch"; \
+		echo "== Python $$python, torch $$torch"; \
+		mkdir -p "$$folder/source"; \
+		find "$$folder/source" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +; \
+		tar -c --exclude='./.venv*' --exclude=./.git --exclude=./.dev --exclude=./build --exclude=./jit/guards --exclude='*.so' . | tar -x -C "$$folder/source"; \
+		$(MAKE) --no-print-directory -C "$$folder/source" PYTHON="$$(for p in python$$python \
+			$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$python.*/bin/python$$python; do "$$p" -V >/dev/null 2>&1 && { echo "$$p"; break; }; done))" \
+			TORCH="$$torch" VENV="$$folder/venv" test; \
+	done
+
+bench: $(INSTALLED)
+	$(BIN)/python -m tools.bench $(ARGS)
+
+zoo: $(INSTALLED)
+	$(BIN)/python tools/bench/zoo.py $(ARGS)
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(DEPENDENCIES)
+	find jit guards tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find jit -name '_runtime*.so' -delete
