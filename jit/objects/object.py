@@ -1,0 +1,168 @@
+"""The base of the object model: what the trace knows of one Python value.
+
+Conventions
+- An `Object` stands for exactly one Python value of exact type `cls`. Identity of Objects is identity of values:
+  two Objects never stand for the same mutable value, so `a is b` on Objects answers Python's `is` (constants apart).
+- `source` says where a value that exists outside the trace is found again; None means the trace made it.
+- A value that came from outside starts as a `LazyObject`: nothing is known of it and nothing is guarded. `vm.observe`
+  turns it into the Object of its type and emits the guard for that. What an Object is asked beyond its type (a value,
+  a length, a key) it guards itself, the moment it answers.
+- Every mutation of an Object's state goes through `vm.trail`, so that it can be undone, and, where the Object has a
+  source, is announced with `vm.effects.mutated(self)`, so that it is replayed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from framejit.guards.source import MISSING, Source
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
+    from framejit.objects.vm import VM, Codegen
+
+
+class Object:
+    """A Python value. `value` is the real object where there is one (constants, values with a source), else MISSING."""
+
+    __slots__ = ("cls", "source", "value", "attrs")
+
+    def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
+        self.cls = cls
+        self.source = source
+        self.value = value
+        self.attrs: DictObject | None = None
+
+    # What the value is.
+
+    def is_constant(self) -> bool:
+        """Whether `constant` would answer. Guards nothing."""
+        return False
+
+    def constant(self, vm: VM) -> Any:
+        """The value as a real, immutable Python object; guards it where it came from outside. Breaks if there is none."""
+        raise NotConstant(self)
+
+    def hash_key(self, vm: VM) -> Any:
+        """What stands for this value as a dict key or set element: a real constant, or this Object for types that hash by identity."""
+        if self.is_constant():
+            return self.constant(vm)
+        return self.identity_key(vm)
+
+    def identity_key(self, vm: VM) -> Any:
+        """`hash_key` of a value that hashes by identity; vm checks that its class really does."""
+        return vm.identity_key(self)
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        """The instance `__dict__`, if values of this type have one."""
+        return self.attrs
+
+    # What can be done with it. The defaults are CPython's generic slots; a type with C slots of its own overrides them.
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        """tp_getattro. Raises the traced AttributeError."""
+        return vm.generic_getattr(self, name)
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        """tp_setattro; None deletes."""
+        vm.generic_setattr(self, name, value)
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        """tp_call."""
+        return vm.generic_call(self, args, kwargs)
+
+    def iter(self, vm: VM) -> Object:
+        """tp_iter."""
+        return vm.generic_iter(self)
+
+    def next(self, vm: VM) -> Object | None:
+        """tp_iternext: None when exhausted."""
+        return vm.generic_next(self)
+
+    def truth(self, vm: VM) -> bool:
+        """nb_bool, else length, else True. Breaks where it depends on tensor data."""
+        return vm.generic_truth(self)
+
+    def length(self, vm: VM) -> Object:
+        """sq_length or mp_length."""
+        return vm.generic_length(self)
+
+    # How it leaves the trace.
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        """The value as an argument of an FX node: fx.Node, constant, or list/tuple/dict/slice of such. Breaks if it can't be one."""
+        return self.constant(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        """Emit code that leaves the value on the stack. Only called for values without a source, once each: the caller memoizes.
+
+        Mutable values emit their creation here and fill themselves in `fill`, so that cycles work.
+        """
+        if self.is_constant():
+            cg.load_const(self.value)
+            return
+        raise NotConstant(self)
+
+    def fill(self, cg: Codegen) -> None:
+        """Emit the second half of `reconstruct`: the value is in place, put its contents in. Default: nothing."""
+
+    def needs_fill(self) -> bool:
+        """Whether the value is created empty and then filled (mutable, possibly cyclic)."""
+        return False
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the mutations of a value with a source, in order. Called once for each value announced to vm.effects."""
+
+    def referents(self) -> list[Object]:
+        """The Objects that this value, made by the trace, keeps: what `reconstruct`, `fill` and (with a source) `replay` will ask the codegen to load."""
+        return []
+
+    def __repr__(self) -> str:
+        where = f" from {self.source.describe()}" if self.source is not None else ""
+        return f"<{type(self).__name__} {self.cls.__qualname__}{where}>"
+
+
+class LazyObject(Object):
+    """A value from outside that nothing has been observed of; forwards to `real` once observed."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, value: Any, source: Source) -> None:
+        super().__init__(type(value), source, value)
+        self.real: Object | None = None
+
+    def _unobserved(self) -> NoReturn:
+        raise AssertionError(f"{self!r} was used without vm.observe")
+
+    def is_constant(self) -> bool:
+        return False if self.real is None else self.real.is_constant()
+
+    def constant(self, vm: VM) -> Any:
+        return vm.observe(self).constant(vm)
+
+    def hash_key(self, vm: VM) -> Any:
+        return vm.observe(self).hash_key(vm)
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        return vm.observe(self).instance_dict(vm)
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return vm.observe(self).as_graph_argument(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self._unobserved()
+
+
+class NotConstant(Exception):
+    """Signal: an Object was asked for a constant that it isn't. Turned into a graph break by whoever knows the operation."""
+
+    def __init__(self, obj: Object) -> None:
+        super().__init__(repr(obj))
+        self.obj = obj
+
+
+def settle(obj: Object) -> Object:
+    """The Object that a lazy one has been observed to be; itself otherwise. Guards nothing."""
+    while type(obj) is LazyObject and obj.real is not None:
+        obj = obj.real
+    return obj

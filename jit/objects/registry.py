@@ -1,0 +1,121 @@
+"""The two tables of the object model, filled beside the definitions: how real values are wrapped, what C functions mean.
+
+`@wraps(list)` registers the constructor of the Object for values of that exact type (and of subclasses, by MRO).
+`@models(list.append)` registers what a C function, method descriptor, type constructor or Python library function means.
+`pure(math.sqrt, ...)` says that a C function may be called on constants while tracing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from framejit.guards.source import Source
+    from framejit.objects.object import Object
+    from framejit.objects.vm import VM
+
+Wrap = Callable[["VM", Any, "Source"], "Object"]
+Model = Callable[..., "Object"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """How values of a type are wrapped. `by_identity`: observing one guards which object it is (classes, C functions, dtypes).
+
+    `shared`: values of the type are mutable or compared by identity, so the same object found by two paths is one Object.
+    """
+
+    wrap: Wrap
+    by_identity: bool
+    shared: bool
+
+
+WRAPPERS: dict[type, Wrapper] = {}
+MODELS: dict[int, tuple[Any, Model]] = {}
+APP: dict[int, tuple[Any, FunctionType]] = {}
+PURE: dict[int, Any] = {}
+PURE_TYPES: set[type] = set()
+
+
+def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Callable[[F], F]:
+    """Register `fn(vm, value, source) -> Object` for values of these exact types and, by MRO, of their subclasses."""
+
+    def register(fn: F) -> F:
+        for cls in types:
+            WRAPPERS[cls] = Wrapper(fn, by_identity, shared)
+        return fn
+
+    return register
+
+
+def wrapper_for(cls: type) -> Wrapper:
+    """The wrapper of the nearest class in the MRO; `object` always has one."""
+    found = WRAPPERS.get(cls)
+    if found is None:
+        found = next(WRAPPERS[base] for base in cls.__mro__ if base in WRAPPERS)
+    return found
+
+
+def models(*functions: Any) -> Callable[[F], F]:
+    """Register what these real callables mean: `fn(vm, *args: Object, **kwargs: Object) -> Object`, bound as Python binds.
+
+    For a method descriptor the first argument is self, already observed; other arguments may be unobserved.
+    """
+
+    def register(fn: F) -> F:
+        for function in functions:
+            MODELS[id(function)] = (function, fn)
+        return fn
+
+    return register
+
+
+def app(*functions: Any) -> Callable[[F], F]:
+    """Register a plain Python function (modules/app) to be traced in place of these C functions."""
+
+    def register(fn: F) -> F:
+        for function in functions:
+            APP[id(function)] = (function, fn)  # type: ignore[assignment]
+        return fn
+
+    return register
+
+
+def pure(*functions: Any) -> None:
+    """These C functions may be called on constant arguments: no side effects, the same answer always."""
+    for function in functions:
+        PURE[id(function)] = function
+
+
+def pure_methods(*types: type) -> None:
+    """All C methods of these immutable types are pure."""
+    PURE_TYPES.update(types)
+
+
+def model_of(function: Any) -> Model | None:
+    """The model of a real callable, or None."""
+    found = MODELS.get(id(function))
+    return found[1] if found is not None and found[0] is function else None
+
+
+def app_of(function: Any) -> FunctionType | None:
+    """The plain Python function that stands in for a C function, or None."""
+    found = APP.get(id(function))
+    return found[1] if found is not None and found[0] is function else None
+
+
+def is_pure(function: Any) -> bool:
+    """Whether the C function may be called on constants while tracing."""
+    if PURE.get(id(function)) is function:
+        return True
+    owner = getattr(function, "__objclass__", None)
+    return owner in PURE_TYPES
+
+
+def registered(functions: Iterable[Any]) -> list[Any]:
+    """Those of the functions that have a model or a stand-in."""
+    return [f for f in functions if model_of(f) is not None or app_of(f) is not None]

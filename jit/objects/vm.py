@@ -1,0 +1,130 @@
+"""The protocols that objects see: `VM`, the running trace, and `Codegen`, the writer of the replacement bytecode.
+
+Objects know no opcodes, no frames and no assembler; everything they need of those they ask for here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from framejit.breaks import Break
+    from framejit.effects import Effects
+    from framejit.graph.builder import GraphBuilder
+    from framejit.guards.kinds import Guard
+    from framejit.guards.source import Source
+    from framejit.objects.dictobject import DictObject
+    from framejit.objects.object import Object
+    from framejit.trail import Trail
+
+
+class VM(Protocol):
+    """One trace: of one frame and everything it calls. Not shared between threads."""
+
+    trail: Trail
+    effects: Effects
+    graph: GraphBuilder
+    root_source: Source
+
+    # Values.
+
+    def wrap(self, value: Any, source: Source) -> Object:
+        """A value from outside, unobserved: a LazyObject (or the Object that already stands for this source)."""
+
+    def const(self, value: Any) -> Object:
+        """A real immutable value (None, bool, int, float, complex, str, bytes, a type, a C function, dtype, tuple of such ...) without a source."""
+
+    def observe(self, obj: Object) -> Object:
+        """The Object of the value's exact type; guards that type on first sight. Idempotent, cheap. Never returns a LazyObject."""
+
+    def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
+        """Record `guard_class(source, <user's line>, *payload)`."""
+
+    def type_lookup(self, cls: type, name: str) -> Object | None:
+        """_PyType_Lookup: the raw class attribute, guarded (found or not) unless the class is immutable; an observed Object."""
+
+    def raw_type_lookup(self, cls: type, name: str) -> Any:
+        """The same as a real Python object or MISSING; guarded the same way."""
+
+    def identity_key(self, obj: Object) -> Any:
+        """The dict key of a value whose class hashes by identity; breaks if the class defines `__hash__` or `__eq__` in Python."""
+
+    def globals_of(self, namespace: dict[str, Any]) -> DictObject:
+        """The DictObject of a function's globals (source: Pinned(namespace)); one per namespace and trace."""
+
+    # Running.
+
+    def run_function(self, function: Object, code: CodeType, bound: dict[str, Object | None]) -> Object:
+        """Run a Python function's code in a new frame with its parameters bound: inlining. Returns what it returns."""
+
+    def call_app(self, function: FunctionType, args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
+        """Trace a plain Python function of framejit's own (modules/app): its globals are not guarded."""
+
+    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise an exception in the traced program; args are real constants or Objects."""
+
+    def unsupported(self, reason: Break) -> NoReturn:
+        """Stop tracing at the current instruction: a graph break."""
+
+    # CPython's generic slots (objects/abstract.py).
+
+    def generic_getattr(self, obj: Object, name: str) -> Object: ...
+
+    def generic_setattr(self, obj: Object, name: str, value: Object | None) -> None: ...
+
+    def generic_call(self, obj: Object, args: list[Object], kwargs: dict[str, Object]) -> Object: ...
+
+    def generic_iter(self, obj: Object) -> Object: ...
+
+    def generic_next(self, obj: Object) -> Object | None: ...
+
+    def generic_truth(self, obj: Object) -> bool: ...
+
+    def generic_length(self, obj: Object) -> Object: ...
+
+
+class Codegen(Protocol):
+    """The writer of replacement bytecode; a stack machine. Each call emits code."""
+
+    def load(self, obj: Object) -> None:
+        """Push any value: constant, captured source, graph output, or a reconstruction (made once, then kept in a local)."""
+
+    def load_const(self, value: Any) -> None:
+        """Push a real object held by the code object (any object, not only what marshal knows)."""
+
+    def load_source(self, source: Source) -> None:
+        """Push a value from outside, captured by the guard walk as it was when the call began."""
+
+    def load_node(self, node: Any) -> None:
+        """Push the runtime value of an FX node: an output of the graph."""
+
+    def build_tuple(self, n: int) -> None: ...
+
+    def build_list(self, n: int) -> None: ...
+
+    def build_map(self, n: int) -> None:
+        """Pops n key/value pairs."""
+
+    def build_set(self, n: int) -> None: ...
+
+    def call_const(self, function: Callable[..., Any], n: int) -> None:
+        """Pop n arguments, call a real function on them, push its result."""
+
+    def binary_op(self, symbol: str) -> None: ...
+
+    def binary_subscr(self) -> None: ...
+
+    def store_subscr(self) -> None:
+        """Pops key, container, value (top first), as STORE_SUBSCR."""
+
+    def load_attr(self, name: str) -> None: ...
+
+    def pop_top(self) -> None: ...
+
+
+class Builtin(Protocol):
+    """A model of a C function: called with Objects, bound as Python binds."""
+
+    def __call__(self, vm: VM, *args: Object, **kwargs: Object) -> Object: ...
