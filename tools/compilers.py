@@ -1,0 +1,113 @@
+"""The compilers that can stand in one another's place in the demo, the zoo and the benchmarks: framejit, torch and eager."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Backend = str | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a compiler did since the last reset; `guards` is None where the compiler doesn't tell."""
+
+    graphs: int = 0
+    graph_breaks: int = 0
+    recompiles: int = 0
+    fallbacks: int = 0
+    guards: int | None = None
+    reasons: tuple[str, ...] = field(default=())
+
+    def complaint(self) -> str:
+        """Why this isn't one graph, compiled once and without fallback; empty where it is."""
+        found = []
+        if self.fallbacks:
+            found.append(f"{self.fallbacks} fallback(s)")
+        if self.graph_breaks:
+            found.append(f"{self.graph_breaks} graph break(s)")
+        if self.recompiles:
+            found.append(f"{self.recompiles} recompile(s)")
+        if self.graphs != 1:
+            found.append(f"{self.graphs} graphs")
+        return ", ".join(found) + (": " + "; ".join(self.reasons) if found and self.reasons else "")
+
+
+class Compiler:
+    """A compiler under its name: compile, reset, statistics."""
+
+    name = "eager"
+
+    def compile(self, function: Any, backend: Backend) -> Any:
+        """The compiled form of a function or module."""
+        return function
+
+    def reset(self) -> None:
+        """Forgets everything compiled and collects garbage."""
+        gc.collect()
+
+    def statistics(self) -> Statistics:
+        """What happened since the last reset."""
+        return Statistics(graphs=1)
+
+
+class Framejit(Compiler):
+    """framejit through its public surface."""
+
+    name = "framejit"
+
+    def __init__(self) -> None:
+        self.module = importlib.import_module("framejit")
+
+    def compile(self, function: Any, backend: Backend) -> Any:
+        return self.module.compile(function, backend=backend)
+
+    def reset(self) -> None:
+        self.module.reset()
+        super().reset()
+
+    def statistics(self) -> Statistics:
+        found = self.module.statistics()
+        return Statistics(
+            graphs=found["graphs"],
+            graph_breaks=found["graph_breaks"],
+            recompiles=found["recompiles"],
+            fallbacks=found["fallbacks"],
+            guards=found.get("guards"),
+            reasons=tuple(found["reasons"]),
+        )
+
+
+class Torch(Compiler):
+    """torch.compile, counted by its own counters."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self.utils = importlib.import_module("torch._dynamo.utils")
+
+    def compile(self, function: Any, backend: Backend) -> Any:
+        return torch.compile(function, backend=backend)
+
+    def reset(self) -> None:
+        torch.compiler.reset()
+        self.utils.counters.clear()
+        super().reset()
+
+    def statistics(self) -> Statistics:
+        counters = self.utils.counters
+        breaks = counters["graph_break"]
+        return Statistics(
+            graphs=counters["stats"]["unique_graphs"],
+            graph_breaks=sum(breaks.values()),
+            recompiles=sum(counters["recompiles"].values()),
+            reasons=tuple(reason.splitlines()[0] for reason in breaks),
+        )
+
+
+COMPILERS: dict[str, type[Compiler]] = {compiler.name: compiler for compiler in (Framejit, Torch, Compiler)}
