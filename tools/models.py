@@ -261,7 +261,8 @@ _T5 = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
 
 DEMO: tuple[Architecture, ...] = (
     Architecture("bert", "encoder", encoder("Bert", **_WIDE), 1e-3),
-    Architecture("gpt2", "decoder", decoder("GPT2", "LMHeadModel", **_WIDE), 1e-3),
+    # transformers can't tell the loss from this head's class name, and would log a warning from inside forward.
+    Architecture("gpt2", "decoder", decoder("GPT2", "LMHeadModel", loss_type="ForCausalLM", **_WIDE), 1e-3),
     Architecture("llama", "decoder", decoder("Llama", **_WIDE, **_GROUPED), 1e-3),
     Architecture("qwen3", "decoder", decoder("Qwen3", **_WIDE, **_GROUPED, head_dim=64), 1e-3),
     Architecture("t5", "encoder-decoder", encoder_decoder("T5", d_model=256, d_kv=64, d_ff=1024, num_layers=2, num_heads=4), 1e-3),

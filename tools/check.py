@@ -1,0 +1,121 @@
+"""Checking one model: compiled beside eager, from the same weights and the same random state, then timed against it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tools.compilers import Backend, Compiler, Statistics
+from tools.measure import Mismatch, alternate, elapsed, largest_error, seed_everything
+from tools.models import Architecture, Example, scalar_loss
+
+# Backends that run the same kernels as eager must also leave torch's random stream where eager leaves it.
+SAME_RANDOM_STREAM = ("eager", "aot_eager")
+STEPS = 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one check found; times are in seconds, and those that weren't reached are None."""
+
+    model: str
+    phase: str
+    statistics: Statistics = Statistics()
+    error: float | None = None
+    failure: str = ""
+    first_call: float | None = None
+    eager: float | None = None
+    compiled: float | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """Time in eager over time compiled."""
+        return self.eager / self.compiled if self.eager and self.compiled else None
+
+
+def infer(call: Callable[..., Any], example: Example) -> Any:
+    """One call without gradients, in evaluation mode."""
+    example.model.eval()
+    with torch.no_grad():
+        return call(*example.args, **example.kwargs)
+
+
+def train(call: Callable[..., Any], example: Example) -> Any:
+    """One forward and backward in training mode: output, loss, gradients and buffers."""
+    model = example.model
+    model.train()
+    model.zero_grad(set_to_none=True)
+    output = call(*example.args, **example.kwargs)
+    loss = scalar_loss(output)
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {"output": output, "loss": loss, "gradients": gradients, "buffers": dict(model.named_buffers())}
+
+
+def loop(call: Callable[..., Any], example: Example) -> Any:
+    """A training loop of a few optimizer steps: the losses, and the parameters at the end."""
+    model = example.model
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = scalar_loss(call(*example.args, **example.kwargs))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return {"losses": losses, "parameters": dict(model.named_parameters())}
+
+
+PHASES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {"inference": infer, "training": train, "loop": loop}
+
+
+def check(architecture: Architecture, phase: str, compiler: Compiler, backend: Backend, device: str = "cpu", seconds: float = 1.0) -> Outcome:
+    """Runs one phase of a model in eager and compiled, compares, and times both.
+
+    Args:
+        phase: a key of `PHASES`.
+        device: where model and inputs go.
+        seconds: how long to time.
+
+    Returns:
+        The outcome; its `failure` says what is wrong, be it the results, the number of graphs, or an exception.
+    """
+    run = PHASES[phase]
+    tolerance = architecture.tolerance * (1 if phase == "inference" else 10)
+    compiler.reset()
+    error = first_call = None
+    try:
+        reference = architecture.build(device)
+        subject = Example(copy.deepcopy(reference.model), reference.args, reference.kwargs)
+        compiled = compiler.compile(subject.model, backend)
+
+        seed_everything()
+        expected = run(reference.model, reference)
+        stream = torch.get_rng_state()
+        seed_everything()
+        first_call, actual = elapsed(lambda: run(compiled, subject))
+
+        error = largest_error(expected, actual)
+        if not error <= tolerance:
+            raise Mismatch(f"error {error:.1e} is above {tolerance:.0e}")
+        if backend in SAME_RANDOM_STREAM and not torch.equal(stream, torch.get_rng_state()):
+            raise Mismatch("torch's random stream has advanced by another amount than in eager")
+        del expected, actual
+        times = alternate({"eager": lambda: run(reference.model, reference), "compiled": lambda: run(compiled, subject)}, seconds)
+    except Exception as exception:
+        return Outcome(architecture.name, phase, compiler.statistics(), error, describe(exception), first_call)
+    found = compiler.statistics()
+    return Outcome(architecture.name, phase, found, error, found.complaint(), first_call, times["eager"], times["compiled"])
+
+
+def describe(exception: BaseException, limit: int = 300) -> str:
+    """An exception on one line, with its type."""
+    text = " ".join(str(exception).split())
+    if len(text) > limit:
+        text = text[:limit] + " ..."
+    return f"{type(exception).__name__}: {text}" if text else type(exception).__name__
