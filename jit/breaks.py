@@ -1,0 +1,342 @@
+"""Break reasons: one class for each way in which tracing stops; its docstring is its documentation page.
+
+A reason is data: the class says what kind it is (`id`, `message`, `explanation`, `hints`), the fields say what it was this time.
+`message` and `hints` are format strings over the fields. Nothing here knows where in the user's program it happened: the trace adds that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Break:
+    """Tracing stopped. Base of all reasons, never used itself."""
+
+    id: ClassVar[str] = ""
+    message: ClassVar[str] = ""
+    explanation: ClassVar[str] = ""
+    hints: ClassVar[tuple[str, ...]] = ()
+
+    def text(self) -> str:
+        """One line: what happened, with the specifics."""
+        return self.message.format(**self._specifics())
+
+    def advice(self) -> tuple[str, ...]:
+        """What the user can do about it, with the specifics."""
+        specifics = self._specifics()
+        return tuple(hint.format(**specifics) for hint in self.hints)
+
+    def _specifics(self) -> dict[str, str]:
+        return {f.name: str(getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def page(cls) -> str:
+        """The documentation of this kind of break: its docstring."""
+        return inspect.cleandoc(cls.__doc__ or "")
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.text()}"
+
+
+@dataclass(frozen=True)
+class UnsupportedCall(Break):
+    """The program calls something whose behaviour framejit does not know.
+
+    C functions run outside the interpreter, so nothing can be learnt by tracing them: each needs a model. What is safe to run on
+    constants, what is made of ATen operators, and most of the standard library in everyday use is known; this callable is not.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ001"
+    message: ClassVar[str] = "call of {what}, which framejit cannot trace"
+    explanation: ClassVar[str] = "The callable is written in C, or otherwise hidden from the interpreter, and framejit has no model of it."
+    hints: ClassVar[tuple[str, ...]] = (
+        "Move the call out of the compiled function, or mark the function that makes it with @framejit.disable.",
+        "If it computes tensors, wrap it in a custom operator (torch.library.custom_op); that can be traced.",
+    )
+
+
+@dataclass(frozen=True)
+class UnsupportedValue(Break):
+    """A value is of a type that framejit does not model in the way the program uses it.
+
+    Every value that the trace looks into needs a model of its type. Passing such a value through untouched is always fine.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ002"
+    message: ClassVar[str] = "use of {what}, a value that framejit does not model"
+    explanation: ClassVar[str] = "The trace had to look into a value whose type has no model."
+    hints: ClassVar[tuple[str, ...]] = (
+        "Pass the plain numbers, strings or tensors that it holds to the compiled function in its place.",
+        "Keep its use outside the compiled function, or in a function marked with @framejit.disable.",
+    )
+
+
+@dataclass(frozen=True)
+class UnsupportedOperation(Break):
+    """An operation on values that are modelled, but not this operation, or not with these operands."""
+
+    what: str
+    id: ClassVar[str] = "FJ003"
+    message: ClassVar[str] = "operation that framejit cannot trace: {what}"
+    explanation: ClassVar[str] = "The types are known, but this operation on them, or with these operands, is not."
+    hints: ClassVar[tuple[str, ...]] = ("Write it with simpler operations, or move it into a function marked with @framejit.disable.",)
+
+
+@dataclass(frozen=True)
+class UnsupportedOpcode(Break):
+    """An instruction of the interpreter that framejit refuses.
+
+    Statements such as `match`, `except*` and `async` compile to instructions of their own. They are decoded, and refused by name.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ004"
+    message: ClassVar[str] = "bytecode instruction {what} is not supported"
+    explanation: ClassVar[str] = "The statement compiles to an instruction that framejit does not interpret."
+    hints: ClassVar[tuple[str, ...]] = ("Rewrite the statement, or move it into a function marked with @framejit.disable.",)
+
+
+@dataclass(frozen=True)
+class DataDependent(Break):
+    """Control flow, or a Python value, that depends on the contents of a tensor.
+
+    A graph is fixed before any data is seen. `if x.sum() > 0`, `x.item()`, `int(x)` and a shape such as that of `x.nonzero()` need the data.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ005"
+    message: ClassVar[str] = "{what} depends on the data of a tensor"
+    explanation: ClassVar[str] = "While tracing, tensors have shapes and types but no data, so the answer is not known."
+    hints: ClassVar[tuple[str, ...]] = (
+        "Choose between values with torch.where, between functions with torch.cond.",
+        "Compute the number outside the compiled function and pass it in.",
+    )
+
+
+@dataclass(frozen=True)
+class OperatorRaises(Break):
+    """A tensor operator rejects its arguments.
+
+    The operator was tried on fake tensors (shapes and types, no data) and raised. Run as written, the program most likely raises the same.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ006"
+    message: ClassVar[str] = "tensor operator raises: {what}"
+    explanation: ClassVar[str] = "The operator was run on tensors without data, to learn the shape of its result, and raised an error."
+    hints: ClassVar[tuple[str, ...]] = ("Check the shapes, dtypes and devices of the operands: the uncompiled program probably fails here as well.",)
+
+
+@dataclass(frozen=True)
+class ExceptionEscapes(Break):
+    """The traced program raises an exception that nothing in the compiled function catches.
+
+    The frame then runs as written, so that the exception has its own traceback, context and side effects.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ007"
+    message: ClassVar[str] = "the program raises {what}"
+    explanation: ClassVar[str] = "Nothing in the compiled function catches the exception, so there is no result to compile."
+    hints: ClassVar[tuple[str, ...]] = ("Catch the exception inside the compiled function, or check the condition before calling it.",)
+
+
+@dataclass(frozen=True)
+class ExplicitBreak(Break):
+    """The program asked for a graph break, with `framejit.graph_break()` or `torch._dynamo.graph_break()`."""
+
+    reason: str
+    id: ClassVar[str] = "FJ008"
+    message: ClassVar[str] = "graph break asked for by the program: {reason}"
+    explanation: ClassVar[str] = "The program calls graph_break() here."
+    hints: ClassVar[tuple[str, ...]] = ("Remove the call to graph_break().",)
+
+
+@dataclass(frozen=True)
+class DisabledFunction(Break):
+    """A call of a function marked with `framejit.disable` or `torch.compiler.disable`."""
+
+    what: str
+    id: ClassVar[str] = "FJ009"
+    message: ClassVar[str] = "call of {what}, which is marked not to be compiled"
+    explanation: ClassVar[str] = "The function, or one of its wrappers, is decorated with disable."
+    hints: ClassVar[tuple[str, ...]] = ("Remove the decorator if the function can be traced.", "Call it outside the compiled function.")
+
+
+@dataclass(frozen=True)
+class GeneratorFrame(Break):
+    """A generator, coroutine or async generator is not compiled on its own.
+
+    Its frame outlives the call, and is suspended in the middle. It can be traced where a compiled function consumes it.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ010"
+    message: ClassVar[str] = "{what} is not compiled on its own"
+    explanation: ClassVar[str] = "Generators and coroutines are suspended half-way; framejit compiles frames that run to their end."
+    hints: ClassVar[tuple[str, ...]] = ("Compile the function that consumes it.", "Return a list instead of yielding.")
+
+
+@dataclass(frozen=True)
+class MutatedInputUnsupported(Break):
+    """The program changes a value from outside in a way that cannot be replayed after the graph has run."""
+
+    what: str
+    id: ClassVar[str] = "FJ011"
+    message: ClassVar[str] = "change of {what}, which cannot be replayed"
+    explanation: ClassVar[str] = "Changes of values from outside are collected while tracing and made real afterwards; this one cannot be."
+    hints: ClassVar[tuple[str, ...]] = ("Return the new value and store it outside the compiled function.",)
+
+
+@dataclass(frozen=True)
+class SideEffect(Break):
+    """Something the outside world sees: printing, reading or writing files, logging, warnings, the clock.
+
+    It cannot be part of a graph, and doing it while tracing would do it once instead of on each call.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ012"
+    message: ClassVar[str] = "{what} is a side effect"
+    explanation: ClassVar[str] = "It must happen on each call, at this point of the program, and a graph cannot do it."
+    hints: ClassVar[tuple[str, ...]] = ("Move it out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
+
+
+@dataclass(frozen=True)
+class TensorSubclass(Break):
+    """A tensor of a Python subclass that takes part in operators by code of its own (`__torch_function__`, `__torch_dispatch__`)."""
+
+    what: str
+    id: ClassVar[str] = "FJ013"
+    message: ClassVar[str] = "tensor subclass {what}"
+    explanation: ClassVar[str] = "Operators on this class run Python code of the class; framejit traces plain tensors and parameters."
+    hints: ClassVar[tuple[str, ...]] = ("Convert it with .as_subclass(torch.Tensor) before the compiled function.",)
+
+
+@dataclass(frozen=True)
+class CannotReconstruct(Break):
+    """A value that the trace made must exist for real (it is returned or stored) and there is no way to build it."""
+
+    what: str
+    id: ClassVar[str] = "FJ014"
+    message: ClassVar[str] = "{what} cannot be rebuilt for the code outside the trace"
+    explanation: ClassVar[str] = "The value exists only in the trace; it leaves it here, and framejit has no code that builds one."
+    hints: ClassVar[tuple[str, ...]] = ("Return or store its parts (tensors, numbers, lists) in its place.",)
+
+
+@dataclass(frozen=True)
+class HookUnsupported(Break):
+    """A hook on a tensor, a parameter or a module that cannot take part in a graph."""
+
+    what: str
+    id: ClassVar[str] = "FJ015"
+    message: ClassVar[str] = "hook that cannot be traced: {what}"
+    explanation: ClassVar[str] = "The hook runs at a moment that the graph does not have, or is registered on a tensor that exists only in the graph."
+    hints: ClassVar[tuple[str, ...]] = ("Register the hook outside the compiled function, on a parameter or an input.",)
+
+
+@dataclass(frozen=True)
+class TooDeep(Break):
+    """Inlined calls are nested deeper than the limit; most often a recursion that a traced value should have stopped."""
+
+    what: str
+    id: ClassVar[str] = "FJ016"
+    message: ClassVar[str] = "calls are nested too deeply at {what}"
+    explanation: ClassVar[str] = "Every call is inlined into the trace, and the nesting reached the option inline_depth_limit."
+    hints: ClassVar[tuple[str, ...]] = ("Turn the recursion into a loop, or raise the option inline_depth_limit.",)
+
+
+@dataclass(frozen=True)
+class TooLong(Break):
+    """The trace of one frame has more instructions than the limit; most often a loop that does not end while tracing."""
+
+    what: str
+    id: ClassVar[str] = "FJ017"
+    message: ClassVar[str] = "the trace is too long: {what}"
+    explanation: ClassVar[str] = "Loops are unrolled into the trace, and its length reached the option unroll_limit."
+    hints: ClassVar[tuple[str, ...]] = ("Compile the body of the loop in its place, or raise the option unroll_limit.",)
+
+
+@dataclass(frozen=True)
+class IteratorFromOutside(Break):
+    """Stepping an iterator that was made outside the compiled function and that cannot be looked into without advancing it."""
+
+    what: str
+    id: ClassVar[str] = "FJ018"
+    message: ClassVar[str] = "step of {what}, an iterator made outside the compiled function"
+    explanation: ClassVar[str] = "Its next item cannot be known without taking it, and taking it while tracing would lose it."
+    hints: ClassVar[tuple[str, ...]] = ("Pass the list or tuple that it runs over, or make the iterator inside the compiled function.",)
+
+
+@dataclass(frozen=True)
+class RecompileLimit(Break):
+    """A code object was compiled as often as the limit allows, and the call matches none of its entries: it runs as written."""
+
+    what: str
+    id: ClassVar[str] = "FJ019"
+    message: ClassVar[str] = "{what} was compiled for as many kinds of arguments as the limit allows"
+    explanation: ClassVar[str] = "Each entry serves the calls that its guards accept; this one matches none, and the option recompile_limit is reached."
+    hints: ClassVar[tuple[str, ...]] = (
+        "FRAMEJIT_LOGS=recompiles shows which guard failed each time; make that value the same in all calls.",
+        "Raise the option recompile_limit if the calls really differ in so many ways.",
+    )
+
+
+@dataclass(frozen=True)
+class FrameIntrospection(Break):
+    """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`."""
+
+    what: str
+    id: ClassVar[str] = "FJ020"
+    message: ClassVar[str] = "{what} looks at the frames of the program"
+    explanation: ClassVar[str] = "Inlined calls have no frames of their own, so what it would see is not there."
+    hints: ClassVar[tuple[str, ...]] = ("Move it out of the compiled function.",)
+
+
+@dataclass(frozen=True)
+class GlobalStateUnsupported(Break):
+    """The program reads or changes state of the interpreter or of torch that is not modelled: context variables, modes, defaults."""
+
+    what: str
+    id: ClassVar[str] = "FJ021"
+    message: ClassVar[str] = "use of global state that is not modelled: {what}"
+    explanation: ClassVar[str] = "The state may differ on the next call, and framejit can neither guard it nor replay its change."
+    hints: ClassVar[tuple[str, ...]] = ("Set or read it outside the compiled function.",)
+
+
+@dataclass(frozen=True)
+class ComparesByPython(Break):
+    """A guard, a dict key or a set element would need the user's own `__eq__` or `__hash__`.
+
+    Guards run before each call; they run no code of the user's.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ022"
+    message: ClassVar[str] = "{what} compares or hashes with Python code"
+    explanation: ClassVar[str] = "Checking this on each call would run the program's own __eq__ or __hash__, which guards never do."
+    hints: ClassVar[tuple[str, ...]] = ("Use strings, numbers, or objects that compare by identity as keys.",)
+
+
+@dataclass(frozen=True)
+class Random(Break):
+    """A random generator whose state cannot be saved and advanced as eager would."""
+
+    what: str
+    id: ClassVar[str] = "FJ023"
+    message: ClassVar[str] = "random numbers from {what}"
+    explanation: ClassVar[str] = "Compiled code must draw the same stream as eager; this generator cannot be followed."
+    hints: ClassVar[tuple[str, ...]] = ("Draw with torch's generators, or outside the compiled function.",)
+
+
+def _subclasses(cls: type[Break]) -> list[type[Break]]:
+    return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
+
+
+CATALOGUE: dict[str, type[Break]] = {cls.id: cls for cls in _subclasses(Break)}
+"""Every reason by its id."""
