@@ -1,0 +1,149 @@
+"""The exceptions that framejit raises itself, and how they suggest the name that was meant."""
+
+from __future__ import annotations
+
+import difflib
+import linecache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from framejit.breaks import Break
+
+
+class FramejitError(Exception):
+    """Base class of every exception that framejit raises on its own behalf."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserFrame:
+    """Where one frame of the user's program was: lines count from 1, columns are UTF-8 byte offsets as in `co_positions`, None if unknown."""
+
+    filename: str
+    function: str
+    lineno: int
+    end_lineno: int | None = None
+    col_offset: int | None = None
+    end_col_offset: int | None = None
+
+    @classmethod
+    def of(cls, code: CodeType, positions: Any) -> UserFrame:
+        """From a code object and the positions of one of its instructions (lineno, end_lineno, col_offset, end_col_offset)."""
+        lineno = code.co_firstlineno if positions is None or positions.lineno is None else positions.lineno
+        if positions is None:
+            return cls(code.co_filename, code.co_qualname, lineno)
+        return cls(code.co_filename, code.co_qualname, lineno, positions.end_lineno, positions.col_offset, positions.end_col_offset)
+
+    @property
+    def line(self) -> str:
+        """The source line, or "" where the source is not to be found."""
+        return linecache.getline(self.filename, self.lineno).rstrip("\n")
+
+    @property
+    def expression(self) -> str:
+        """The text between the columns; the stripped line where they are unknown."""
+        first, last = self._columns()
+        return self.line[first:last] if last > first else self.line.strip()
+
+    def _columns(self) -> tuple[int, int]:
+        """First and last column in characters, on the first line; (0, 0) if unknown."""
+        if self.col_offset is None or self.end_col_offset is None:
+            return 0, 0
+        line = self.line.encode()
+        end = self.end_col_offset if self.end_lineno in (None, self.lineno) else len(line)
+        return len(line[: self.col_offset].decode(errors="replace")), len(line[:end].decode(errors="replace"))
+
+    def render(self) -> str:
+        """As a traceback entry: file, line and function; the source line; carets under the expression."""
+        text = f'  File "{self.filename}", line {self.lineno}, in {self.function}'
+        line = self.line
+        if not line.strip():
+            return text
+        indent = len(line) - len(line.lstrip())
+        text += f"\n    {line.strip()}"
+        first, last = self._columns()
+        first = max(first, indent)
+        if last > first:
+            text += "\n    " + " " * (first - indent) + "^" * (last - first)
+        return text
+
+
+def render_stack(stack: Sequence[UserFrame]) -> str:
+    """The user's frames, outermost first, as a traceback shows them."""
+    return "\n".join(frame.render() for frame in stack)
+
+
+class Unsupported(FramejitError):
+    """Tracing stopped where `fullgraph=True` allows no stop.
+
+    Attributes:
+        reason: what stopped it, a `framejit.breaks.Break`.
+        stack: the user's frames, outermost first; the last one is where it happened.
+    """
+
+    def __init__(self, reason: Break, stack: Sequence[UserFrame] = ()) -> None:
+        super().__init__(reason, stack)
+        self.reason = reason
+        self.stack = tuple(stack)
+
+    def __str__(self) -> str:
+        return f"{self.reason}\n{explain_break(self.reason, self.stack)}"
+
+
+def explain_break(reason: Break, stack: Sequence[UserFrame]) -> str:
+    """Where it happened, why, and what to do, in several lines."""
+    parts = [render_stack(stack)] if stack else []
+    parts.append(f"Why: {reason.explanation}")
+    parts += [f"What to do: {hint}" for hint in reason.advice()]
+    return "\n".join(parts)
+
+
+class InternalError(FramejitError):
+    """An error inside framejit itself, raised under FRAMEJIT_STRICT=1; the cause is the original exception."""
+
+
+class BadArgument(FramejitError, TypeError):
+    """An argument of framejit's own functions that cannot be what it is: a non-callable to compile, a generator function."""
+
+
+class ConfigError(FramejitError, ValueError):
+    """An option has a value that it cannot have."""
+
+
+class UnknownOption(ConfigError):
+    """An option's name, framejit's or a backend's, that does not exist; the message suggests the nearest one."""
+
+
+class UnknownMode(ConfigError):
+    """A `mode=` that the backend does not have; the message suggests the nearest one and lists them all."""
+
+
+class UnsupportedTorch(FramejitError):
+    """The installed torch lacks a name that a part of framejit needs, or has it with another signature."""
+
+
+class BackendError(FramejitError):
+    """A backend raised, or broke its contract: `(GraphModule, example_inputs) -> callable returning a tuple or list`.
+
+    Attributes:
+        backend: the backend's name.
+    """
+
+    def __init__(self, backend: str, message: str) -> None:
+        super().__init__(f"backend {backend!r} {message}")
+        self.backend = backend
+
+
+class UnknownBackend(FramejitError):
+    """No backend of this name is built in, registered, or installed as an entry point."""
+
+
+def suggestion(name: str, known: Iterable[str], listing: bool = False) -> str:
+    """The end of an error message about the unknown `name`: the nearest of `known`, and all of them where `listing`."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    text = f"; did you mean {near[0]!r}?" if near else ""
+    if listing:
+        text += f"{'' if near else ';'} known: {', '.join(names)}"
+    return text
