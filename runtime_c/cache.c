@@ -1,0 +1,451 @@
+/* cache.c: Entry and CompiledFunction, the entries of one function in the order of their last use. */
+#include <stddef.h>
+#include <structmember.h>
+
+#include "guards.h"
+#include "runtime.h"
+
+/* ---- Entry ---- */
+
+Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code) {
+    return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
+}
+
+static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"code", "tree", "n_inputs", "keep", NULL};
+    PyObject *code, *tree, *keep = Py_None;
+    Py_ssize_t n_inputs;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|O:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep)) {
+        return NULL;
+    }
+    if (code != Py_None && !PyCode_Check(code)) {
+        return PyErr_Format(PyExc_TypeError, "Entry: code must be a code object or None, not %.100s", Py_TYPE(code)->tp_name);
+    }
+    Py_ssize_t n_captures = FJ_GuardTree_NumCaptures(tree);
+    if (n_inputs < 0 || n_inputs > n_captures) {
+        return PyErr_Format(PyExc_ValueError, "Entry: n_inputs is %zd, but the guard tree has %zd captures", n_inputs, n_captures);
+    }
+    FJ_Entry *self = (FJ_Entry *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->code = Py_NewRef(code);
+    self->tree = Py_NewRef(tree);
+    self->keep = Py_NewRef(keep);
+    self->n_inputs = n_inputs;
+    self->n_captures = n_captures;
+    return (PyObject *)self;
+}
+
+static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
+    Py_VISIT(self->code);
+    Py_VISIT(self->tree);
+    Py_VISIT(self->keep);
+    Py_VISIT(self->flat_code);
+    return 0;
+}
+
+static int entry_clear(FJ_Entry *self) {
+    Py_CLEAR(self->keep); /* the rest stays valid for whoever still runs the entry */
+    return 0;
+}
+
+static void entry_dealloc(FJ_Entry *self) {
+    PyObject_GC_UnTrack(self);
+    if (self->weak_references != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    Py_CLEAR(self->code);
+    Py_CLEAR(self->tree);
+    Py_CLEAR(self->keep);
+    Py_CLEAR(self->flat_code);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *entry_repr(FJ_Entry *self) {
+    return PyUnicode_FromFormat("<framejit entry of %S: %zd inputs, %zd other captures, %zd hits>",
+                                self->code == Py_None ? Py_None : ((PyCodeObject *)self->code)->co_qualname, self->n_inputs,
+                                self->n_captures - self->n_inputs, self->hits);
+}
+
+static PyMemberDef entry_members[] = {
+    {"code", T_OBJECT, offsetof(FJ_Entry, code), READONLY, "The code that runs in the frame's place, or None to run the frame as written."},
+    {"tree", T_OBJECT, offsetof(FJ_Entry, tree), READONLY, "The guard tree that decides whether the entry fits a call."},
+    {"keep", T_OBJECT, offsetof(FJ_Entry, keep), READONLY, "What lives as long as the entry."},
+    {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
+    {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
+    {NULL},
+};
+
+PyTypeObject FJ_EntryType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
+    .tp_doc = "Entry(code, tree, n_inputs, keep=None)\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
+              "first n_inputs captures of the tree arrive in a list, the others in a tuple, in the two slots after the arguments.",
+    .tp_basicsize = sizeof(FJ_Entry),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = entry_new,
+    .tp_traverse = (traverseproc)entry_traverse,
+    .tp_clear = (inquiry)entry_clear,
+    .tp_dealloc = (destructor)entry_dealloc,
+    .tp_repr = (reprfunc)entry_repr,
+    .tp_weaklistoffset = offsetof(FJ_Entry, weak_references),
+    .tp_members = entry_members,
+};
+
+/* Hands the captured references over to a list and a tuple; all are gone in case of failure. */
+static int split_captures(FJ_Entry *entry, PyObject **values, PyObject **inputs, PyObject **captures) {
+    Py_ssize_t n_others = entry->n_captures - entry->n_inputs;
+    *inputs = PyList_New(entry->n_inputs);
+    *captures = *inputs != NULL ? PyTuple_New(n_others) : NULL;
+    if (*captures == NULL) {
+        Py_CLEAR(*inputs);
+        for (Py_ssize_t i = 0; i < entry->n_captures; i++) {
+            Py_DECREF(values[i]);
+        }
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < entry->n_inputs; i++) {
+        PyList_SET_ITEM(*inputs, i, values[i]);
+    }
+    for (Py_ssize_t i = 0; i < n_others; i++) {
+        PyTuple_SET_ITEM(*captures, i, values[entry->n_inputs + i]);
+    }
+    return 1;
+}
+
+int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, PyObject **inputs, PyObject **captures) {
+    enum { ON_STACK = 64 };
+    PyObject *few[ON_STACK];
+    PyObject **values = few;
+    if (entry->n_captures > ON_STACK) {
+        values = PyMem_New(PyObject *, entry->n_captures);
+        if (values == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    int result = FJ_GuardTree_Match(entry->tree, locals, n_locals, function, values);
+    if (result == 1) {
+        result = split_captures(entry, values, inputs, captures);
+    }
+    if (values != few) {
+        PyMem_Free(values);
+    }
+    return result;
+}
+
+/* `code` with every slot a plain positional parameter, so that an ordinary call can fill them all. */
+static PyObject *flatten(PyObject *code, Py_ssize_t n_arguments) {
+    PyObject *replace = PyObject_GetAttrString(code, "replace");
+    PyObject *nothing = PyTuple_New(0);
+    PyObject *changes = Py_BuildValue("{s:n,s:i,s:i,s:i}", "co_argcount", n_arguments + 2, "co_posonlyargcount", 0, "co_kwonlyargcount", 0,
+                                      "co_flags", ((PyCodeObject *)code)->co_flags & ~(CO_VARARGS | CO_VARKEYWORDS));
+    PyObject *flat = replace != NULL && nothing != NULL && changes != NULL ? PyObject_Call(replace, nothing, changes) : NULL;
+    Py_XDECREF(replace);
+    Py_XDECREF(nothing);
+    Py_XDECREF(changes);
+    return flat;
+}
+
+static PyObject *flat_function(FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments) {
+    if (entry->flat_code == NULL) {
+        entry->flat_code = flatten(entry->code, n_arguments);
+        if (entry->flat_code == NULL) {
+            return NULL;
+        }
+    }
+    PyObject *flat = PyFunction_NewWithQualName(entry->flat_code, PyFunction_GET_GLOBALS(function), ((PyFunctionObject *)function)->func_qualname);
+    if (flat != NULL && ((PyCodeObject *)entry->flat_code)->co_nfreevars > 0 && PyFunction_SetClosure(flat, PyFunction_GET_CLOSURE(function)) < 0) {
+        Py_CLEAR(flat);
+    }
+    return flat;
+}
+
+PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures) {
+    PyObject *flat = flat_function(entry, function, n_arguments);
+    PyObject **args = flat != NULL ? PyMem_New(PyObject *, n_arguments + 2) : NULL;
+    PyObject *result = NULL;
+    if (args != NULL) {
+        for (Py_ssize_t i = 0; i < n_arguments; i++) {
+            args[i] = Py_None;
+        }
+        args[n_arguments] = inputs;
+        args[n_arguments + 1] = captures;
+        result = PyObject_Vectorcall(flat, args, (size_t)n_arguments + 2, NULL);
+        PyMem_Free(args);
+    } else if (flat != NULL) {
+        PyErr_NoMemory();
+    }
+    Py_XDECREF(flat);
+    Py_DECREF(inputs);
+    Py_DECREF(captures);
+    return result;
+}
+
+/* ---- the entries of a CompiledFunction ---- */
+
+FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, PyObject **inputs, PyObject **captures) {
+    PyObject *function = self->function;
+    size_t version = self->version;
+    for (Py_ssize_t i = 0; i < self->n_entries; i++) {
+        FJ_Entry *entry = (FJ_Entry *)Py_NewRef(self->entries[i]);
+        int result = FJ_Entry_Match(entry, locals, n_locals, function, inputs, captures);
+        if (result == 1) {
+            if (i > 0 && version == self->version) {
+                memmove(self->entries + 1, self->entries, (size_t)i * sizeof(FJ_Entry *));
+                self->entries[0] = entry;
+                self->version++;
+            }
+            return entry;
+        }
+        Py_DECREF(entry);
+        if (result < 0) {
+            return NULL;
+        }
+        if (version != self->version) { /* releasing something let other code change the entries */
+            version = self->version;
+            i = -1;
+        }
+    }
+    return NULL;
+}
+
+static void drop_entries(FJ_CompiledFunction *self) {
+    FJ_Entry **entries = self->entries;
+    Py_ssize_t n_entries = self->n_entries;
+    self->entries = NULL;
+    self->n_entries = self->allocated = 0;
+    self->version++;
+    for (Py_ssize_t i = 0; i < n_entries; i++) {
+        Py_DECREF(entries[i]);
+    }
+    PyMem_Free(entries);
+}
+
+void FJ_CompiledFunction_CheckCode(FJ_CompiledFunction *self) {
+    PyObject *code = PyFunction_GET_CODE(self->function);
+    if (self->code != code) {
+        Py_XSETREF(self->code, Py_NewRef(code));
+        drop_entries(self);
+    }
+}
+
+static int check_entry_fits(FJ_CompiledFunction *self, FJ_Entry *entry) {
+    if (entry->code == Py_None) {
+        return 0;
+    }
+    PyCodeObject *code = (PyCodeObject *)entry->code;
+    Py_ssize_t n_arguments = FJ_Code_CountArguments((PyCodeObject *)self->code);
+    if (FJ_Code_CountArguments(code) != n_arguments || code->co_nlocals < n_arguments + 2) {
+        PyErr_Format(PyExc_ValueError, "Entry: its code has %zd argument slots and %d locals; %S needs %zd and at least two more locals",
+                     FJ_Code_CountArguments(code), code->co_nlocals, ((PyFunctionObject *)self->function)->func_qualname, n_arguments);
+        return -1;
+    }
+    if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) {
+        PyErr_SetString(PyExc_ValueError, "Entry: its code is a generator's or a coroutine's");
+        return -1;
+    }
+    return 0;
+}
+
+int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry) {
+    FJ_CompiledFunction_CheckCode(self);
+    if (check_entry_fits(self, entry) < 0) {
+        return -1;
+    }
+    if (self->n_entries == self->allocated) {
+        Py_ssize_t allocated = self->allocated + 4;
+        FJ_Entry **entries = PyMem_Realloc(self->entries, (size_t)allocated * sizeof(FJ_Entry *));
+        if (entries == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        self->entries = entries;
+        self->allocated = allocated;
+    }
+    if (self->n_entries > 0) {
+        memmove(self->entries + 1, self->entries, (size_t)self->n_entries * sizeof(FJ_Entry *));
+    }
+    self->entries[0] = (FJ_Entry *)Py_NewRef(entry);
+    self->n_entries++;
+    self->version++;
+    return 0;
+}
+
+static PyObject *function_add(FJ_CompiledFunction *self, PyObject *entry) {
+    if (!PyObject_TypeCheck(entry, &FJ_EntryType)) {
+        return PyErr_Format(PyExc_TypeError, "add: an Entry is needed, not %.100s", Py_TYPE(entry)->tp_name);
+    }
+    if (FJ_CompiledFunction_Add(self, (FJ_Entry *)entry) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *function_remove(FJ_CompiledFunction *self, PyObject *entry) {
+    for (Py_ssize_t i = 0; i < self->n_entries; i++) {
+        if ((PyObject *)self->entries[i] == entry) {
+            self->n_entries--;
+            self->version++;
+            memmove(self->entries + i, self->entries + i + 1, (size_t)(self->n_entries - i) * sizeof(FJ_Entry *));
+            Py_DECREF(entry);
+            Py_RETURN_TRUE;
+        }
+    }
+    Py_RETURN_FALSE;
+}
+
+static PyObject *function_clear_entries(FJ_CompiledFunction *self, PyObject *unused) {
+    drop_entries(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *function_get_entries(FJ_CompiledFunction *self, void *closure) {
+    PyObject *tuple = PyTuple_New(self->n_entries);
+    for (Py_ssize_t i = 0; tuple != NULL && i < self->n_entries; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(self->entries[i]));
+    }
+    return tuple;
+}
+
+/* ---- CompiledFunction as an object ---- */
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"function", "compile_callback", NULL};
+    PyObject *function, *callback;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:CompiledFunction", keywords, &PyFunction_Type, &function, &callback)) {
+        return NULL;
+    }
+    if (!PyCallable_Check(callback)) {
+        return PyErr_Format(PyExc_TypeError, "CompiledFunction: compile_callback must be callable, not %.100s", Py_TYPE(callback)->tp_name);
+    }
+    FJ_CompiledFunction *self = (FJ_CompiledFunction *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = FJ_CompiledFunction_Vectorcall;
+    self->function = Py_NewRef(function);
+    self->compile_callback = Py_NewRef(callback);
+    self->code = Py_NewRef(PyFunction_GET_CODE(function));
+    self->enabled = 1;
+    return (PyObject *)self;
+}
+
+static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *arg) {
+    Py_VISIT(self->function);
+    Py_VISIT(self->compile_callback);
+    Py_VISIT(self->code);
+    Py_VISIT(self->dict);
+    for (Py_ssize_t i = 0; i < self->n_entries; i++) {
+        Py_VISIT(self->entries[i]);
+    }
+    return 0;
+}
+
+static int function_clear(FJ_CompiledFunction *self) {
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->compile_callback);
+    Py_CLEAR(self->code);
+    Py_CLEAR(self->dict);
+    drop_entries(self);
+    return 0;
+}
+
+static void function_dealloc(FJ_CompiledFunction *self) {
+    PyObject_GC_UnTrack(self);
+    if (self->weak_references != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    function_clear(self);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *function_descr_get(PyObject *self, PyObject *object, PyObject *type) {
+    if (object == NULL || object == Py_None) {
+        return Py_NewRef(self);
+    }
+    return PyMethod_New(self, object);
+}
+
+/* What a function keeps in slots of its own (__name__, __doc__, __defaults__, __code__ ...) is read from, and written to, the function. */
+static int belongs_to_function(PyObject *name) {
+    PyObject *attribute = _PyType_Lookup(&PyFunction_Type, name);
+    return attribute != NULL && Py_TYPE(attribute)->tp_descr_set != NULL && !_PyUnicode_EqualToASCIIString(name, "__dict__");
+}
+
+static PyObject *function_getattro(PyObject *object, PyObject *name) {
+    FJ_CompiledFunction *self = (FJ_CompiledFunction *)object;
+    if (self->function != NULL && belongs_to_function(name)) {
+        return PyObject_GetAttr(self->function, name);
+    }
+    PyObject *value = PyObject_GenericGetAttr(object, name);
+    if (value == NULL && self->function != NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        value = PyObject_GetAttr(self->function, name);
+    }
+    return value;
+}
+
+static int function_setattro(PyObject *object, PyObject *name, PyObject *value) {
+    FJ_CompiledFunction *self = (FJ_CompiledFunction *)object;
+    if (self->function != NULL && belongs_to_function(name)) {
+        return PyObject_SetAttr(self->function, name, value);
+    }
+    return PyObject_GenericSetAttr(object, name, value);
+}
+
+static PyObject *function_repr(FJ_CompiledFunction *self) {
+    if (self->function == NULL) {
+        return PyUnicode_FromString("<framejit compiled function>");
+    }
+    return PyUnicode_FromFormat("<framejit compiled function %U at %p>", ((PyFunctionObject *)self->function)->func_qualname, self);
+}
+
+/* Pickled and copied as a function is: by its qualified name. */
+static PyObject *function_reduce(FJ_CompiledFunction *self, PyObject *unused) { return PyObject_GetAttrString(self->function, "__qualname__"); }
+
+static PyMethodDef function_methods[] = {
+    {"add", (PyCFunction)function_add, METH_O, "add($self, entry, /)\n--\n\nPut an entry in front. ValueError if its code doesn't fit the function's."},
+    {"remove", (PyCFunction)function_remove, METH_O, "remove($self, entry, /)\n--\n\nTake an entry out; False if it isn't there."},
+    {"clear", (PyCFunction)function_clear_entries, METH_NOARGS, "clear($self, /)\n--\n\nTake all entries out."},
+    {"__reduce__", (PyCFunction)function_reduce, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyMemberDef function_members[] = {
+    {"function", T_OBJECT, offsetof(FJ_CompiledFunction, function), READONLY, "The function as it was written."},
+    {"__wrapped__", T_OBJECT, offsetof(FJ_CompiledFunction, function), READONLY, NULL},
+    {"compile_callback", T_OBJECT, offsetof(FJ_CompiledFunction, compile_callback), READONLY, "Called as (function, arguments) where no entry matches."},
+    {"enabled", T_BOOL, offsetof(FJ_CompiledFunction, enabled), 0, "If False, calls run the function as it was written."},
+    {NULL},
+};
+
+static PyGetSetDef function_getset[] = {
+    {"entries", (getter)function_get_entries, NULL, "The entries as a tuple, most recently used first.", NULL},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL},
+};
+
+PyTypeObject FJ_CompiledFunctionType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.CompiledFunction",
+    .tp_doc = "CompiledFunction(function, compile_callback)\n--\n\nA function whose calls run compiled code. compile_callback(function, arguments) "
+              "is called where no entry matches the call; arguments are the raw argument slots. It returns an Entry, or None to run this "
+              "call as written; what it raises, the call raises.",
+    .tp_basicsize = sizeof(FJ_CompiledFunction),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = function_new,
+    .tp_traverse = (traverseproc)function_traverse,
+    .tp_clear = (inquiry)function_clear,
+    .tp_dealloc = (destructor)function_dealloc,
+    .tp_repr = (reprfunc)function_repr,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(FJ_CompiledFunction, vectorcall),
+    .tp_descr_get = function_descr_get,
+    .tp_getattro = function_getattro,
+    .tp_setattro = function_setattro,
+    .tp_dictoffset = offsetof(FJ_CompiledFunction, dict),
+    .tp_weaklistoffset = offsetof(FJ_CompiledFunction, weak_references),
+    .tp_methods = function_methods,
+    .tp_members = function_members,
+    .tp_getset = function_getset,
+};

@@ -1,0 +1,61 @@
+/* py311.c: frames of CPython 3.11. The caller of an evaluator clears and pops the frame (Python/ceval.c: _PyEval_Vector). */
+#define Py_BUILD_CORE
+#include <Python.h>
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+
+#include "frame.h"
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030C0000
+#error "py311.c describes the frames of CPython 3.11 only"
+#endif
+
+PyCodeObject *FJ_Frame_Code(FJ_Frame *frame) { return frame->f_code; }
+
+PyObject *FJ_Frame_Function(FJ_Frame *frame) { return (PyObject *)frame->f_func; }
+
+PyObject **FJ_Frame_Locals(FJ_Frame *frame) { return frame->localsplus; }
+
+int FJ_Frame_IsReplaceable(FJ_Frame *frame) {
+    return frame->owner == FRAME_OWNED_BY_THREAD && !(frame->f_code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) &&
+           frame->prev_instr == _PyCode_CODE(frame->f_code) - 1;
+}
+
+static Py_ssize_t frame_size(PyCodeObject *code) { return code->co_nlocalsplus + code->co_stacksize + (Py_ssize_t)FRAME_SPECIALS_SIZE; }
+
+int FJ_Frame_RunInPlace(PyThreadState *tstate, FJ_Frame *frame, PyCodeObject *code, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures,
+                        PyObject **result) {
+    PyObject **base = (PyObject **)frame;
+    if (tstate->datastack_top != base + frame_size(frame->f_code) || frame_size(code) >= tstate->datastack_limit - base) {
+        return -1;
+    }
+    tstate->datastack_top = base + frame_size(code);
+    PyObject **locals = frame->localsplus;
+    /* The frame is not linked yet, so whatever releasing an argument runs cannot see it; it sees a stack that ends above the frame. */
+    for (Py_ssize_t i = 0; i < n_arguments; i++) {
+        Py_CLEAR(locals[i]);
+    }
+    locals[n_arguments] = inputs;
+    locals[n_arguments + 1] = captures;
+    for (Py_ssize_t i = n_arguments + 2; i < code->co_nlocalsplus; i++) {
+        locals[i] = NULL;
+    }
+    PyCodeObject *replaced = frame->f_code;
+    frame->f_code = (PyCodeObject *)Py_NewRef((PyObject *)code);
+    frame->prev_instr = _PyCode_CODE(code) - 1;
+    frame->stacktop = code->co_nlocalsplus;
+    Py_DECREF(replaced);
+    *result = _PyEval_EvalFrameDefault(tstate, frame, 0);
+    return 0;
+}
+
+void FJ_Frame_Abandon(PyThreadState *tstate, FJ_Frame *frame) {
+    (void)tstate;
+    (void)frame; /* its creator clears it */
+}
+
+void FJ_Recursion_Enter(PyThreadState *tstate) { (void)tstate; }
+
+void FJ_Recursion_Leave(PyThreadState *tstate) { (void)tstate; }
+
+int FJ_Frame_Init(void) { return 0; }

@@ -1,0 +1,38 @@
+/* frame.h: what the runtime needs of one CPython version's frames; cpython/pyXYZ.c implements it for version X.YZ. */
+#ifndef FRAMEJIT_FRAME_H
+#define FRAMEJIT_FRAME_H
+
+#include <Python.h>
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030D0000
+#error "framejit knows the frame layout of CPython 3.11 and 3.12 only; add runtime_c/cpython/pyXYZ.c for this version"
+#endif
+
+typedef struct _PyInterpreterFrame FJ_Frame;
+
+/* Borrowed references to parts of a frame. */
+PyCodeObject *FJ_Frame_Code(FJ_Frame *frame);
+PyObject *FJ_Frame_Function(FJ_Frame *frame);
+PyObject **FJ_Frame_Locals(FJ_Frame *frame);
+
+/* True for a function's own frame at its very start: owned by the thread, and neither a generator's nor a coroutine's. */
+int FJ_Frame_IsReplaceable(FJ_Frame *frame);
+
+/* Runs `code` in place of the frame's own code. The first n_arguments slots are released; slot n_arguments gets `inputs` and the one
+   after it `captures` (both references are stolen). The frame is cleaned up as if its own code had run.
+   Returns -1 with nothing changed when the new code doesn't fit behind the frame; 0 otherwise, with the outcome in *result. */
+int FJ_Frame_RunInPlace(PyThreadState *tstate, FJ_Frame *frame, PyCodeObject *code, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures,
+                        PyObject **result);
+
+/* Cleans up a frame that will not run, leaving the current exception, if any, as it is. The hook returns its own result afterwards. */
+void FJ_Frame_Abandon(PyThreadState *tstate, FJ_Frame *frame);
+
+/* Around a call of a function through CompiledFunction: such a call must count towards the recursion limit exactly as the
+   Python-to-Python call that it stands for. */
+void FJ_Recursion_Enter(PyThreadState *tstate);
+void FJ_Recursion_Leave(PyThreadState *tstate);
+
+/* Makes what this version's functions above need once. 0, or -1 with an exception set. */
+int FJ_Frame_Init(void);
+
+#endif

@@ -1,0 +1,222 @@
+/* hook.c: the way of a call from CompiledFunction through the PEP 523 hook to its entry. The hook is up only in between. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "runtime.h"
+
+_Thread_local FJ_ThreadState FJ_thread;
+int FJ_globally_disabled;
+
+/* The hook belongs to the whole interpreter, so it is counted: every pending call of every thread holds it up. Guarded by the GIL. */
+static Py_ssize_t hook_users;
+static _PyFrameEvalFunction previous_hook = _PyEval_EvalFrameDefault;
+
+static PyObject *eval_frame(PyThreadState *tstate, FJ_Frame *frame, int throwflag);
+
+static void hook_up(PyInterpreterState *interpreter) {
+    hook_users++;
+    _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (installed != eval_frame) {
+        previous_hook = installed;
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, eval_frame);
+    }
+}
+
+static void hook_down(PyInterpreterState *interpreter) {
+    /* Another tool may have installed its hook over ours meanwhile; then it is not ours to remove. */
+    if (--hook_users == 0 && _PyInterpreterState_GetEvalFrameFunc(interpreter) == eval_frame) {
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, previous_hook);
+    }
+}
+
+int FJ_Hook_IsInstalled(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == eval_frame; }
+
+/* Hands a frame that stays as it is to whoever was there before us. A hook installed over ours can have us as its predecessor while we
+   have it as ours: a frame that comes back is therefore run here. */
+static PyObject *run_as_written(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
+    FJ_ThreadState *thread = &FJ_thread;
+    if (previous_hook == _PyEval_EvalFrameDefault || thread->forwarded == frame) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    FJ_Frame *outer = thread->forwarded;
+    thread->forwarded = frame;
+    PyObject *result = previous_hook(tstate, frame, throwflag);
+    thread->forwarded = outer;
+    return result;
+}
+
+static PyObject *abandon(PyThreadState *tstate, FJ_Frame *frame) {
+    FJ_Frame_Abandon(tstate, frame);
+    return NULL;
+}
+
+/* The argument slots as a tuple, for the compiler; an empty one becomes the Unset sentinel. */
+static PyObject *argument_tuple(PyObject *const *locals, Py_ssize_t n_arguments) {
+    PyObject *tuple = PyTuple_New(n_arguments);
+    for (Py_ssize_t i = 0; tuple != NULL && i < n_arguments; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(locals[i] != NULL ? locals[i] : FJ_Unset));
+    }
+    return tuple;
+}
+
+static int is_strict(void) {
+    const char *value = getenv("FRAMEJIT_STRICT");
+    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+/* Has an entry made for this frame. NULL without an exception: run the frame as written. */
+static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, FJ_Frame *frame, Py_ssize_t n_arguments, PyObject **inputs,
+                               PyObject **captures) {
+    PyObject *arguments = argument_tuple(FJ_Frame_Locals(frame), n_arguments);
+    if (arguments == NULL) {
+        return NULL;
+    }
+    FJ_ThreadState *thread = &FJ_thread;
+    int outer = thread->compiling;
+    thread->compiling = 1;
+    PyObject *callback = Py_NewRef(self->compile_callback);
+    PyObject *made = PyObject_CallFunctionObjArgs(callback, function, arguments, NULL);
+    thread->compiling = outer;
+    Py_DECREF(callback);
+    Py_DECREF(arguments);
+    if (made == NULL) {
+        return NULL;
+    }
+    if (made == Py_None) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    if (!PyObject_TypeCheck(made, &FJ_EntryType)) {
+        PyErr_Format(PyExc_TypeError, "framejit: the compile callback must return an Entry or None, not %.100s", Py_TYPE(made)->tp_name);
+        Py_DECREF(made);
+        return NULL;
+    }
+    FJ_Entry *entry = (FJ_Entry *)made;
+    int matches = FJ_Entry_Match(entry, FJ_Frame_Locals(frame), n_arguments, function, inputs, captures);
+    if (matches == 1 && FJ_CompiledFunction_Add(self, entry) < 0) {
+        Py_CLEAR(*inputs);
+        Py_CLEAR(*captures);
+        matches = -1;
+    }
+    if (matches == 0 && is_strict()) {
+        PyErr_SetString(PyExc_RuntimeError, "framejit: guards of a new entry reject the frame they were made for");
+    }
+    if (matches != 1) {
+        Py_DECREF(entry);
+        return NULL;
+    }
+    return entry;
+}
+
+static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments,
+                           PyObject *inputs, PyObject *captures) {
+    entry->hits++;
+    if (entry->code == Py_None) {
+        Py_DECREF(inputs);
+        Py_DECREF(captures);
+        return run_as_written(tstate, frame, 0);
+    }
+    PyObject *result;
+    if (FJ_Frame_RunInPlace(tstate, frame, (PyCodeObject *)entry->code, n_arguments, inputs, captures, &result) == 0) {
+        return result;
+    }
+    PyObject **locals = FJ_Frame_Locals(frame);
+    for (Py_ssize_t i = 0; i < n_arguments; i++) {
+        Py_CLEAR(locals[i]);
+    }
+    result = FJ_Entry_CallFlat(entry, function, n_arguments, inputs, captures);
+    FJ_Frame_Abandon(tstate, frame);
+    return result;
+}
+
+/* Runs the frame of a call to `self`, compiled if possible. */
+static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *self) {
+    if (!FJ_Frame_IsReplaceable(frame)) {
+        return run_as_written(tstate, frame, 0);
+    }
+    PyObject *function = FJ_Frame_Function(frame);
+    Py_ssize_t n_arguments = FJ_Code_CountArguments(FJ_Frame_Code(frame));
+    PyObject *inputs, *captures;
+    FJ_CompiledFunction_CheckCode(self);
+    FJ_Entry *entry = FJ_CompiledFunction_Find(self, FJ_Frame_Locals(frame), n_arguments, &inputs, &captures);
+    if (entry == NULL && !PyErr_Occurred()) {
+        entry = compile_entry(self, function, frame, n_arguments, &inputs, &captures);
+    }
+    if (entry == NULL) {
+        return PyErr_Occurred() ? abandon(tstate, frame) : run_as_written(tstate, frame, 0);
+    }
+    Py_INCREF(function); /* the frame's own reference goes with the frame */
+    PyObject *result = run_entry(tstate, frame, entry, function, n_arguments, inputs, captures);
+    Py_DECREF(function);
+    Py_DECREF(entry);
+    return result;
+}
+
+/* The hook. Frames that nobody on this thread waits for pass straight through. */
+static PyObject *eval_frame(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
+    FJ_ThreadState *thread = &FJ_thread;
+    FJ_PendingCall *pending = thread->pending;
+    if (pending == NULL || throwflag || FJ_Frame_Function(frame) != pending->target->function) {
+        return run_as_written(tstate, frame, throwflag);
+    }
+    FJ_CompiledFunction *target = pending->target;
+    pending->taken = 1;
+    thread->pending = pending->previous;
+    hook_down(tstate->interp);
+    Py_INCREF(target);
+    PyObject *result = run_target(tstate, frame, target);
+    Py_DECREF(target);
+    return result;
+}
+
+/* Calls between Python functions take no C stack, ours do: a recursion limit raised for the former must not crash the latter. */
+static char *find_stack_floor(void) {
+    enum { RESERVE = 512 * 1024 };
+    pthread_attr_t attributes;
+    void *lowest = NULL;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
+        return (char *)1;
+    }
+    pthread_attr_getstack(&attributes, &lowest, &size);
+    pthread_attr_destroy(&attributes);
+    return (char *)lowest + (size / 4 < RESERVE ? size / 4 : RESERVE);
+}
+
+static int is_stack_low(FJ_ThreadState *thread) {
+    if (thread->stack_floor == NULL) {
+        thread->stack_floor = find_stack_floor();
+    }
+    return (char *)__builtin_frame_address(0) < thread->stack_floor;
+}
+
+PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    FJ_CompiledFunction *self = (FJ_CompiledFunction *)callable;
+    FJ_ThreadState *thread = &FJ_thread;
+    PyFunctionObject *function = (PyFunctionObject *)self->function;
+    if (function == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "framejit: a compiled function was called while being deallocated");
+        return NULL;
+    }
+    if (is_stack_low(thread)) {
+        PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack is nearly used up");
+        return NULL;
+    }
+    PyThreadState *tstate = PyThreadState_Get();
+    PyObject *result;
+    FJ_Recursion_Enter(tstate);
+    if (!self->enabled || thread->compiling || thread->disabled || FJ_globally_disabled) {
+        result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    } else {
+        FJ_PendingCall pending = {self, thread->pending, 0};
+        thread->pending = &pending;
+        hook_up(tstate->interp);
+        result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+        if (!pending.taken) { /* the arguments didn't fit, or the function makes a generator */
+            thread->pending = pending.previous;
+            hook_down(tstate->interp);
+        }
+    }
+    FJ_Recursion_Leave(tstate);
+    return result;
+}
