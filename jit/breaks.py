@@ -105,7 +105,7 @@ class UnsupportedOpcode(Break):
 class DataDependent(Break):
     """Control flow, or a Python value, that depends on the contents of a tensor.
 
-    A graph is fixed before any data is seen. `if x.sum() > 0`, `x.item()`, `int(x)` and a shape such as that of `x.nonzero()` need the data.
+    A graph is fixed before any data is seen. `if x.sum() > 0`, `x.item()`, `int(x)` and the shape of `x.nonzero()` need the data.
     """
 
     what: str
@@ -129,7 +129,7 @@ class OperatorRaises(Break):
     id: ClassVar[str] = "FJ006"
     message: ClassVar[str] = "tensor operator raises: {what}"
     explanation: ClassVar[str] = "The operator was run on tensors without data, to learn the shape of its result, and raised an error."
-    hints: ClassVar[tuple[str, ...]] = ("Check the shapes, dtypes and devices of the operands: the uncompiled program probably fails here as well.",)
+    hints: ClassVar[tuple[str, ...]] = ("Check shapes, dtypes and devices of the operands: the uncompiled program probably fails here as well.",)
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class HookUnsupported(Break):
     what: str
     id: ClassVar[str] = "FJ015"
     message: ClassVar[str] = "hook that cannot be traced: {what}"
-    explanation: ClassVar[str] = "The hook runs at a moment that the graph does not have, or is registered on a tensor that exists only in the graph."
+    explanation: ClassVar[str] = "The hook runs at a moment that the graph does not have, or is registered on a tensor inside the graph."
     hints: ClassVar[tuple[str, ...]] = ("Register the hook outside the compiled function, on a parameter or an input.",)
 
 
@@ -280,7 +280,7 @@ class RecompileLimit(Break):
     what: str
     id: ClassVar[str] = "FJ019"
     message: ClassVar[str] = "{what} was compiled for as many kinds of arguments as the limit allows"
-    explanation: ClassVar[str] = "Each entry serves the calls that its guards accept; this one matches none, and the option recompile_limit is reached."
+    explanation: ClassVar[str] = "Each entry serves the calls that its guards accept; none accepts this one, and recompile_limit is reached."
     hints: ClassVar[tuple[str, ...]] = (
         "FRAMEJIT_LOGS=recompiles shows which guard failed each time; make that value the same in all calls.",
         "Raise the option recompile_limit if the calls really differ in so many ways.",

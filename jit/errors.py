@@ -18,7 +18,7 @@ class FramejitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class UserFrame:
-    """Where one frame of the user's program was: lines count from 1, columns are UTF-8 byte offsets as in `co_positions`, None if unknown."""
+    """Where one frame of the user's program was. Lines count from 1; columns are UTF-8 byte offsets, as in `co_positions`; None: unknown."""
 
     filename: str
     function: str

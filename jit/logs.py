@@ -59,7 +59,7 @@ def configure(text: str) -> None:
         logger.setLevel(levels.get(name, logging.NOTSET))
     if levels and _handler is None and not _root.hasHandlers():
         _handler = logging.StreamHandler()
-        _handler.setFormatter(logging.Formatter("[framejit %(name)s] %(message)s"))
+        _handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
         _root.addHandler(_handler)
 
 
