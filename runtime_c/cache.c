@@ -1,4 +1,6 @@
 /* cache.c: Entry and CompiledFunction, the entries of one function in the order of their last use. */
+#include <Python.h>
+
 #include <stddef.h>
 #include <structmember.h>
 

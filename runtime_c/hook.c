@@ -1,4 +1,6 @@
 /* hook.c: the way of a call from CompiledFunction through the PEP 523 hook to its entry. The hook is up only in between. */
+#include <Python.h> /* first: it asks the C library for pthread_getattr_np */
+
 #include <pthread.h>
 #include <stdlib.h>
 
