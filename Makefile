@@ -39,7 +39,10 @@ $(BIN)/python:
 $(DEPENDENCIES): pyproject.toml | $(BIN)/python
 	@echo "installing torch $(TORCH) and the other dependencies into $(VENV)"
 	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" "setuptools>=77" wheel
-	$(PIP_INSTALL) --editable ".[demo,test]"
+	@mkdir -p build
+	@$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*p["dependencies"], *sum(p["optional-dependencies"].values(), []), sep="\n")' > build/requirements.txt
+	$(BIN)/python -m pip install --quiet --requirement build/requirements.txt
 	@touch $@
 
 # Strict editable installs link the files that are there: the list of them decides when to link again.
