@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent
 FOLDERS = {"framejit": "jit", "framejit.guards": "guards"}
 PYTHON_TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
 STANDARDS = {".c": "-std=c11", ".cpp": "-std=c++20"}
+SILENCED_WARNINGS = ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]  # CPython's calling conventions and static types
 
 
 def find_packages() -> list[str]:
@@ -71,9 +72,18 @@ class BuildRuntime(build_ext):
                 return
             compile_one(obj, src, suffix, cc_args, [*extra_postargs, STANDARDS[suffix]], pp_opts)
 
-        def compile_all(sources: list[str], output_dir: str | None = None, macros: Any = None, include_dirs: Any = None, debug: bool = False,
-                        extra_preargs: Any = None, extra_postargs: Any = None, depends: Any = None) -> list[str]:
-            _, objects, post, pp_opts, build = self.compiler._setup_compile(output_dir, macros, include_dirs, sources, depends, extra_postargs)
+        def compile_all(
+            sources: list[str],
+            output_dir: str | None = None,
+            macros: Any = None,
+            include_dirs: Any = None,
+            debug: bool = False,
+            extra_preargs: Any = None,
+            extra_postargs: Any = None,
+            depends: Any = None,
+        ) -> list[str]:
+            setup_compile = self.compiler._setup_compile
+            _, objects, post, pp_opts, build = setup_compile(output_dir, macros, include_dirs, sources, depends, extra_postargs)
             cc_args = self.compiler._get_cc_args(pp_opts, debug, extra_preargs)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda obj: compile_file(obj, *build[obj], cc_args, post, pp_opts), build))
@@ -96,7 +106,7 @@ def runtime_extension() -> Extension:
             ("FRAMEJIT_BUILT_FOR_TORCH", f'"{importlib.metadata.version("torch")}"'),
             ("FRAMEJIT_BUILT_FOR_PYTHON", f'"{sys.version_info.major}.{sys.version_info.minor}"'),
         ],
-        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"],
+        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", *SILENCED_WARNINGS],
         language="c++",
     )
 

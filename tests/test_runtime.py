@@ -25,7 +25,8 @@ from framejit._runtime import CompiledFunction, Entry
 
 
 def n_slots(code: CodeType) -> int:
-    return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    variable = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + variable
 
 
 def replacement(function: FunctionType, body: str) -> CodeType:
@@ -51,11 +52,15 @@ def guard_tree(types: tuple[type, ...] = (), captures: tuple[int, ...] = ()) -> 
     return _runtime.GuardTree(types, captures)
 
 
-def entry(function: FunctionType, body: str, types: tuple[type, ...] = (), captures: tuple[int, ...] = (), n_inputs: int = 0, keep: object = None) -> Entry:
+def entry(
+    function: FunctionType, body: str, types: tuple[type, ...] = (), captures: tuple[int, ...] = (), n_inputs: int = 0, keep: object = None
+) -> Entry:
     return Entry(replacement(function, body), guard_tree(types, captures), n_inputs, keep)
 
 
-def compiled(body: str, types: tuple[type, ...] = (), captures: tuple[int, ...] = (), n_inputs: int = 0) -> Callable[[FunctionType], CompiledFunction]:
+def compiled(
+    body: str, types: tuple[type, ...] = (), captures: tuple[int, ...] = (), n_inputs: int = 0
+) -> Callable[[FunctionType], CompiledFunction]:
     """A decorator: the function's calls run `body`."""
     return lambda function: CompiledFunction(function, lambda f, arguments: entry(f, body, types, captures, n_inputs))
 
@@ -322,7 +327,7 @@ def test_recursion_is_as_deep_as_without_the_hook(limit, mode):
 def recursive_compiled(locals_needed: int = 0) -> CompiledFunction:
     """A function that finds itself in its default argument; its compiled code uses that many more local variables."""
 
-    def f(n, self=[]):  # noqa: B006
+    def f(n, self=[]):
         raise AssertionError("not compiled")
 
     more = "; ".join(f"v{i} = n" for i in range(locals_needed)) or "pass"
@@ -340,8 +345,17 @@ def test_frames_that_end_a_chunk_of_the_data_stack(locals_needed):
 
 
 def test_a_huge_recursion_limit_does_not_crash():
-    program = "import sys; sys.path[:0] = [%r]; from test_runtime import recursive_compiled\nsys.setrecursionlimit(10**7)\ntry: recursive_compiled()(10**6)\nexcept RecursionError as e: print(e)"
-    done = run_python(program % os.path.dirname(__file__))
+    program = f"""
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from test_runtime import recursive_compiled
+sys.setrecursionlimit(10**7)
+try:
+    recursive_compiled()(10**6)
+except RecursionError as error:
+    print(error)
+"""
+    done = run_python(program)
     assert "C stack" in done.stdout
 
 
@@ -496,7 +510,8 @@ def test_everything_may_die_during_the_call():
         return "eager"
 
     holder[:] = [CompiledFunction(g, never)]
-    holder[0].add(entry(g, "import gc\nholder = inputs.pop()\nholder[0].clear()\ndel holder[:]\ngc.collect()\nreturn 'ran'", (list,), (0,), 1))
+    body = "import gc\nholder = inputs.pop()\nholder[0].clear()\ndel holder[:]\ngc.collect()\nreturn 'ran'"
+    holder[0].add(entry(g, body, (list,), (0,), 1))
     del g
     assert holder[0](holder) == "ran"
     assert holder == []
@@ -692,7 +707,9 @@ def test_torchs_hook_stays_where_it_was():
         set_eval_frame(before)
     assert f(3) == 4
 
-    @compiled("set_eval_frame = inputs.pop()\nbefore = set_eval_frame(False)\nset_eval_frame(before)\nreturn captures[0]()", captures=(0, 1), n_inputs=1)
+    body = "set_eval_frame = inputs.pop()\nbefore = set_eval_frame(False)\nset_eval_frame(before)\nreturn captures[0]()"
+
+    @compiled(body, captures=(0, 1), n_inputs=1)
     def g(switch, call):
         pass
 
@@ -717,11 +734,12 @@ def test_under_torch_compile():
 
 
 def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=200)
+    environment = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=200)
 
 
 def test_under_the_debugging_allocator():
     program = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', %r, '-k', %r]))"
-    chosen = "(parameters or entries or exceptions or callback or recursion or methods or die or leak or chunk) and not debugging and not huge"
+    chosen = "(parameters or entries or exceptions or callback or recursion or methods or die or leak or chunk) and not (debugging or huge)"
     done = run_python(program % (__file__, chosen), PYTHONMALLOC="debug")
     assert " passed" in done.stdout
