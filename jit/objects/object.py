@@ -13,9 +13,10 @@ Conventions
 
 from __future__ import annotations
 
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from framejit.guards.source import MISSING, Source
+from framejit.guards.source import MISSING, SlotMember, Source
 
 if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
@@ -57,6 +58,26 @@ class Object:
         """The instance `__dict__`, if values of this type have one."""
         return self.attrs
 
+    def is_generator(self) -> bool:
+        """Whether this is a generator of the trace, to be resumed by the interpreter."""
+        return False
+
+    def as_real(self, vm: VM) -> Any:
+        """The value as an argument of a pure C function: a constant, or a fresh list, dict or set of constants. Else NotConstant."""
+        return self.constant(vm)
+
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        """Read a member descriptor; raises the traced AttributeError where it is unset."""
+        if self.source is None:
+            if self.is_constant():
+                return vm.from_real(member.__get__(self.constant(vm)))
+            raise NotConstant(self)
+        return vm.wrap(member.__get__(self.value), self.source.child(SlotMember, member))
+
+    def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
+        """Store to a member descriptor; None deletes."""
+        raise NotConstant(self)
+
     # What can be done with it. The defaults are CPython's generic slots; a type with C slots of its own overrides them.
 
     def getattr(self, vm: VM, name: str) -> Object:
@@ -86,6 +107,57 @@ class Object:
     def length(self, vm: VM) -> Object:
         """sq_length or mp_length."""
         return vm.generic_length(self)
+
+    # What it does as a class attribute. The defaults follow the class's `__get__` and `__set__`, as for any object.
+
+    def is_data_descriptor(self, vm: VM) -> bool:
+        """PyDescr_IsData."""
+        return vm.raw_type_lookup(self.cls, "__set__") is not MISSING or vm.raw_type_lookup(self.cls, "__delete__") is not MISSING
+
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+        """tp_descr_get: what reading this class attribute through `obj` (None: through the class) gives."""
+        method = vm.type_lookup(self.cls, "__get__")
+        if method is None:
+            return self
+        return method.call_as_method(vm, self, [vm.const(None) if obj is None else obj, vm.const(cls)])
+
+    def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
+        """tp_descr_set: store (None: delete) through this class attribute; False where it is no data descriptor."""
+        method = vm.type_lookup(self.cls, "__delete__" if value is None else "__set__")
+        if method is None:
+            return False
+        method.call_as_method(vm, self, [obj] if value is None else [obj, value])
+        return True
+
+    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+        """Call this class attribute on an instance: bind and call in one step."""
+        return self.descriptor_get(vm, receiver, receiver.cls).call(vm, args, kwargs or {})
+
+    # Operators, where a type has C slots that don't go through its class's attributes (tensors, deferred numbers). None: not mine.
+
+    def unary_op(self, vm: VM, symbol: str) -> Object | None:
+        """nb_negative and its kind."""
+        return None
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        """`self symbol other`, or `other symbol self` where reflected; symbol as in the source: "+", "@", "+=" ..."""
+        return None
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        """tp_richcompare: symbol as written; reflected as in `binary_op`."""
+        return None
+
+    def getitem(self, vm: VM, key: Object) -> Object | None:
+        """mp_subscript."""
+        return None
+
+    def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
+        """mp_ass_subscript; None deletes. False: not mine."""
+        return False
+
+    def contains(self, vm: VM, item: Object) -> Object | None:
+        """sq_contains."""
+        return None
 
     # How it leaves the trace.
 

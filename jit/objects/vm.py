@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from framejit.trail import Trail
 
 
+class RaiseSignal(Exception):
+    """What `VM.Raise` offers."""
+
+    exc: Object
+
+
 class VM(Protocol):
     """One trace: of one frame and everything it calls. Not shared between threads."""
 
@@ -54,7 +60,34 @@ class VM(Protocol):
     def globals_of(self, namespace: dict[str, Any]) -> DictObject:
         """The DictObject of a function's globals (source: Pinned(namespace)); one per namespace and trace."""
 
+    Raise: type[RaiseSignal]
+    """The signal by which an exception of the traced program travels; `.exc` is its Object."""
+
+    def from_real(self, value: Any) -> Object:
+        """An Object, without a source, of a real value that C code has just computed: constants, and lists, tuples, dicts, sets of such."""
+
+    def new_list(self, items: list[Object]) -> Object:
+        """A list made by the trace."""
+
+    def new_tuple(self, items: list[Object]) -> Object:
+        """A tuple made by the trace."""
+
+    def mapping_items(self, mapping: Object) -> list[tuple[Object, Object]]:
+        """The items of a mapping given as `**mapping`."""
+
+    def observe_all(self, objs: Sequence[Object]) -> list[Object]:
+        """`observe` each."""
+
+    def same_value(self, a: Object, b: Object, unsure: bool) -> bool:
+        """`is` for two values of one type that have real objects; guards what the answer rests on."""
+
+    def name_of(self, obj: Object) -> str:
+        """A short text for messages: the qualified name of a function or class, else the type."""
+
     # Running.
+
+    def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
+        """`call_app` of a function of modules/app/support.py."""
 
     def run_function(self, function: Object, code: CodeType, bound: dict[str, Object | None]) -> Object:
         """Run a Python function's code in a new frame with its parameters bound: inlining. Returns what it returns."""
@@ -120,6 +153,11 @@ class Codegen(Protocol):
         """Pops key, container, value (top first), as STORE_SUBSCR."""
 
     def load_attr(self, name: str) -> None: ...
+
+    def store_attr(self, name: str) -> None:
+        """Pops owner, value (top first), as STORE_ATTR."""
+
+    def delete_attr(self, name: str) -> None: ...
 
     def pop_top(self) -> None: ...
 

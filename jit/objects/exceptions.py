@@ -1,0 +1,166 @@
+"""Exceptions (Objects/exceptions.c): made, raised, caught and inspected inside the trace."""
+
+from __future__ import annotations
+
+import builtins
+from types import BuiltinFunctionType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from framejit.guards.source import MISSING, Source
+from framejit.objects import abstract
+from framejit.objects.funcobject import fill_instance_dict
+from framejit.objects.object import NotConstant, Object
+from framejit.objects.registry import models, wraps
+from framejit.objects.vm import VM, Codegen
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
+
+FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
+
+
+class ExceptionObject(Object):
+    """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
+
+    __slots__ = ("args", "fields", "entries")
+
+    def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
+        super().__init__(cls, source, value)
+        self.args = args
+        self.fields: dict[str, Object] = {}
+        self.entries: list[Any] = []
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        if self.attrs is None:
+            self.attrs = vm.instance_dict_of(self)
+        return self.attrs
+
+    def real(self, vm: VM) -> BaseException:
+        """A real exception with the same arguments, where those are constants."""
+        return self.cls(*[vm.observe(arg).as_real(vm) for arg in self.args])  # type: ignore[no-any-return]
+
+    def get_slot(self, vm: VM, member: Any) -> Object:
+        """C members: `StopIteration.value`, `KeyError`'s none, `ImportError.name` ..."""
+        found = self.fields.get(member.__name__)
+        if found is not None:
+            return found
+        if member.__name__ == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else vm.const(None)
+        return vm.from_real(member.__get__(self.real(vm)))
+
+    def set_slot(self, vm: VM, member: Any, value: Object | None) -> None:
+        self.set_field(vm, member.__name__, value or vm.const(None))
+
+    def set_field(self, vm: VM, name: str, value: Object) -> None:
+        """Set `__cause__`, `__context__` and their like."""
+        vm.trail.set(self, "fields", {**self.fields, name: value})
+
+    def set_args(self, vm: VM, args: list[Object]) -> None:
+        vm.trail.set(self, "args", args)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.cls)
+        for arg in self.args:
+            cg.load(arg)
+        cg.call_const(new_exception, len(self.args) + 1)
+
+    def needs_fill(self) -> bool:
+        return True
+
+    def fill(self, cg: Codegen) -> None:
+        for name, value in self.fields.items():
+            if name != "__traceback__":
+                cg.load(value)
+                cg.load(self)
+                cg.store_attr(name)
+        if self.attrs is not None:
+            fill_instance_dict(cg, self, self.attrs)
+
+    def referents(self) -> list[Object]:
+        return [*self.args, *(v for k, v in self.fields.items() if k != "__traceback__"), *([self.attrs] if self.attrs is not None else [])]
+
+
+def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
+    """An exception instance as it is after `cls.__new__`, with its C fields set, past any `__init__` of Python (runs in generated code)."""
+    base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
+    made = cls.__new__(cls, *args)
+    base.__init__(made, *args)
+    return made
+
+
+@wraps(BaseException, shared=True)
+def wrap_exception(vm: VM, value: BaseException, source: Source) -> Object:
+    return ExceptionObject(type(value), [vm.pin(arg) for arg in value.args], source, value)
+
+
+def exception_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+    return ExceptionObject(vm.observe(cls).constant(vm), list(args))
+
+
+def exception_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+    assert isinstance(self, ExceptionObject)
+    self.set_args(vm, list(args))
+    for name, value in kwargs.items():
+        self.set_field(vm, name, value)
+    return vm.const(None)
+
+
+for _cls in [c for c in vars(builtins).values() if isinstance(c, type) and issubclass(c, BaseException)]:
+    for _name, _model in (("__new__", exception_new), ("__init__", exception_init)):
+        _real = _cls.__dict__.get(_name)
+        if isinstance(_real, (BuiltinFunctionType, WrapperDescriptorType)):
+            models(_real)(_model)
+
+
+@models(BaseException.__dict__["args"])
+def exception_args(vm: VM, self: Object) -> Object:
+    assert isinstance(self, ExceptionObject)
+    return vm.new_tuple(self.args)
+
+
+def field_getter(name: str) -> Any:
+    default = False if name == "__suppress_context__" else None
+
+    def get(vm: VM, self: Object) -> Object:
+        assert isinstance(self, ExceptionObject)
+        if name == "__traceback__":
+            raise NotConstant(self)
+        return self.fields.get(name) or vm.const(default)
+
+    return get
+
+
+for _name in FIELDS:
+    models(BaseException.__dict__[_name])(field_getter(_name))
+
+
+@models(BaseException.with_traceback)
+def with_traceback(vm: VM, self: Object, traceback: Object) -> Object:
+    return self
+
+
+@models(BaseException.add_note)
+def add_note(vm: VM, self: Object, note: Object) -> Object:
+    namespace = self.instance_dict(vm)
+    assert namespace is not None
+    notes = namespace.lookup(vm, "__notes__")
+    if notes is None:
+        namespace.store(vm, "__notes__", vm.new_list([note]))
+    else:
+        abstract.call_method(vm, notes, "append", note)
+    return vm.const(None)
+
+
+@models(BaseException.__str__, KeyError.__str__, OSError.__str__, ImportError.__str__, SyntaxError.__str__)
+def exception_str(vm: VM, self: Object) -> Object:
+    assert isinstance(self, ExceptionObject)
+    if issubclass(self.cls, (KeyError, OSError, ImportError, SyntaxError)) or not self.args:
+        return vm.from_real(str(self.real(vm)))
+    return abstract.str_(vm, self.args[0] if len(self.args) == 1 else vm.new_tuple(self.args))
+
+
+@models(BaseException.__repr__)
+def exception_repr(vm: VM, self: Object) -> Object:
+    assert isinstance(self, ExceptionObject)
+    inner = ", ".join(abstract.repr_(vm, arg).constant(vm) for arg in self.args)
+    return vm.const(f"{self.cls.__name__}({inner})")

@@ -1,0 +1,306 @@
+"""Python functions and bound methods (Objects/funcobject.c, classobject.c): fields, parameter binding, inlining."""
+
+from __future__ import annotations
+
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from framejit.guards.kinds import CodeIs, IsMissing, ValueIs
+from framejit.guards.source import MISSING, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import app_of, model_of, wraps
+from framejit.objects.vm import VM, Codegen
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
+
+
+class FunctionObject(Object):
+    """A Python function, from outside (`value` is the real one) or made by the trace (MAKE_FUNCTION)."""
+
+    __slots__ = ("code", "globals", "qualname", "defaults", "kwdefaults", "closure", "annotations", "checked")
+
+    def __init__(self, code: CodeType, namespace: DictObject, qualname: str, source: Source | None = None, value: Any = MISSING) -> None:
+        super().__init__(FunctionType, source, value)
+        self.code = code
+        self.globals = namespace
+        self.qualname = qualname
+        self.defaults: Object | None = None
+        self.kwdefaults: Object | None = None
+        self.closure: list[Object] | None = None
+        self.annotations: Object | None = None
+        self.checked = source is None
+
+    def field(self, vm: VM, name: str, real: Any) -> Object | None:
+        """A field of a function from outside: guarded to be missing, or wrapped."""
+        if self.source is None:
+            return vm.from_real(real) if real is not None else None
+        source = self.source.child(FunctionField, name)
+        if real is None:
+            vm.guard(IsMissing, source)
+            return None
+        return vm.wrap(real, source)
+
+    def default_values(self, vm: VM) -> list[Object]:
+        """The values of `__defaults__`."""
+        if self.defaults is None and self.value is not MISSING:
+            found = self.field(vm, "defaults", self.value.__defaults__)
+            self.defaults = vm.new_tuple([]) if found is None else found
+        return [] if self.defaults is None else abstract.iterate(vm, self.defaults)
+
+    def keyword_default(self, vm: VM, name: str) -> Object | None:
+        """One value of `__kwdefaults__`."""
+        if self.kwdefaults is None and self.value is not MISSING:
+            self.kwdefaults = self.field(vm, "kwdefaults", self.value.__kwdefaults__)
+        if self.kwdefaults is None:
+            return None
+        return vm.observe(self.kwdefaults).lookup(vm, name)  # type: ignore[attr-defined]
+
+    def cells(self, vm: VM) -> list[Object]:
+        """The cells of the closure, in the order of co_freevars."""
+        if self.closure is None:
+            real = () if self.value is MISSING or self.value.__closure__ is None else self.value.__closure__
+            if self.source is None:
+                self.closure = [vm.from_real(cell) for cell in real]
+            else:
+                names = self.code.co_freevars
+                self.closure = [
+                    vm.observe(vm.wrap(cell, self.source.child(ClosureCell, Slot(i, names[i])))) for i, cell in enumerate(real)
+                ]
+        return self.closure
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        if self.attrs is None:
+            self.attrs = vm.instance_dict_of(self)
+        return self.attrs
+
+    def is_data_descriptor(self, vm: VM) -> bool:
+        return False
+
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+        return self if obj is None else MethodObject(self, obj)
+
+    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+        return self.call(vm, [receiver, *args], kwargs or {})
+
+    def check_code(self, vm: VM) -> None:
+        """Guard what calling the function depends on: its code, and its globals unless the function itself is pinned."""
+        if not self.checked:
+            assert self.source is not None
+            self.checked = True
+            vm.guard(CodeIs, self.source, self.code)
+            if not isinstance(self.source, (Pinned, TypeAttr)):
+                vm.guard(ValueIs, self.source.child(FunctionField, "globals"), self.value.__globals__)
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        if self.value is not MISSING:
+            model = model_of(self.value)
+            if model is not None:
+                if self.source is not None:
+                    vm.guard(ValueIs, self.source, self.value)
+                return vm.call_model(model, self.value, args, kwargs)
+            stand_in = app_of(self.value)
+            if stand_in is not None:
+                if self.source is not None:
+                    vm.guard(ValueIs, self.source, self.value)
+                return vm.call_app(stand_in, args, kwargs)
+            intercepted = vm.call_library(self, args, kwargs)
+            if intercepted is not None:
+                return intercepted
+        self.check_code(vm)
+        return vm.run_function(self, self.code, bind(vm, self, args, kwargs))
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if self.value is MISSING:
+            made = {"__name__": self.qualname.rpartition(".")[2], "__qualname__": self.qualname, "__code__": self.code}
+            if name in made and (self.attrs is None or self.attrs.lookup(vm, name) is None):
+                return vm.const(made[name])
+        elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
+            if self.source is not None:
+                vm.guard(ValueIs, self.source, self.value)
+            return vm.const(getattr(self.value, name))
+        if name == "__defaults__":
+            values = self.default_values(vm)
+            return vm.new_tuple(values) if values else vm.const(None)
+        if name == "__kwdefaults__":
+            self.keyword_default(vm, "")
+            return self.kwdefaults or vm.const(None)
+        if name == "__globals__":
+            return self.globals
+        if name == "__closure__":
+            return vm.new_tuple(self.cells(vm)) if self.cells(vm) else vm.const(None)
+        return vm.generic_getattr(self, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        """A function made by the trace: types.FunctionType(code, globals, name, defaults, closure), then the rest."""
+        cg.load_const(self.code)
+        cg.load(self.globals)
+        cg.load_const(self.qualname.rpartition(".")[2])
+        if self.defaults is None:
+            cg.load_const(None)
+        else:
+            cg.load(self.defaults)
+        if self.closure:
+            for cell in self.closure:
+                cg.load(cell)
+            cg.build_tuple(len(self.closure))
+        else:
+            cg.load_const(None)
+        cg.call_const(FunctionType, 5)
+
+    def needs_fill(self) -> bool:
+        return True
+
+    def fill(self, cg: Codegen) -> None:
+        for name, part in (("__kwdefaults__", self.kwdefaults), ("__annotations__", self.annotations)):
+            if part is not None:
+                cg.load(part)
+                cg.load(self)
+                cg.store_attr(name)
+        cg.load_const(self.qualname)
+        cg.load(self)
+        cg.store_attr("__qualname__")
+        if self.attrs is not None:
+            fill_instance_dict(cg, self, self.attrs)
+
+    def referents(self) -> list[Object]:
+        parts = [self.globals, self.defaults, self.kwdefaults, self.annotations, self.attrs]
+        return [part for part in parts if part is not None] + (self.closure or [])
+
+
+def fill_instance_dict(cg: Codegen, owner: Object, attrs: DictObject) -> None:
+    """Emit `owner.__dict__.update(attrs)` for a value made by the trace."""
+    if attrs.is_empty():
+        return
+    cg.load(owner)
+    cg.load_attr("__dict__")
+    cg.load(attrs)
+    cg.call_const(dict.update, 2)
+    cg.pop_top()
+
+
+def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> dict[str, Object | None]:
+    """Bind arguments to parameters (Python/ceval.c: initialize_locals)."""
+    code = function.code
+    n_args, n_kwonly, n_posonly = code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount
+    names = code.co_varnames
+    bound: dict[str, Object | None] = {}
+    if not kwargs and not n_kwonly and len(args) == n_args and not code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
+        return dict(zip(names, args, strict=False))
+    name = f"{function.qualname}()"
+    bound.update(zip(names[:n_args], args, strict=False))
+    extra: dict[str, Object] = {}
+    for key, value in kwargs.items():
+        if key in names[n_posonly : n_args + n_kwonly]:
+            if key in bound:
+                vm.raise_(TypeError, f"{name} got multiple values for argument '{key}'")
+            bound[key] = value
+        elif code.co_flags & CO_VARKEYWORDS:
+            extra[key] = value
+        elif key in names[:n_posonly]:
+            vm.raise_(TypeError, f"{name} got some positional-only arguments passed as keyword arguments: '{key}'")
+        else:
+            vm.raise_(TypeError, f"{name} got an unexpected keyword argument '{key}'")
+    if len(args) > n_args and not code.co_flags & CO_VARARGS:
+        vm.raise_(TypeError, too_many(function, vm, len(args), n_args))
+    missing = [n for n in names[:n_args] if n not in bound]
+    if missing:
+        defaults = function.default_values(vm)
+        first = n_args - len(defaults)
+        for i, default in enumerate(defaults):
+            bound.setdefault(names[first + i], default)
+        missing = [n for n in names[:n_args] if n not in bound]
+        if missing:
+            vm.raise_(TypeError, f"{name} missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: {listed(missing)}")
+    for key in names[n_args : n_args + n_kwonly]:
+        if key not in bound:
+            value_or_none = function.keyword_default(vm, key)
+            if value_or_none is None:
+                missing.append(key)
+            else:
+                bound[key] = value_or_none
+    if missing:
+        vm.raise_(TypeError, f"{name} missing {len(missing)} required keyword-only argument{'s' * (len(missing) > 1)}: {listed(missing)}")
+    position = n_args + n_kwonly
+    if code.co_flags & CO_VARARGS:
+        bound[names[position]] = vm.new_tuple(args[n_args:])
+        position += 1
+    if code.co_flags & CO_VARKEYWORDS:
+        bound[names[position]] = vm.new_dict([(vm.const(key), value) for key, value in extra.items()])
+    return bound
+
+
+def listed(names: list[str]) -> str:
+    """ "'a', 'b', and 'c'", as CPython lists missing arguments."""
+    quoted = [f"'{name}'" for name in names]
+    if len(quoted) <= 2:
+        return " and ".join(quoted)
+    return ", ".join(quoted[:-1]) + f", and {quoted[-1]}"
+
+
+def too_many(function: FunctionObject, vm: VM, given: int, n_args: int) -> str:
+    """Python/ceval.c: too_many_positional."""
+    n_defaults = len(function.default_values(vm))
+    if n_defaults:
+        takes, plural = f"from {n_args - n_defaults} to {n_args}", True
+    else:
+        takes, plural = str(n_args), n_args != 1
+    verb = "was" if given == 1 else "were"
+    return f"{function.qualname}() takes {takes} positional argument{'s' * plural} but {given} {verb} given"
+
+
+class MethodObject(Object):
+    """A bound method of a Python function (or of any callable)."""
+
+    __slots__ = ("function", "receiver")
+
+    def __init__(self, function: Object, receiver: Object, source: Source | None = None, value: Any = MISSING) -> None:
+        super().__init__(MethodType, source, value)
+        self.function = function
+        self.receiver = receiver
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        return abstract.call(vm, self.function, [self.receiver, *args], kwargs)
+
+    def is_data_descriptor(self, vm: VM) -> bool:
+        return False
+
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+        return self
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name == "__self__":
+            return self.receiver
+        if name == "__func__":
+            return self.function
+        return abstract.getattr_(vm, self.function, name)
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if symbol not in ("==", "!=") or not isinstance(other, MethodObject):
+            return None
+        same = abstract.is_(vm, self.receiver, other.receiver) and abstract.is_(vm, self.function, other.function)
+        return vm.const(same == (symbol == "=="))
+
+    def hash_key(self, vm: VM) -> Any:
+        return (MethodType, vm.observe(self.function), vm.observe(self.receiver))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.function)
+        cg.load(self.receiver)
+        cg.call_const(MethodType, 2)
+
+    def referents(self) -> list[Object]:
+        return [self.function, self.receiver]
+
+
+@wraps(FunctionType, shared=True)
+def wrap_function(vm: VM, value: FunctionType, source: Source | None) -> Object:
+    return FunctionObject(value.__code__, vm.globals_of(value.__globals__), value.__qualname__, source, value)
+
+
+@wraps(MethodType)
+def wrap_method(vm: VM, value: MethodType, source: Source) -> Object:
+    function = vm.wrap(value.__func__, source.child(MethodField, "function"))
+    return MethodObject(function, vm.wrap(value.__self__, source.child(MethodField, "self")), source, value)

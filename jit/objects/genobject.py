@@ -1,0 +1,91 @@
+"""Generators (Objects/genobject.c): suspended frames of the trace, resumed where they are consumed."""
+
+from __future__ import annotations
+
+from types import GeneratorType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.source import Source
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import models, wraps
+from framejit.objects.vm import VM, Codegen
+
+
+class GeneratorObject(Object):
+    """A generator made by the trace. `frame` is the interpreter's, opaque here."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self, frame: Any) -> None:
+        super().__init__(GeneratorType)
+        self.frame = frame
+
+    def is_generator(self) -> bool:
+        return True
+
+    def iter(self, vm: VM) -> Object:
+        return self
+
+    def next(self, vm: VM) -> Object | None:
+        value, finished = vm.resume_generator(self, vm.const(None), None)
+        return None if finished else value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.refuse(breaks.CannotReconstruct("a generator that outlives the compiled code"))
+
+
+@wraps(GeneratorType, shared=True)
+def wrap_generator(vm: VM, value: Any, source: Source) -> Object:
+    vm.unsupported(breaks.IteratorFromOutside("a generator"))
+
+
+def stop_iteration(vm: VM, value: Object) -> Any:
+    """Raise StopIteration with a generator's return value."""
+    if vm.observe(value).cls is type(None):
+        vm.raise_(StopIteration)
+    vm.raise_(StopIteration, value)
+
+
+@models(GeneratorType.__next__)
+def generator_next(vm: VM, self: Object) -> Object:
+    return generator_send(vm, self, vm.const(None))
+
+
+@models(GeneratorType.__iter__)
+def generator_iter(vm: VM, self: Object) -> Object:
+    return self
+
+
+@models(GeneratorType.send)
+def generator_send(vm: VM, self: Object, value: Object) -> Object:
+    result, finished = vm.resume_generator(self, value, None)
+    return stop_iteration(vm, result) if finished else result  # type: ignore[no-any-return]
+
+
+@models(GeneratorType.throw)
+def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = None, traceback: Object | None = None) -> Object:
+    exc = vm.observe(exc)
+    if isinstance(exc.value, type):
+        given = [] if value is None or vm.observe(value).cls is type(None) else [value]
+        exc = value if given and issubclass(vm.observe(given[0]).cls, exc.value) else abstract.call(vm, exc, given)  # type: ignore[assignment]
+    result, finished = vm.resume_generator(self, vm.const(None), vm.observe(exc))
+    return stop_iteration(vm, result) if finished else result  # type: ignore[no-any-return]
+
+
+@models(GeneratorType.close)
+def generator_close(vm: VM, self: Object) -> Object:
+    """gen_close: GeneratorExit at the point of suspension; a generator that was never started just ends."""
+    if not vm.is_suspended(self):
+        return vm.const(None)
+    exc = abstract.call(vm, vm.const(GeneratorExit), [])
+    try:
+        _, finished = vm.resume_generator(self, vm.const(None), exc)
+    except vm.Raise as raised:
+        if issubclass(raised.exc.cls, (GeneratorExit, StopIteration)):
+            return vm.const(None)
+        raise
+    if not finished:
+        vm.raise_(RuntimeError, "generator ignored GeneratorExit")
+    return vm.const(None)

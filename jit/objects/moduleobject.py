@@ -1,0 +1,77 @@
+"""Python modules (Objects/moduleobject.c): constants known by identity, whose globals are looked up and guarded by name."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from framejit.guards.source import Source
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import wraps
+from framejit.objects.vm import VM, Codegen
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
+
+
+class ModuleObject(Object):
+    """A module. `value` is the real one; its `__dict__` is the same DictObject that its functions have as globals."""
+
+    __slots__ = ()
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self, vm: VM) -> Any:
+        return self.value
+
+    def hash_key(self, vm: VM) -> Any:
+        return self.value
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def instance_dict(self, vm: VM) -> DictObject:
+        return vm.globals_of(self.value.__dict__)
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        """Objects/moduleobject.c: _Py_module_getattro."""
+        if self.cls is not ModuleType:
+            return self._getattr_of_subclass(vm, name)
+        found = self.instance_dict(vm).lookup(vm, name)
+        if found is not None:
+            return found
+        fallback = self.instance_dict(vm).lookup(vm, "__getattr__")
+        if fallback is not None:
+            return abstract.call(vm, fallback, [vm.const(name)])
+        if name == "__dict__":
+            return self.instance_dict(vm)
+        vm.raise_(AttributeError, f"module '{self.value.__name__}' has no attribute '{name}'")
+
+    def _getattr_of_subclass(self, vm: VM, name: str) -> Object:
+        """Modules of a class of their own (lazy loaders, torch.ops): what is in the dict is guarded; the rest is the class's business."""
+        if vm.raw_type_lookup(self.cls, name) is not vm.missing:
+            return vm.generic_getattr(self, name)
+        found = self.instance_dict(vm).lookup(vm, name)
+        if found is not None:
+            return found
+        real = vm.load_lazy_attribute(self.value, name)
+        if real is not vm.missing:
+            found = self.instance_dict(vm).lookup(vm, name)
+            return vm.pin(real) if found is None else found
+        return vm.generic_getattr(self, name)
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        if value is not None:
+            self.instance_dict(vm).store(vm, name, value)
+        elif not self.instance_dict(vm).delete(vm, name):
+            vm.raise_(AttributeError, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.value)
+
+
+@wraps(ModuleType, by_identity=True)
+def wrap_module(vm: VM, value: ModuleType, source: Source | None) -> Object:
+    return ModuleObject(type(value), source, value)

@@ -1,0 +1,199 @@
+"""Classes and `super` (Objects/typeobject.c): attribute look-up along the MRO, and the making of instances."""
+
+from __future__ import annotations
+
+from types import FunctionType, GenericAlias, UnionType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.source import MISSING, Source
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import app_of, is_pure, model_of, models, wraps
+from framejit.objects.vm import VM, Codegen
+
+CONSTANT_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__", "__flags__", "__dictoffset__"})
+"""Fields of a class that the trace reads without a guard beyond the class's identity."""
+
+
+class TypeObject(Object):
+    """A class; a constant known by identity. `value` is the real class."""
+
+    __slots__ = ()
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self, vm: VM) -> Any:
+        return self.value
+
+    def hash_key(self, vm: VM) -> Any:
+        return self.value
+
+    def truth(self, vm: VM) -> bool:
+        if type(self.value) is type:
+            return True
+        return vm.generic_truth(self)
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        """type_getattro."""
+        real = self.value
+        if name in CONSTANT_FIELDS and name in type.__dict__:
+            return vm.from_real(getattr(real, name))
+        if name == "__class__":
+            return vm.const(self.cls)
+        if name == "__dict__":
+            vm.unsupported(breaks.UnsupportedValue(f"the namespace of class {real.__qualname__}"))
+        try:
+            return self._generic_getattr(vm, name)
+        except vm.Raise as raised:
+            if self.cls is type or not issubclass(raised.exc.cls, AttributeError):
+                raise
+            fallback = vm.type_lookup(self.cls, "__getattr__")
+            if fallback is None:
+                raise
+            return fallback.call_as_method(vm, self, [vm.const(name)])
+
+    def _generic_getattr(self, vm: VM, name: str) -> Object:
+        found_in_meta = vm.type_lookup(self.cls, name)
+        if found_in_meta is not None and found_in_meta.is_data_descriptor(vm):
+            return found_in_meta.descriptor_get(vm, self, self.cls)
+        found = vm.type_lookup(self.value, name)
+        if found is not None:
+            return found.descriptor_get(vm, None, self.value)
+        if found_in_meta is not None:
+            return found_in_meta.descriptor_get(vm, self, self.cls)
+        vm.raise_(AttributeError, f"type object '{self.value.__name__}' has no attribute '{name}'")
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        vm.unsupported(breaks.UnsupportedOperation(f"changing the class {self.value.__qualname__}"))
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        """type_call, or the model of this very class."""
+        real = self.value
+        model = model_of(real)
+        if model is not None:
+            return vm.call_model(model, real, args, kwargs)
+        stand_in = app_of(real)
+        if stand_in is not None:
+            return vm.call_app(stand_in, args, kwargs)
+        if self.cls is not type and vm.raw_type_lookup(self.cls, "__call__") is not type.__call__:
+            method = vm.type_lookup(self.cls, "__call__")
+            assert method is not None
+            return method.call_as_method(vm, self, args, kwargs)
+        entered = vm.call_library(self, args, kwargs)
+        if entered is not None:
+            return entered
+        if is_pure(real):
+            return abstract.fold(vm, real, *[vm.observe(a).as_real(vm) for a in args], **{k: vm.observe(a).as_real(vm) for k, a in kwargs.items()})
+        return self.instantiate(vm, args, kwargs)
+
+    def instantiate(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        """Objects/typeobject.c: type_call."""
+        real = self.value
+        new = vm.raw_type_lookup(real, "__new__")
+        if isinstance(new, staticmethod):
+            new = new.__func__
+        maker = vm.pin(new) if isinstance(new, FunctionType) else vm.const(new)
+        made = vm.observe(abstract.call(vm, maker, [self, *args], kwargs))
+        if not issubclass(made.cls, real):
+            return made
+        init = vm.raw_type_lookup(made.cls, "__init__")
+        if init is not object.__init__ or new is object.__new__:
+            result = abstract.call_special_with(vm, made, "__init__", args, kwargs)
+            if vm.observe(result).cls is not type(None):
+                vm.raise_(TypeError, f"__init__() should return None, not '{result.cls.__name__}'")
+        return made
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return self.value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.value)
+
+
+class SuperObject(Object):
+    """A `super()` proxy: attributes of the classes behind `start` in the MRO of the receiver's class."""
+
+    __slots__ = ("start", "receiver", "receiver_type")
+
+    def __init__(self, start: type, receiver: Object | None, receiver_type: type | None) -> None:
+        super().__init__(super)
+        self.start = start
+        self.receiver = receiver
+        self.receiver_type = receiver_type
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        """super_getattro."""
+        if name == "__class__" or self.receiver_type is None:
+            return vm.generic_getattr(self, name)
+        mro = self.receiver_type.__mro__
+        for cls in mro[mro.index(self.start) + 1 :]:
+            found = vm.own_attribute(cls, name)
+            if found is not None:
+                assert self.receiver is not None
+                bound_to_class = isinstance(self.receiver.value, type) and self.receiver.value is self.receiver_type
+                return found.descriptor_get(vm, None if bound_to_class else self.receiver, self.receiver_type)
+        vm.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+
+
+@models(super)
+def make_super(vm: VM, *args: Object) -> Object:
+    """Objects/typeobject.c: super_init. Without arguments: the frame's `__class__` cell and its argument 0."""
+    start, receiver = vm.super_arguments() if not args else (args[0], args[1] if len(args) > 1 else None)
+    start = vm.observe(start)
+    cls = start.constant(vm)
+    if receiver is None:
+        return SuperObject(cls, None, None)
+    receiver = vm.observe(receiver)
+    if isinstance(receiver.value, type) and issubclass(receiver.value, cls):
+        return SuperObject(cls, receiver, receiver.value)
+    if not issubclass(receiver.cls, cls):
+        vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    return SuperObject(cls, receiver, receiver.cls)
+
+
+@wraps(type, by_identity=True)
+def wrap_type(vm: VM, value: type, source: Source | None) -> Object:
+    return TypeObject(type(value), source, value)
+
+
+class AliasObject(Object):
+    """A parametrised generic (`list[int]`) or a union (`int | None`) made by C code: a constant known by identity."""
+
+    __slots__ = ()
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self, vm: VM) -> Any:
+        return self.value
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        return abstract.call(vm, vm.const(self.value.__origin__), args, kwargs)
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        try:
+            return vm.from_real(getattr(self.value, name))
+        except AttributeError as error:
+            vm.raise_(AttributeError, *error.args)
+
+
+@wraps(GenericAlias, UnionType, by_identity=True)
+def wrap_alias(vm: VM, value: Any, source: Source | None) -> Object:
+    return AliasObject(type(value), source, value)
+
+
+@models(type.__call__)
+def type_call(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+    cls = vm.observe(cls)
+    assert isinstance(cls, TypeObject)
+    return cls.instantiate(vm, list(args), kwargs)
+
+
+@models(type.__dict__["__subclasscheck__"], type.__dict__["__instancecheck__"])
+def type_check(vm: VM, cls: Object, other: Object) -> Object:
+    """The default of isinstance and issubclass."""
+    other = vm.observe(other)
+    kind = other.value if isinstance(other.value, type) and issubclass(other.cls, type) and other.value is not MISSING else other.cls
+    return vm.const(issubclass(kind, cls.constant(vm)))

@@ -1,0 +1,159 @@
+"""Instances of classes that the trace knows nothing special of: an instance dict, slots, and what the class says."""
+
+from __future__ import annotations
+
+from types import MemberDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.guards.kinds import IsMissing
+from framejit.guards.source import MISSING, Source
+from framejit.objects.builtinobject import slot_source
+from framejit.objects.funcobject import fill_instance_dict
+from framejit.objects.object import Object
+from framejit.objects.registry import models, wraps
+from framejit.objects.vm import VM, Codegen
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
+
+
+class UserObject(Object):
+    """An instance. `slots` holds the members read or stored so far (None: known to be unset)."""
+
+    __slots__ = ("slots", "stored")
+
+    def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
+        super().__init__(cls, source, value)
+        self.slots: dict[MemberDescriptorType, Object | None] = {}
+        self.stored: dict[MemberDescriptorType, None] = {}
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        if self.attrs is None:
+            self.attrs = vm.instance_dict_of(self)
+        return self.attrs
+
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        if member not in self.slots:
+            self.slots[member] = self._read_slot(vm, member)
+            vm.trail.log(self.slots.pop, member)
+        found = self.slots[member]
+        if found is None:
+            vm.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{member.__name__}'")
+        return found
+
+    def _read_slot(self, vm: VM, member: MemberDescriptorType) -> Object | None:
+        if self.source is None:
+            return None
+        source = slot_source(self.source, member)
+        try:
+            return vm.wrap(member.__get__(self.value), source)
+        except AttributeError:
+            vm.guard(IsMissing, source)
+            return None
+
+    def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
+        if member.__objclass__.__flags__ & (1 << 9) == 0:
+            vm.unsupported(breaks.UnsupportedOperation(f"storing to the C member {self.cls.__name__}.{member.__name__}"))
+        vm.trail.log(self._restore, dict(self.slots), dict(self.stored))
+        self.slots[member] = value
+        self.stored[member] = None
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def _restore(self, slots: dict[MemberDescriptorType, Object | None], stored: dict[MemberDescriptorType, None]) -> None:
+        self.slots, self.stored = slots, stored
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.cls)
+        cg.call_const(object.__new__, 1)
+
+    def needs_fill(self) -> bool:
+        return True
+
+    def fill(self, cg: Codegen) -> None:
+        if self.attrs is not None:
+            fill_instance_dict(cg, self, self.attrs)
+        self.replay(cg)
+
+    def replay(self, cg: Codegen) -> None:
+        for member in self.stored:
+            value = self.slots[member]
+            cg.load_const(member)
+            cg.load(self)
+            if value is None:
+                cg.call_const(delete_member, 2)
+            else:
+                cg.load(value)
+                cg.call_const(store_member, 3)
+            cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        parts = [self.slots[member] for member in self.stored]
+        if self.source is None:
+            parts.append(self.attrs)
+        return [part for part in parts if part is not None]
+
+
+def store_member(member: MemberDescriptorType, owner: Any, value: Any) -> None:
+    """Store to a slot past any `__setattr__` (runs in generated code)."""
+    member.__set__(owner, value)
+
+
+def delete_member(member: MemberDescriptorType, owner: Any) -> None:
+    """Unset a slot past any `__delattr__` (runs in generated code)."""
+    member.__delete__(owner)
+
+
+@wraps(object, shared=True)
+def wrap_object(vm: VM, value: Any, source: Source) -> Object:
+    return UserObject(type(value), source, value)
+
+
+@models(object.__new__)
+def object_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+    """Objects/typeobject.c: object_new."""
+    real = vm.observe(cls).constant(vm)
+    if args or kwargs:
+        if real.__new__ is not object.__new__:
+            vm.raise_(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
+        if real.__init__ is object.__init__:
+            vm.raise_(TypeError, f"{real.__name__}() takes no arguments")
+    if getattr(real, "__abstractmethods__", None):
+        vm.unsupported(breaks.UnsupportedCall(f"making an instance of the abstract class {real.__name__}"))
+    return UserObject(real)
+
+
+@models(object.__init__)
+def object_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+    """Objects/typeobject.c: object_init."""
+    if (args or kwargs) and (self.cls.__init__ is not object.__init__ or self.cls.__new__ is object.__new__):
+        vm.raise_(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
+    return vm.const(None)
+
+
+@models(object.__init_subclass__)
+def object_init_subclass(vm: VM, *args: Object) -> Object:
+    return vm.const(None)
+
+
+@models(object.__dict__["__class__"])
+def object_class(vm: VM, self: Object) -> Object:
+    return vm.const(self.cls)
+
+
+@models(object.__getattribute__)
+def object_getattribute(vm: VM, self: Object, name: Object) -> Object:
+    return vm.object_getattribute(self, vm.observe(name).constant(vm))
+
+
+@models(object.__setattr__)
+def object_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
+    vm.object_setattr(self, vm.observe(name).constant(vm), value)
+    return vm.const(None)
+
+
+@models(object.__delattr__)
+def object_delattr(vm: VM, self: Object, name: Object) -> Object:
+    vm.object_setattr(self, vm.observe(name).constant(vm), None)
+    return vm.const(None)
