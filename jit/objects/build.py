@@ -1,0 +1,161 @@
+"""Constructors of the builtin types' Objects, for the interpreter and the models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.guards.source import MISSING
+from framejit.objects import abstract
+from framejit.objects.constobject import EXACT, ConstObject, const_object
+from framejit.objects.dictobject import DictObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import Object
+from framejit.objects.setobject import SetObject, set_of
+from framejit.objects.sliceobject import SliceObject
+from framejit.objects.tupleobject import TupleObject
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+
+def const(vm: VM, value: Any) -> Object:
+    """The Object of a real immutable value: what `vm.const` is."""
+    return const_object(vm, value)
+
+
+def from_real(vm: VM, value: Any) -> Object:
+    """The Object, without a source, of what C code has just computed: a constant, or a new list, tuple, dict or set of such."""
+    cls = type(value)
+    if cls in EXACT:
+        return const_object(vm, value)
+    if cls is list:
+        return ListObject([from_real(vm, item) for item in value])
+    if cls is dict:
+        return dict_(vm, [(from_real(vm, key), from_real(vm, item)) for key, item in value.items()])
+    if cls is set:
+        return set_(vm, [from_real(vm, item) for item in value])
+    if isinstance(value, tuple):
+        return TupleObject([from_real(vm, item) for item in value], cls)
+    return vm.const(value)
+
+
+def tuple_(vm: VM, items: list[Object]) -> TupleObject:
+    """BUILD_TUPLE."""
+    return TupleObject(items)
+
+
+def list_(vm: VM, items: list[Object]) -> ListObject:
+    """BUILD_LIST."""
+    return ListObject(items)
+
+
+def dict_(vm: VM, pairs: list[tuple[Object, Object]]) -> DictObject:
+    """BUILD_MAP."""
+    made = DictObject()
+    for key, value in pairs:
+        made.set_item(vm, key, value)
+    return made
+
+
+def set_(vm: VM, items: list[Object]) -> SetObject:
+    """BUILD_SET."""
+    return set_of(vm, items)
+
+
+def slice_(vm: VM, start: Object, stop: Object, step: Object) -> SliceObject:
+    """BUILD_SLICE."""
+    return SliceObject(start, stop, step)
+
+
+def string_(vm: VM, parts: list[Object]) -> Object:
+    """BUILD_STRING: the pieces of an f-string, all exact strings."""
+    return ConstObject("".join([vm.observe(part).constant(vm) for part in parts]))
+
+
+def list_append(vm: VM, target: Object, item: Object) -> None:
+    """LIST_APPEND, of comprehensions."""
+    assert isinstance(target, ListObject)
+    target.append(vm, item)
+
+
+def list_extend(vm: VM, target: Object, iterable: Object) -> None:
+    """LIST_EXTEND: `[*iterable]`."""
+    assert isinstance(target, ListObject)
+    target.extend(vm, starred(vm, iterable))
+
+
+def starred(vm: VM, iterable: Object) -> list[Object]:
+    """The items of `*iterable`, with the TypeError that the star has."""
+    iterable = vm.observe(iterable)
+    if vm.raw_type_lookup(iterable.cls, "__iter__") in (MISSING, None) and vm.raw_type_lookup(iterable.cls, "__getitem__") is MISSING:
+        vm.raise_(TypeError, f"Value after * must be an iterable, not {iterable.cls.__name__}")
+    return abstract.iterate(vm, iterable)
+
+
+def list_to_tuple(vm: VM, items: Object) -> TupleObject:
+    """LIST_TO_TUPLE."""
+    assert isinstance(items, ListObject)
+    return TupleObject(list(items.items(vm)))
+
+
+def set_add(vm: VM, target: Object, item: Object) -> None:
+    """SET_ADD, of comprehensions."""
+    assert isinstance(target, SetObject)
+    target.add(vm, item)
+
+
+def set_update(vm: VM, target: Object, iterable: Object) -> None:
+    """SET_UPDATE: `{*iterable}`."""
+    assert isinstance(target, SetObject)
+    for item in abstract.iterate(vm, iterable):
+        target.add(vm, item)
+
+
+def map_add(vm: VM, target: Object, key: Object, value: Object) -> None:
+    """MAP_ADD, of comprehensions."""
+    assert isinstance(target, DictObject)
+    target.set_item(vm, key, value)
+
+
+def mapping_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]] | None:
+    """The items of a mapping, as PyDict_Merge takes them; None where it is no mapping (it has no `keys`)."""
+    mapping = vm.observe(mapping)
+    if isinstance(mapping, DictObject) and (mapping.cls is dict or getattr(mapping.cls, "__iter__", None) is mapping.family.__iter__):
+        return mapping.items(vm)
+    keys = abstract.lookup_attr(vm, mapping, "keys")
+    if keys is None:
+        return None
+    return [(key, abstract.getitem(vm, mapping, key)) for key in abstract.iterate(vm, abstract.call(vm, keys, []))]
+
+
+def dict_update(vm: VM, target: Object, mapping: Object) -> None:
+    """DICT_UPDATE: `{**mapping}`."""
+    assert isinstance(target, DictObject)
+    pairs = mapping_items(vm, mapping)
+    if pairs is None:
+        vm.raise_(TypeError, f"'{vm.observe(mapping).cls.__name__}' object is not a mapping")
+    for key, value in pairs:
+        target.set_item(vm, key, value)
+
+
+def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None = None) -> None:
+    """DICT_MERGE: `f(**mapping)`; a name given twice is a TypeError that names the function."""
+    assert isinstance(target, DictObject)
+    name = "function" if function is None else f"{vm.name_of(function)}()"
+    pairs = mapping_items(vm, mapping)
+    if pairs is None:
+        vm.raise_(TypeError, f"{name} argument after ** must be a mapping, not {vm.observe(mapping).cls.__name__}")
+    for key, value in pairs:
+        if target.has(vm, key):
+            vm.raise_(TypeError, f"{name} got multiple values for keyword argument '{vm.observe(key).constant(vm)}'")
+        target.set_item(vm, key, value)
+
+
+def real_slice(vm: VM, key: Object, what: str) -> slice:
+    """A slice whose parts are constants, for sequences that the trace holds; breaks otherwise."""
+    assert isinstance(key, SliceObject)
+    for part in key.parts():
+        if not vm.observe(part).is_constant():
+            vm.unsupported(breaks.UnsupportedOperation(f"slicing {what} by a value that is no constant"))
+    return key.real(vm)

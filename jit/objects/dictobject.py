@@ -1,0 +1,496 @@
+"""Dicts: lazily known where they come from outside, exact in their order, with their changes kept for replay.
+
+State. `entries` maps hash keys to (key, value); with `complete` it is the whole dict in its order, without it only what has been
+looked up of the original. For dicts from outside, `removed` and `stores` hold the changes: the dict is the original, less `removed`,
+with `stores` laid over it in place where a key is still there, and at the end, in order, where not. That needs no knowledge of the
+original, so a store observes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.guards.kinds import DictKeys, KeyAbsent, Length
+from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
+from framejit.objects.constobject import ConstObject, c_new, is_plain
+from framejit.objects.iterobject import IteratorObject
+from framejit.objects.object import Object, settle
+from framejit.objects.registry import wraps
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+Entry = tuple[Object, Object]
+FAMILIES: tuple[type, ...] = (OrderedDict, defaultdict, dict)
+
+
+class DictObject(Object):
+    """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (cleared, reordered)."""
+
+    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory")
+
+    def __init__(self, cls: type = dict, source: Source | None = None, value: Any = MISSING) -> None:
+        self.cls = cls
+        self.source = source
+        self.value = value
+        self.attrs = None
+        self.entries: dict[Any, Entry] = {}
+        self.complete = source is None
+        self.stores: dict[Any, Entry] = {}
+        self.removed: set[Any] = set()
+        self.rewritten = False
+        self.factory: Object | None = None
+
+    @property
+    def family(self) -> type:
+        """The C type whose storage this is: OrderedDict, defaultdict or dict."""
+        return dict if self.cls is dict else next(base for base in FAMILIES if issubclass(self.cls, base))
+
+    # Reading.
+
+    def lookup(self, vm: VM, name: Any) -> Object | None:
+        """The value of a plain constant key (or another hash key of a complete dict); None where there is none. Guards that key only."""
+        if not self.complete:
+            found = self.stores.get(name)
+            if found is not None:
+                return found[1]
+            if name in self.removed:
+                return None
+            found = self.entries.get(name, MISSING)
+            if found is MISSING:
+                return self._look_outside(vm, name)
+            return None if found is None else found[1]
+        found = self.entries.get(name)
+        return None if found is None else found[1]
+
+    def _look_outside(self, vm: VM, name: Any) -> Object | None:
+        """First lookup of a key in the original."""
+        if type(name) is not str and not is_plain(name):
+            self.open(vm)
+            return self.lookup(vm, name)
+        source = self.source
+        assert source is not None
+        value = dict.get(self.value, name, MISSING)
+        if value is MISSING:
+            vm.guard(KeyAbsent, source, name)
+            entry = None
+        else:
+            # Observed at once: were the value never looked at, nothing else would guard that the key is there.
+            entry = (const_key(vm, name), vm.observe(vm.wrap(value, source.child(Item, name))))
+        entries = self.entries
+        entries[name] = entry  # type: ignore[assignment]
+        vm.trail.log(entries.pop, name)
+        return None if entry is None else entry[1]
+
+    def open(self, vm: VM) -> dict[Any, Entry]:
+        """The whole content, in order; guards all keys and their order the first time."""
+        if self.complete:
+            return self.entries
+        source, original = self.source, self.value
+        assert source is not None
+        keys = list(OrderedDict.__iter__(original)) if isinstance(original, OrderedDict) else list(dict.__iter__(original))
+        entries: dict[Any, Entry] = {}
+        if all(type(key) is str or is_plain(key) for key in keys):
+            vm.guard(DictKeys, source, tuple(keys))
+            for key in keys:
+                known = self.entries.get(key)
+                if known is None:
+                    known = (const_key(vm, key), vm.wrap(dict.__getitem__(original, key), source.child(Item, key)))
+                entries[key] = known
+        else:
+            vm.guard(Length, source, len(keys))
+            for position, key in enumerate(keys):
+                key_obj = vm.observe(vm.wrap(key, source.child(DictKey, position)))
+                known = self.entries.get(key) if is_plain(key) else None
+                value = known[1] if known is not None else vm.wrap(dict.__getitem__(original, key), source.child(DictValueAt, position))
+                entries[key_obj.hash_key(vm)] = (key_obj, value)
+        for key in self.removed:
+            entries.pop(key, None)
+        for key, entry in self.stores.items():
+            old = entries.get(key)
+            entries[key] = entry if old is None else (old[0], entry[1])
+        vm.trail.set(self, "entries", entries)
+        vm.trail.set(self, "complete", True)
+        return entries
+
+    def items(self, vm: VM) -> list[Entry]:
+        """All (key, value) pairs, in order."""
+        return list(self.open(vm).values())
+
+    def get_item(self, vm: VM, key: Object) -> Object | None:
+        """The value of any hashable key, or None; no `__missing__`."""
+        return self.lookup(vm, vm.observe(key).hash_key(vm))
+
+    def has(self, vm: VM, key: Object) -> bool:
+        """Whether the key is there."""
+        return self.get_item(vm, key) is not None
+
+    # Writing.
+
+    def store(self, vm: VM, name: Any, value: Object) -> None:
+        """Set the value of a plain constant key."""
+        self.put(vm, name, const_key(vm, name), value)
+
+    def set_item(self, vm: VM, key: Object, value: Object) -> None:
+        """Set the value of any hashable key."""
+        key = vm.observe(key)
+        self.put(vm, key.hash_key(vm), key, value)
+
+    def put(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
+        """Set the value of a key whose hash key is known; a key that is there already stays the object it was."""
+        if self.source is not None:
+            if not self.complete and type(hash_key) is not str and not is_plain(hash_key):
+                self.open(vm)
+            self._put(vm, self.stores, hash_key, key, value)
+            vm.effects.mutated(self)
+            if not self.complete:
+                return
+        self._put(vm, self.entries, hash_key, key, value)
+
+    def _put(self, vm: VM, table: dict[Any, Entry], hash_key: Any, key: Object, value: Object) -> None:
+        old = table.get(hash_key)
+        if old is None:
+            table[hash_key] = (key, value)
+            vm.trail.log(table.pop, hash_key)
+        else:
+            table[hash_key] = (old[0], value)
+            vm.trail.log(table.__setitem__, hash_key, old)
+
+    def delete(self, vm: VM, name: Any) -> bool:
+        """Remove a plain constant key (or another hash key of a complete dict); False where there is none."""
+        if self.lookup(vm, name) is None:
+            return False
+        if self.source is not None:
+            if name in self.stores:
+                self._take(vm, "stores", name)
+            if name not in self.removed:
+                self.removed.add(name)
+                vm.trail.log(self.removed.discard, name)
+            vm.effects.mutated(self)
+            if not self.complete:
+                return True
+        self._take(vm, "entries", name)
+        return True
+
+    def _take(self, vm: VM, table: str, name: Any) -> None:
+        """Remove from a table; undone by putting the old one back, which keeps the order."""
+        kept = dict(getattr(self, table))
+        del kept[name]
+        vm.trail.set(self, table, kept)
+
+    def del_item(self, vm: VM, key: Object) -> bool:
+        """Remove any hashable key; False where there is none."""
+        return self.delete(vm, vm.observe(key).hash_key(vm))
+
+    def replace(self, vm: VM, entries: dict[Any, Entry]) -> None:
+        """Give the dict new contents altogether (clear, move_to_end(last=False))."""
+        vm.trail.set(self, "entries", entries)
+        if self.source is not None:
+            vm.trail.set(self, "complete", True)
+            vm.trail.set(self, "rewritten", True)
+            vm.trail.set(self, "stores", dict(entries))
+            vm.trail.set(self, "removed", set())
+            vm.effects.mutated(self)
+
+    # Protocols.
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        return None if self.cls is dict else instance_dict(vm, self)
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.cls.__hash__ is None:
+            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        return self.identity_key(vm)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.open(vm)) if self.cls is dict else vm.generic_truth(self)
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.open(vm))) if self.cls is dict else vm.generic_length(self)
+
+    def iter(self, vm: VM) -> Object:
+        return DictIterator(vm, self, KEYS) if self.cls is dict else vm.generic_iter(self)
+
+    def getitem(self, vm: VM, key: Object) -> Object | None:
+        if self.cls is not dict:
+            return None
+        found = self.get_item(vm, key)
+        if found is None:
+            vm.raise_(KeyError, key)
+        return found
+
+    def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
+        if self.cls is not dict:
+            return False
+        if value is not None:
+            self.set_item(vm, key, value)
+        elif not self.del_item(vm, key):
+            vm.raise_(KeyError, key)
+        return True
+
+    def contains(self, vm: VM, item: Object) -> Object | None:
+        return vm.const(self.has(vm, item)) if self.cls is dict else None
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return {key.constant(vm): vm.observe(value).as_graph_argument(vm) for key, value in self.items(vm)}
+
+    # Leaving the trace.
+
+    def is_simple(self) -> bool:
+        """Whether the dict can be built in one step: no value that could refer back to it."""
+        return self.cls is dict and not any(settle(part).referents() for entry in self.entries.values() for part in entry)
+
+    def needs_fill(self) -> bool:
+        return not self.is_simple()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.is_simple():
+            for key, value in self.entries.values():
+                cg.load(key)
+                cg.load(value)
+            cg.build_map(len(self.entries))
+            return
+        cg.load_const(self.cls)
+        cg.call_const(c_new(self.cls), 1)
+
+    def fill(self, cg: Codegen) -> None:
+        if self.factory is not None:
+            cg.load(self)
+            cg.load(self.factory)
+            cg.call_const(defaultdict.__init__, 2)
+            cg.pop_top()
+        self.emit_stores(cg, self.entries)
+        fill_attrs(cg, self)
+
+    def emit_stores(self, cg: Codegen, entries: dict[Any, Entry]) -> None:
+        """`dict[key] = value` for each, by the C type's own store."""
+        setitem = OrderedDict.__setitem__ if self.family is OrderedDict else dict.__setitem__
+        for key, value in entries.values():
+            if self.cls is dict:
+                cg.load(value)
+                cg.load(self)
+                cg.load(key)
+                cg.store_subscr()
+                continue
+            cg.load(self)
+            cg.load(key)
+            cg.load(value)
+            cg.call_const(setitem, 3)
+            cg.pop_top()
+
+    def replay(self, cg: Codegen) -> None:
+        family = self.family
+        if self.rewritten:
+            cg.load(self)
+            cg.call_const(family.clear, 1)
+            cg.pop_top()
+        for name in () if self.rewritten else self.removed:
+            cg.load(self)
+            cg.load(name if isinstance(name, Object) else ConstObject(name))
+            cg.load_const(None)
+            cg.call_const(family.pop, 3)
+            cg.pop_top()
+        self.emit_stores(cg, self.stores)
+
+    def referents(self) -> list[Object]:
+        table = self.entries if self.source is None else self.stores
+        parts = [part for entry in table.values() for part in entry]
+        if self.factory is not None and self.source is None:
+            parts.append(self.factory)
+        return parts + attr_values(self)
+
+
+def const_key(vm: VM, key: Any) -> Object:
+    """The Object of a plain constant key."""
+    return ConstObject(key) if type(key) is str else vm.const(key)
+
+
+@wraps(dict, shared=True)
+def wrap_dict(vm: VM, value: Any, source: Source) -> DictObject:
+    """A dict from outside: nothing of its contents is known yet."""
+    return DictObject(type(value), source, value)
+
+
+# Instance dicts of users' subclasses of builtin containers.
+
+
+def instance_dict(vm: VM, obj: Object) -> DictObject | None:
+    """The `__dict__` of an instance of a Python subclass of a builtin container, if it has one."""
+    if obj.attrs is None and obj.cls.__dictoffset__ != 0:
+        attrs: Object = DictObject()
+        if obj.source is not None:
+            attrs = vm.observe(vm.wrap(object.__getattribute__(obj.value, "__dict__"), obj.source.child(InstanceDict)))
+        vm.trail.set(obj, "attrs", attrs)
+    return obj.attrs
+
+
+def has_attrs(obj: Object) -> bool:
+    """Whether an instance made by the trace has attributes to be set."""
+    return obj.source is None and obj.attrs is not None and bool(obj.attrs.entries)
+
+
+def attr_values(obj: Object) -> list[Object]:
+    """The attributes' values of an instance made by the trace."""
+    return [value for _, value in obj.attrs.entries.values()] if obj.source is None and obj.attrs is not None else []
+
+
+def fill_attrs(cg: Codegen, obj: Object) -> None:
+    """Set the attributes of an instance made by the trace."""
+    if obj.attrs is None:
+        return
+    for key, value in obj.attrs.entries.values():
+        cg.load(obj)
+        cg.load(key)
+        cg.load(value)
+        cg.call_const(object.__setattr__, 3)
+        cg.pop_top()
+
+
+# Iterators and views.
+
+KEYS, VALUES, ITEMS = "keys", "values", "items"
+VIEW_TYPES: dict[tuple[type, str], type] = {
+    (family, kind): type(getattr(family(), kind)()) for family in (dict, OrderedDict) for kind in (KEYS, VALUES, ITEMS)
+}
+ITERATOR_TYPES: dict[tuple[type, str, bool], type] = {
+    (family, kind, backwards): type((reversed if backwards else iter)(getattr(family(), kind)()))
+    for family in (dict, OrderedDict)
+    for kind in (KEYS, VALUES, ITEMS)
+    for backwards in (False, True)
+}
+
+
+def storage(mapping: DictObject) -> type:
+    """OrderedDict, whose views and iterators have types of their own, or dict."""
+    return OrderedDict if mapping.family is OrderedDict else dict
+
+
+class DictIterator(IteratorObject):
+    """Over the keys, values or items; a change of size while it runs is the RuntimeError of dictiter_iternextkey."""
+
+    __slots__ = ("mapping", "kind", "keys", "index", "backwards")
+
+    def __init__(self, vm: VM, mapping: DictObject, kind: str, backwards: bool = False) -> None:
+        super().__init__(ITERATOR_TYPES[storage(mapping), kind, backwards])
+        self.mapping = mapping
+        self.kind = kind
+        self.keys = list(mapping.open(vm))
+        if backwards:
+            self.keys.reverse()
+        self.index = 0
+        self.backwards = backwards
+
+    def next(self, vm: VM) -> Object | None:
+        index = self.index
+        if index < 0:
+            return None
+        entries = self.mapping.entries
+        if len(entries) != len(self.keys):
+            ordered = issubclass(self.mapping.cls, OrderedDict)
+            vm.raise_(RuntimeError, "OrderedDict mutated during iteration" if ordered else "dictionary changed size during iteration")
+        if index == len(self.keys):
+            vm.trail.set(self, "index", -1)
+            return None
+        entry = entries.get(self.keys[index])
+        if entry is None:
+            vm.raise_(RuntimeError, "dictionary keys changed during iteration")
+        vm.trail.set(self, "index", index + 1)
+        return view_item(vm, self.kind, entry)
+
+    def length_hint(self, vm: VM) -> int | None:
+        return 0 if self.index < 0 else len(self.keys) - self.index
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.mapping)
+        cg.load_const(self.kind)
+        cg.load_const(self.backwards)
+        cg.load_const(len(self.keys) if self.index < 0 else self.index)
+        cg.call_const(dict_iterator_at, 4)
+
+    def referents(self) -> list[Object]:
+        return [self.mapping]
+
+
+def dict_iterator_at(mapping: Any, kind: str, backwards: bool, index: int) -> Any:
+    """Run by generated code: an iterator over a dict that has already given `index` items."""
+    family = OrderedDict if isinstance(mapping, OrderedDict) else dict
+    view = getattr(family, kind)(mapping)
+    iterator = reversed(view) if backwards else iter(view)
+    for _ in range(index):
+        next(iterator)
+    return iterator
+
+
+def view_item(vm: VM, kind: str, entry: Entry) -> Object:
+    """What a view of this kind shows of an entry."""
+    return entry[0] if kind is KEYS else entry[1] if kind is VALUES else vm.new_tuple([entry[0], entry[1]])
+
+
+class DictView(Object):
+    """dict_keys, dict_values or dict_items of a dict."""
+
+    __slots__ = ("mapping", "kind")
+
+    def __init__(self, mapping: DictObject, kind: str) -> None:
+        super().__init__(VIEW_TYPES[storage(mapping), kind])
+        self.mapping = mapping
+        self.kind = kind
+
+    def items(self, vm: VM) -> list[Object]:
+        """What iterating the view gives."""
+        return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
+
+    def iter(self, vm: VM) -> Object:
+        return DictIterator(vm, self.mapping, self.kind)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.mapping.open(vm))
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.mapping.open(vm)))
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.kind is not VALUES:
+            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        return self.identity_key(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.mapping)
+        cg.call_const(getattr(storage(self.mapping), self.kind), 1)
+
+    def referents(self) -> list[Object]:
+        return [self.mapping]
+
+
+class MappingProxyObject(Object):
+    """`types.MappingProxyType(mapping)` made by the trace: reads go to the mapping."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(self, cls: type, mapping: Object) -> None:
+        super().__init__(cls)
+        self.mapping = mapping
+
+    def iter(self, vm: VM) -> Object:
+        return vm.observe(self.mapping).iter(vm)
+
+    def truth(self, vm: VM) -> bool:
+        return vm.observe(self.mapping).truth(vm)
+
+    def length(self, vm: VM) -> Object:
+        return vm.observe(self.mapping).length(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.mapping)
+        cg.call_const(self.cls, 1)
+
+    def referents(self) -> list[Object]:
+        return [self.mapping]
+
+
+@wraps(*VIEW_TYPES.values(), shared=True)
+def wrap_view(vm: VM, value: Any, source: Source) -> Object:
+    """A view from outside: the dict behind it cannot be reached by C code without side effects."""
+    vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__name__} made outside the compiled function"))

@@ -1,0 +1,336 @@
+"""Iterators over sequences, ranges, strings and other iterators, as lazy as CPython's; their position is on the trail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.guards.source import MISSING, Source
+from framejit.objects.object import Object
+from framejit.objects.registry import wraps
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+list_iterator: type = type(iter([]))
+list_reverse_iterator: type = type(reversed([]))
+tuple_iterator: type = type(iter(()))
+range_iterator: type = type(iter(range(0)))
+str_iterator: type = type(iter("é"))
+ascii_iterator: type = type(iter(""))
+bytes_iterator: type = type(iter(b""))
+callable_iterator: type = type(iter(int, 1))
+
+
+class IteratorObject(Object):
+    """An iterator that the trace made: it is its own iterator."""
+
+    __slots__ = ()
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.source = None
+        self.value = MISSING
+        self.attrs = None
+
+    def iter(self, vm: VM) -> Object:
+        return self
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def length_hint(self, vm: VM) -> int | None:
+        """How many items are left, where that is known without stepping (`__length_hint__`)."""
+        return None
+
+    def needs_fill(self) -> bool:
+        return False
+
+
+class SequenceIterator(IteratorObject):
+    """Over a list, tuple or deque: sees changes made while it runs; once exhausted, it stays so (Objects/listobject.c: listiter_next)."""
+
+    __slots__ = ("sequence", "index")
+
+    def __init__(self, sequence: Object | None, cls: type, index: int = 0) -> None:
+        self.cls = cls
+        self.source = None
+        self.value = MISSING
+        self.attrs = None
+        self.sequence = sequence
+        self.index = index
+
+    def next(self, vm: VM) -> Object | None:
+        sequence = self.sequence
+        if sequence is None:
+            return None
+        index = self.index
+        items = sequence.items(vm)  # type: ignore[attr-defined]
+        if index < len(items):
+            vm.trail.set(self, "index", index + 1)
+            return items[index]
+        vm.trail.set(self, "sequence", None)
+        return None
+
+    def length_hint(self, vm: VM) -> int | None:
+        return 0 if self.sequence is None else max(0, len(self.sequence.items(vm)) - self.index)  # type: ignore[attr-defined]
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.sequence is None:
+            cg.load_const(list if self.cls is list_iterator else tuple)
+            cg.call_const(exhausted, 1)
+            return
+        cg.load(self.sequence)
+        cg.load_const(self.index)
+        cg.call_const(iterator_at, 2)
+
+    def referents(self) -> list[Object]:
+        return [] if self.sequence is None else [self.sequence]
+
+
+class ReverseIterator(IteratorObject):
+    """`reversed` of a list or another sequence whose items are at hand."""
+
+    __slots__ = ("sequence", "index")
+
+    def __init__(self, sequence: Object, index: int, cls: type) -> None:
+        super().__init__(cls)
+        self.sequence = sequence
+        self.index = index
+
+    def next(self, vm: VM) -> Object | None:
+        index = self.index
+        items = self.sequence.items(vm)  # type: ignore[attr-defined]
+        if 0 <= index < len(items):
+            vm.trail.set(self, "index", index - 1)
+            return items[index]
+        vm.trail.set(self, "index", -1)
+        return None
+
+    def length_hint(self, vm: VM) -> int | None:
+        return self.index + 1
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.sequence)
+        cg.load_const(self.index)
+        cg.call_const(reversed_at, 2)
+
+    def referents(self) -> list[Object]:
+        return [self.sequence]
+
+
+class ConstantIterator(IteratorObject):
+    """Over a constant: a range, a string, bytes. `remaining(position)` makes the real iterator over what is left."""
+
+    __slots__ = ("constants", "index")
+
+    def __init__(self, constants: Any, cls: type) -> None:
+        super().__init__(cls)
+        self.constants = constants
+        self.index = 0
+
+    def next(self, vm: VM) -> Object | None:
+        index = self.index
+        if index < len(self.constants):
+            vm.trail.set(self, "index", index + 1)
+            return vm.const(self.constants[index])
+        return None
+
+    def length_hint(self, vm: VM) -> int | None:
+        return len(self.constants) - self.index
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.constants[self.index :])
+        cg.call_const(iter, 1)
+
+
+class EnumerateIterator(IteratorObject):
+    """`enumerate(iterator, start)`."""
+
+    __slots__ = ("iterator", "count")
+
+    def __init__(self, iterator: Object, count: int, cls: type = enumerate) -> None:
+        super().__init__(cls)
+        self.iterator = iterator
+        self.count = count
+
+    def next(self, vm: VM) -> Object | None:
+        item = self.iterator.next(vm)
+        if item is None:
+            return None
+        count = self.count
+        vm.trail.set(self, "count", count + 1)
+        return vm.new_tuple([vm.const(count), item])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.iterator)
+        cg.load_const(self.count)
+        cg.call_const(enumerate, 2)
+
+    def referents(self) -> list[Object]:
+        return [self.iterator]
+
+
+class ZipIterator(IteratorObject):
+    """`zip(*iterators, strict=...)` (Python/bltinmodule.c: zip_next)."""
+
+    __slots__ = ("iterators", "strict")
+
+    def __init__(self, iterators: list[Object], strict: bool) -> None:
+        super().__init__(zip)
+        self.iterators = iterators
+        self.strict = strict
+
+    def next(self, vm: VM) -> Object | None:
+        items = []
+        for position, iterator in enumerate(self.iterators):
+            item = iterator.next(vm)
+            if item is None:
+                if self.strict:
+                    self.check_strict(vm, position)
+                return None
+            items.append(item)
+        return vm.new_tuple(items) if items else None
+
+    def check_strict(self, vm: VM, position: int) -> None:
+        """The iterator at `position` ended: ValueError unless all end here."""
+        if position:
+            vm.raise_(ValueError, f"zip() argument {position + 1} is shorter than argument{plural(position)}")
+        for later in range(1, len(self.iterators)):
+            if self.iterators[later].next(vm) is not None:
+                vm.raise_(ValueError, f"zip() argument {later + 1} is longer than argument{plural(later)}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        for iterator in self.iterators:
+            cg.load(iterator)
+        cg.call_const(strict_zip if self.strict else zip, len(self.iterators))
+
+    def referents(self) -> list[Object]:
+        return list(self.iterators)
+
+
+class MapIterator(IteratorObject):
+    """`map(function, *iterators)`."""
+
+    __slots__ = ("function", "iterators")
+
+    def __init__(self, function: Object, iterators: list[Object]) -> None:
+        super().__init__(map)
+        self.function = function
+        self.iterators = iterators
+
+    def next(self, vm: VM) -> Object | None:
+        args = []
+        for iterator in self.iterators:
+            item = iterator.next(vm)
+            if item is None:
+                return None
+            args.append(item)
+        return stop_iteration_ends(vm, lambda: vm.observe(self.function).call(vm, args, {}))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.function)
+        for iterator in self.iterators:
+            cg.load(iterator)
+        cg.call_const(map, 1 + len(self.iterators))
+
+    def referents(self) -> list[Object]:
+        return [self.function, *self.iterators]
+
+
+class FilterIterator(IteratorObject):
+    """`filter(function, iterator)`; None keeps what is true."""
+
+    __slots__ = ("function", "iterator")
+
+    def __init__(self, function: Object, iterator: Object) -> None:
+        super().__init__(filter)
+        self.function = function
+        self.iterator = iterator
+
+    def next(self, vm: VM) -> Object | None:
+        function = vm.observe(self.function)
+        direct = function.cls is type(None) or function.value is bool
+        while (item := self.iterator.next(vm)) is not None:
+            verdict = item if direct else stop_iteration_ends(vm, lambda: function.call(vm, [item], {}))
+            if verdict is None:
+                return None
+            if vm.observe(verdict).truth(vm):
+                return item
+        return None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.function)
+        cg.load(self.iterator)
+        cg.call_const(filter, 2)
+
+    def referents(self) -> list[Object]:
+        return [self.function, self.iterator]
+
+
+class ForeignIterator(Object):
+    """An iterator that was made outside: stepping it is a break, everything else is fine."""
+
+    __slots__ = ()
+
+    def iter(self, vm: VM) -> Object:
+        return self
+
+    def next(self, vm: VM) -> Object | None:
+        vm.unsupported(breaks.IteratorFromOutside(f"a {self.cls.__name__}"))
+
+
+def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:
+    """The result of a call made by an iterator in C: a StopIteration that escapes from it ends the iteration."""
+    try:
+        return call()
+    except vm.Raise as raised:
+        if issubclass(raised.exc.cls, StopIteration):
+            return None
+        raise
+
+
+def plural(position: int) -> str:
+    """CPython's " 1" or "s 1-2" in zip's messages."""
+    return " 1" if position == 1 else f"s 1-{position}"
+
+
+def iterator_at(sequence: Any, index: int) -> Iterator[Any]:
+    """Run by generated code: an iterator over a sequence that has already given `index` items."""
+    iterator = iter(sequence)
+    if index:
+        iterator.__setstate__(index)  # type: ignore[attr-defined]
+    return iterator
+
+
+def reversed_at(sequence: Any, index: int) -> Iterator[Any]:
+    """Run by generated code: `reversed(sequence)`, at this position."""
+    iterator = reversed(sequence)
+    iterator.__setstate__(index)  # type: ignore[attr-defined]
+    return iterator
+
+
+def exhausted(cls: type) -> Iterator[Any]:
+    """Run by generated code: an iterator of a list or tuple that has ended."""
+    return iter(cls())
+
+
+def strict_zip(*iterators: Iterator[Any]) -> Iterator[Any]:
+    """Run by generated code."""
+    return zip(*iterators, strict=True)
+
+
+ITERATOR_TYPES: tuple[type, ...] = (
+    list_iterator, list_reverse_iterator, tuple_iterator, range_iterator, str_iterator, ascii_iterator, bytes_iterator, callable_iterator,
+    enumerate, zip, map, filter, reversed,
+    type(iter({})), type(iter({}.keys())), type(iter({}.values())), type(iter({}.items())),
+    type(reversed({})), type(reversed({}.values())), type(reversed({}.items())), type(iter(set())),
+    type(iter(range(1 << 70))),
+)  # fmt: skip
+
+
+@wraps(*ITERATOR_TYPES, shared=True)
+def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
+    """An iterator from outside."""
+    return ForeignIterator(type(value), source, value)

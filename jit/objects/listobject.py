@@ -1,0 +1,194 @@
+"""Lists: an unknown original with what was appended to it, until something looks inside; then all items, lazily wrapped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.guards.kinds import Length
+from framejit.guards.source import MISSING, Index, Source
+from framejit.objects.constobject import c_new
+from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
+from framejit.objects.iterobject import SequenceIterator, list_iterator
+from framejit.objects.object import Object, settle
+from framejit.objects.registry import wraps
+from framejit.objects.tupleobject import item_at
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+
+class ListObject(Object):
+    """A list or an instance of a subclass. Until a list from outside is opened, `elements` is None and `pending` holds what was appended."""
+
+    __slots__ = ("elements", "pending", "original")
+
+    def __init__(self, elements: list[Object] | None, cls: type = list, source: Source | None = None, value: Any = MISSING) -> None:
+        self.cls = cls
+        self.source = source
+        self.value = value
+        self.attrs = None
+        self.elements = elements
+        self.pending: list[Object] = []
+        self.original: list[Object] = []
+
+    def items(self, vm: VM) -> list[Object]:
+        """The elements, unobserved; guards the length of a list from outside. Not to be changed by the caller."""
+        elements = self.elements
+        if elements is None:
+            source = self.source
+            assert source is not None
+            values = list(list.__iter__(self.value))
+            vm.guard(Length, source, len(values))
+            original = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]
+            elements = original + self.pending
+            vm.trail.set(self, "original", original)
+            vm.trail.set(self, "elements", elements)
+        return elements
+
+    def append(self, vm: VM, item: Object) -> None:
+        """list.append; guards nothing."""
+        target = self.pending if self.elements is None else self.elements
+        target.append(item)
+        vm.trail.log(target.pop)
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def extend(self, vm: VM, items: list[Object]) -> None:
+        """Append all; guards nothing."""
+        for item in items:
+            self.append(vm, item)
+
+    def replace(self, vm: VM, elements: list[Object]) -> None:
+        """Give the list other contents altogether."""
+        self.items(vm)
+        vm.trail.set(self, "elements", elements)
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def set_at(self, vm: VM, index: int, item: Object) -> None:
+        """`self[index] = item` for an index that is in range and not negative."""
+        elements = self.items(vm)
+        vm.trail.log(elements.__setitem__, index, elements[index])
+        elements[index] = item
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def pop_last(self, vm: VM) -> Object:
+        """Take the last item of a list that is not empty."""
+        elements = self.items(vm)
+        item = elements.pop()
+        vm.trail.log(elements.append, item)
+        if self.source is not None:
+            vm.effects.mutated(self)
+        return item
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        return None if self.cls is list else instance_dict(vm, self)
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.cls.__hash__ is None:
+            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        return self.identity_key(vm)
+
+    def iter(self, vm: VM) -> Object:
+        return SequenceIterator(self, list_iterator) if self.cls is list else vm.generic_iter(self)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.items(vm)) if self.cls is list else vm.generic_truth(self)
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.items(vm))) if self.cls is list else vm.generic_length(self)
+
+    def getitem(self, vm: VM, key: Object) -> Object | None:
+        key = vm.observe(key)
+        if self.cls is list and key.cls is int:
+            return item_at(vm, self.items(vm), key.constant(vm), "list")
+        return None
+
+    def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
+        key = vm.observe(key)
+        if self.cls is not list or key.cls is not int or value is None:
+            return False
+        index, size = key.constant(vm), len(self.items(vm))
+        if not -size <= index < size:
+            vm.raise_(IndexError, "list assignment index out of range")
+        self.set_at(vm, index % size, value)
+        return True
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
+
+    # Leaving the trace.
+
+    def is_simple(self) -> bool:
+        """Whether the list can be built in one step: no item that could refer back to it."""
+        assert self.elements is not None
+        return self.cls is list and not any(settle(item).referents() for item in self.elements)
+
+    def needs_fill(self) -> bool:
+        return not self.is_simple()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.elements is not None
+        if self.is_simple():
+            for item in self.elements:
+                cg.load(item)
+            cg.build_list(len(self.elements))
+            return
+        cg.load_const(self.cls)
+        cg.call_const(c_new(self.cls), 1)
+
+    def fill(self, cg: Codegen) -> None:
+        assert self.elements is not None
+        self.emit_extend(cg, self.elements)
+        if has_attrs(self):
+            fill_attrs(cg, self)
+
+    def emit_extend(self, cg: Codegen, items: list[Object]) -> None:
+        """`list.extend(self, items)`."""
+        cg.load(self)
+        for item in items:
+            cg.load(item)
+        cg.build_list(len(items))
+        cg.call_const(list.extend, 2)
+        cg.pop_top()
+
+    def replay(self, cg: Codegen) -> None:
+        if self.elements is None:
+            self.emit_extend(cg, self.pending)
+            return
+        before, after = self.original, self.elements
+        if len(after) < len(before):
+            self.emit_assign(cg, after)
+            return
+        changed = [i for i, item in enumerate(before) if settle(after[i]) is not settle(item)]
+        if len(changed) > 4:
+            self.emit_assign(cg, after)
+            return
+        for i in changed:
+            cg.load(self)
+            cg.load_const(i)
+            cg.load(after[i])
+            cg.call_const(list.__setitem__, 3)
+            cg.pop_top()
+        if len(after) > len(before):
+            self.emit_extend(cg, after[len(before) :])
+
+    def emit_assign(self, cg: Codegen, items: list[Object]) -> None:
+        """`self[:] = items`."""
+        cg.load(self)
+        cg.load_const(slice(None))
+        for item in items:
+            cg.load(item)
+        cg.build_list(len(items))
+        cg.call_const(list.__setitem__, 3)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [*(self.pending if self.elements is None else self.elements), *attr_values(self)]
+
+
+@wraps(list, shared=True)
+def wrap_list(vm: VM, value: Any, source: Source) -> ListObject:
+    """A list from outside: nothing of its contents is known yet."""
+    return ListObject(None, type(value), source, value)

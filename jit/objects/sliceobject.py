@@ -1,0 +1,76 @@
+"""Slices, whose parts may be anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.guards.source import MISSING, CAttr, Source
+from framejit.objects.constobject import CONST_BUILDERS, may_be_constant
+from framejit.objects.object import Object
+from framejit.objects.registry import wraps
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+
+class SliceObject(Object):
+    """`slice(start, stop, step)`."""
+
+    __slots__ = ("start", "stop", "step")
+
+    def __init__(self, start: Object, stop: Object, step: Object, source: Source | None = None, value: Any = MISSING) -> None:
+        self.cls = slice
+        self.source = source
+        self.value = value
+        self.attrs = None
+        self.start = start
+        self.stop = stop
+        self.step = step
+
+    def parts(self) -> tuple[Object, Object, Object]:
+        """Start, stop and step, unobserved."""
+        return self.start, self.stop, self.step
+
+    def real(self, vm: VM) -> slice:
+        """The slice with real constants; guards them. Breaks where a part is no constant."""
+        start, stop, step = (vm.observe(part).constant(vm) for part in self.parts())
+        return slice(start, stop, step)
+
+    def is_constant(self) -> bool:
+        return all(may_be_constant(part) for part in self.parts())
+
+    def constant(self, vm: VM) -> Any:
+        return self.real(vm)
+
+    def hash_key(self, vm: VM) -> Any:
+        vm.raise_(TypeError, "unhashable type: 'slice'")
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        start, stop, step = (vm.observe(part).as_graph_argument(vm) for part in self.parts())
+        return slice(start, stop, step)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        for part in self.parts():
+            cg.load(part)
+        cg.call_const(slice, 3)
+
+    def referents(self) -> list[Object]:
+        return list(self.parts())
+
+
+@wraps(slice)
+def wrap_slice(vm: VM, value: slice, source: Source) -> SliceObject:
+    """A slice from outside: its parts are looked at one by one."""
+    parts = [vm.wrap(getattr(value, name), source.child(CAttr, name)) for name in ("start", "stop", "step")]
+    return SliceObject(parts[0], parts[1], parts[2], source, value)
+
+
+def const_slice(vm: VM, value: slice) -> SliceObject:
+    """A real slice of constants."""
+    return SliceObject(vm.const(value.start), vm.const(value.stop), vm.const(value.step))
+
+
+CONST_BUILDERS[slice] = const_slice

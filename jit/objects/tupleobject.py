@@ -1,0 +1,141 @@
+"""Tuples, and the immutable sequences that are tuples: named tuples, torch.Size, struct sequences, users' subclasses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.guards.kinds import Equals, Length
+from framejit.guards.source import MISSING, Index, Source
+from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
+from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
+from framejit.objects.iterobject import SequenceIterator, tuple_iterator
+from framejit.objects.object import Object
+from framejit.objects.registry import wraps
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+HEAP_TYPE = 1 << 9
+"""Py_TPFLAGS_HEAPTYPE: the class was made by a class statement (or as a heap type in C)."""
+
+
+class TupleObject(Object):
+    """An immutable sequence. `elements` is None until the contents of a tuple from outside are looked at."""
+
+    __slots__ = ("elements", "guarded")
+
+    def __init__(self, elements: list[Object] | None, cls: type = tuple, source: Source | None = None, value: Any = MISSING) -> None:
+        self.cls = cls
+        self.source = source
+        self.value = value
+        self.attrs = None
+        self.elements = elements
+        self.guarded = source is None
+
+    def items(self, vm: VM) -> list[Object]:
+        """The elements, unobserved. Guards the length of a tuple from outside. Not to be changed by the caller."""
+        elements = self.elements
+        if elements is None:
+            source = self.source
+            assert source is not None
+            values = list(tuple.__iter__(self.value))
+            if not self.guarded:
+                vm.guard(Length, source, len(values))
+            elements = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]
+            vm.trail.set(self, "elements", elements)
+        return elements
+
+    def is_constant(self) -> bool:
+        if self.cls is not tuple and self.cls.__flags__ & HEAP_TYPE:
+            return False
+        if self.elements is None:
+            return is_plain(tuple(tuple.__iter__(self.value)))
+        return all(may_be_constant(item) for item in self.elements)
+
+    def constant(self, vm: VM) -> Any:
+        if self.source is not None and self.elements is None and self.cls is tuple:
+            if not self.guarded:
+                vm.guard(Equals, self.source, self.value)
+                vm.trail.set(self, "guarded", True)
+            return self.value
+        values = tuple(vm.observe(item).constant(vm) for item in self.items(vm))
+        if self.cls is tuple:
+            return values
+        return self.value if self.value is not MISSING else c_new(self.cls)(self.cls, values)
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.cls.__hash__ is not tuple.__hash__ or self.cls.__eq__ is not tuple.__eq__:
+            return self.identity_key(vm)
+        return tuple(vm.observe(item).hash_key(vm) for item in self.items(vm))
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        return None if self.cls is tuple else instance_dict(vm, self)
+
+    def iter(self, vm: VM) -> Object:
+        if self.cls is tuple:
+            return SequenceIterator(self, tuple_iterator)
+        return vm.generic_iter(self)
+
+    def truth(self, vm: VM) -> bool:
+        if self.cls is tuple:
+            return bool(self.items(vm))
+        return vm.generic_truth(self)
+
+    def length(self, vm: VM) -> Object:
+        if self.cls is tuple:
+            return vm.const(len(self.items(vm)))
+        return vm.generic_length(self)
+
+    def getitem(self, vm: VM, key: Object) -> Object | None:
+        key = vm.observe(key)
+        if self.cls is tuple and key.cls is int:
+            return item_at(vm, self.items(vm), key.constant(vm), "tuple")
+        return None
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        if self.is_constant():
+            return self.constant(vm)
+        values = [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
+        if self.cls is tuple or not hasattr(self.cls, "_fields"):
+            return tuple(values)
+        return c_new(self.cls)(self.cls, values)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.elements is not None
+        if self.cls is not tuple:
+            cg.load_const(self.cls)
+        for item in self.elements:
+            cg.load(item)
+        cg.build_tuple(len(self.elements))
+        if self.cls is not tuple:
+            cg.call_const(c_new(self.cls), 2)
+
+    def needs_fill(self) -> bool:
+        return has_attrs(self)
+
+    def fill(self, cg: Codegen) -> None:
+        fill_attrs(cg, self)
+
+    def referents(self) -> list[Object]:
+        return [*(self.elements or ()), *attr_values(self)]
+
+
+def item_at(vm: VM, items: list[Object], index: int, kind: str) -> Object:
+    """`items[index]`, or the IndexError of a list or tuple."""
+    if not -len(items) <= index < len(items):
+        vm.raise_(IndexError, f"{kind} index out of range")
+    return items[index]
+
+
+@wraps(tuple)
+def wrap_tuple(vm: VM, value: Any, source: Source) -> TupleObject:
+    """A tuple from outside: nothing of its contents is known yet."""
+    return TupleObject(None, type(value), source, value)
+
+
+def const_tuple(vm: VM, value: tuple[Any, ...]) -> TupleObject:
+    """A tuple of real constants."""
+    return TupleObject([vm.const(item) for item in value], type(value))
+
+
+CONST_BUILDERS[tuple] = const_tuple
