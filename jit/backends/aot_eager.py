@@ -1,0 +1,28 @@
+"""The backend `aot_eager`: AOTAutograd's functionalised forward and backward graphs, run operator by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from framejit.backends.eager import compile_eager
+from framejit.backends.registry import Backend
+
+
+def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The same numbers as eager, through the steps that Inductor takes before it generates code: for finding who is to blame."""
+    return aot_module_simplified(
+        gm,
+        example_inputs,
+        fw_compiler=compile_eager,
+        bw_compiler=compile_eager,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+BACKEND = Backend("aot_eager", compile_aot_eager, inputs="fake", trusted=True)

@@ -1,0 +1,80 @@
+"""Calling conventions: boxed callables, which take one list and may empty it, so that inputs die as early as in eager code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from torch import fx
+from torch.fx.graph import _BoxedCodeGen
+
+from framejit.errors import BackendError
+
+
+def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """The graph's generated code in boxed form; `gm` itself is changed to it."""
+    gm.graph.set_codegen(_BoxedCodeGen())
+    gm.recompile()
+    return gm.forward
+
+
+def unbox(fn: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
+    """The callable that a backend returned, in boxed form where it has one, and whether it is boxed.
+
+    AOTAutograd wraps its boxed callable in a function that takes positional arguments (whose `_boxed_call` is wrong: it was copied
+    by functools.wraps), and the backend may have wrapped that once more. Its innards are used only if they look as expected.
+    """
+    layer: Any = fn
+    for _ in range(3):
+        if not isinstance(layer, FunctionType):
+            break
+        if layer.__code__.co_name == "forward" and layer.__module__ == "torch._functorch.aot_autograd" and _is_variadic(layer):
+            closure = inspect.getclosurevars(layer).nonlocals
+            inner, prefix = closure.get("compiled_fn"), closure.get("params_buffers_flat")
+            if callable(inner) and isinstance(prefix, list) and getattr(inner, "_boxed_call", False):
+                return (_with_prefix(inner, prefix) if prefix else inner), True
+            return fn, False
+        layer = getattr(layer, "__wrapped__", None)
+    return fn, bool(getattr(fn, "_boxed_call", False)) and not _is_variadic(fn)
+
+
+def _is_variadic(fn: Any) -> bool:
+    code = getattr(fn, "__code__", None)
+    return code is not None and bool(code.co_flags & inspect.CO_VARARGS)
+
+
+def _with_prefix(inner: Callable[[list[Any]], Any], prefix: list[Any]) -> Callable[[list[Any]], Any]:
+    """`inner` with the graph module's own tensors put before the inputs."""
+
+    def call(args: list[Any]) -> Any:
+        full = [*prefix, *args]
+        args.clear()
+        return inner(full)
+
+    return call
+
+
+def dropping(fn: Callable[..., Any], boxed: bool, kept: Sequence[int]) -> Callable[[list[Any]], Any]:
+    """A boxed callable that takes all inputs and hands the `kept` ones to `fn`."""
+
+    def call(args: list[Any]) -> Any:
+        rest = [args[i] for i in kept]
+        args.clear()
+        return fn(rest) if boxed else fn(*rest)
+
+    return call
+
+
+def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[..., Any]:
+    """`fn`, from a backend that is not ours, with a check that it returns a tuple or list of as many outputs as the graph has."""
+
+    def call(*args: Any) -> Any:
+        result = fn(*args)
+        if (type(result) is tuple or isinstance(result, (tuple, list))) and len(result) == outputs:
+            return result
+        got = f"{len(result)} outputs" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
+        raise BackendError(backend, f"made a callable that returned {got}; the graph has a tuple of {outputs} outputs")
+
+    return call

@@ -1,0 +1,113 @@
+"""The stage `graph -> compiled callable`: checks the request, sets up what the backend needs, calls it, and reads off its guards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+from framejit.backends.calling import checked, dropping, unbox
+from framejit.backends.contexts import annotate, backend_contexts, example_inputs
+from framejit.backends.freezing import Frozen, freeze
+from framejit.backends.registry import Backend
+from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
+from framejit.errors import BackendError, FramejitError
+
+
+def compile_graph(request: GraphRequest) -> CompiledGraph:
+    """Compile `request.gm` with `request.backend`, under the state in which the graph will run.
+
+    Owns `request.gm` from then on. Raises BackendError, chained to the cause, if the backend raises or returns something that cannot
+    be called; ValueError for a request that breaks its own contract. KeyboardInterrupt and SystemExit pass through.
+    """
+    outputs = _check(request)
+    backend = request.backend
+    with request.state.applied():
+        if not backend.needs_contexts:
+            fn, guards = _call_backend(backend, request.gm, [info.value for info in request.inputs]), []
+            fn, boxed = unbox(fn)
+        else:
+            fn, boxed, guards = _compile_in_contexts(request)
+    if not backend.trusted and not boxed:
+        fn = checked(fn, backend.name, outputs)
+    return CompiledGraph(
+        fn=fn,
+        boxed=boxed,
+        backend=backend.name,
+        guards=tuple(guards),
+        training=_trains(request),
+        cudagraphs=backend.cudagraphs(),
+    )
+
+
+def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], bool, list[BackendGuard]]:
+    backend = request.backend
+    frozen: Frozen | None = None
+    inner = request
+    if backend.freezes() and not request.state.grad_enabled:
+        frozen = freeze(request)
+        inner = frozen.request
+    annotate(inner)
+    if frozen is not None:
+        inner.gm._param_name_to_source |= frozen.sources  # type: ignore[operator]
+    with backend_contexts(inner) as contexts:
+        examples = example_inputs(inner, contexts)
+        fn, boxed = unbox(_call_backend(backend, inner.gm, examples))
+        guards = contexts.guards(request)
+    if frozen is not None:
+        fn, boxed = dropping(fn, boxed, frozen.kept), True
+        guards += [FrozenInputGuard(index) for index in frozen.frozen]
+    return fn, boxed, guards
+
+
+def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    try:
+        fn = backend.call(gm, examples, **backend.kwargs)
+    except FramejitError:
+        raise
+    except Exception as error:
+        raise BackendError(backend.name, f"raised {type(error).__name__}: {error}") from error
+    if not callable(fn):
+        raise BackendError(
+            backend.name, f"returned {fn!r} of type {type(fn).__name__}; it must return a callable that runs the graph it was given"
+        )
+    return fn
+
+
+def _check(request: GraphRequest) -> int:
+    """Check the request's contract; give the number of the graph's outputs."""
+    nodes = list(request.gm.graph.nodes)
+    placeholders = [node.name for node in nodes if node.op == "placeholder"]
+    names = [info.name for info in request.inputs]
+    if placeholders != names:
+        raise ValueError(f"the graph's placeholders {placeholders} are not the inputs {names}")
+    outputs = nodes[-1].args[0]
+    if not isinstance(outputs, (tuple, list)):
+        raise ValueError(f"the graph must return a tuple; it returns {outputs!r}")
+    sources: dict[str, str] = {}
+    tensors: dict[int, str] = {}
+    for info in request.inputs:
+        if info.source_name in sources:
+            raise ValueError(f"inputs {sources[info.source_name]!r} and {info.name!r} have the same source {info.source_name}")
+        sources[info.source_name] = info.name
+        # AOTAutograd has a path for duplicates of its own, which works under its own front end only.
+        if isinstance(info.value, torch.Tensor):
+            if id(info.value) in tensors:
+                raise ValueError(f"inputs {tensors[id(info.value)]!r} and {info.name!r} are the same tensor")
+            tensors[id(info.value)] = info.name
+    return len(outputs)
+
+
+def _trains(request: GraphRequest) -> bool:
+    inputs = (info.value for info in request.inputs)
+    return request.state.grad_enabled and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+
+
+def copy_graph(gm: fx.GraphModule) -> fx.Graph:
+    """A copy of the graph to print later: nodes only, which shares targets and metadata with the original and copies no tensor."""
+    graph = fx.Graph()
+    outputs = graph.graph_copy(gm.graph, {})
+    graph.output(outputs)
+    return graph

@@ -1,0 +1,124 @@
+"""What AOTAutograd and Inductor need from a front end: contexts, a fake mode of their own, example inputs, metadata on the graph."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch._guards import CompileContext, CompileId, DuplicateInputs, StorageOverlap, TracingContext, compile_context, tracing
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
+
+from framejit.backends.ecosystem import require_torch
+from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
+from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
+
+require_torch("contexts")
+
+
+@dataclasses.dataclass(frozen=True)
+class Contexts:
+    """What is in force while the backend runs, and how to read off what it asked for."""
+
+    tracing: TracingContext
+    guards_before: int
+
+    def guards(self, request: GraphRequest) -> list[BackendGuard]:
+        """What the backend relied upon, to be read after it has returned."""
+        index = {info.source_name: i for i, info in enumerate(request.inputs)}
+        guards: list[BackendGuard] = []
+        for guard in self.tracing.guards_context.aotautograd_guards:
+            if isinstance(guard, StorageOverlap):
+                overlapping, separate = guard.overlapping_sources, guard.non_overlapping_sources
+                guards.append(StorageOverlapGuard(_indices(overlapping, index), _indices(separate, index)))
+            elif isinstance(guard, DuplicateInputs):
+                guards += [SameTensorGuard(*_indices([guard.input_source_a, guard.input_source_b], index))]
+            else:
+                raise TypeError(f"the backend asked for a guard of a kind that framejit does not know: {guard!r}")
+        if request.shape_env is not None:
+            guards += [ShapeGuard(guard.expr) for guard in request.shape_env.guards[self.guards_before :]]
+        return guards
+
+
+def _indices(sources: list[Any], index: dict[str, int]) -> tuple[int, ...]:
+    return tuple(index[source.name] for source in sources)
+
+
+@contextlib.contextmanager
+def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
+    """The contexts for one compilation.
+
+    The fake mode is a new one on the same ShapeEnv: the trace's fakes have been through the graph's in-place operations, so they no
+    longer describe what the graph starts from. It is never cleared, because a backward pass that is compiled later uses it.
+    A real example input needs a symbolic context, be it that all sizes are constants: without one AOTAutograd makes them symbolic.
+    """
+    mode = FakeTensorMode(shape_env=request.shape_env)
+    context = TracingContext(mode)
+    context.module_context.nn_modules = dict(request.modules)
+    for info in request.inputs:
+        if isinstance(info.value, torch.Tensor) and not _is_faked_here(request, info):
+            context.tensor_to_context[info.value] = info.symbolic_context or _all_static(info)
+    compile_id = CompileId(frame_id=request.frame_id, frame_compile_id=request.frame_compile_id)
+    before = len(request.shape_env.guards) if request.shape_env is not None else 0
+    with tracing(context), compile_context(CompileContext(compile_id)):
+        yield Contexts(context, before)
+
+
+def _is_faked_here(request: GraphRequest, info: InputInfo) -> bool:
+    """Whether the tensor is given to the backend as a fake one; one with symbolic sizes must be given real, with its context."""
+    return request.backend.inputs == "fake" and info.symbolic_context is None
+
+
+def _all_static(info: InputInfo) -> StatefulSymbolicContext:
+    """The symbolic context of a tensor whose sizes are all constants."""
+    dims = info.value.dim()
+    return StatefulSymbolicContext(
+        dynamic_sizes=[DimDynamic.STATIC] * dims,
+        dynamic_strides=[DimDynamic.INFER_STRIDE] * dims,
+        constraint_sizes=[None] * dims,
+        constraint_strides=[None] * dims,
+        tensor_source=InputSource(info.source_name),
+        shape_env_to_source_to_symbol_cache={},
+    )
+
+
+def example_inputs(request: GraphRequest, context: Contexts) -> list[Any]:
+    """The backend's example inputs: SymInts as the trace knows them, tensors real or as fresh fakes of their present state."""
+    mode = context.tracing.fake_mode
+    assert mode is not None
+    placeholders = request.gm.graph.find_nodes(op="placeholder")
+    result: list[Any] = []
+    for info, node in zip(request.inputs, placeholders, strict=True):
+        if not isinstance(info.value, torch.Tensor):
+            result.append(node.meta["example_value"])
+        elif _is_faked_here(request, info):
+            result.append(mode.from_tensor(info.value, static_shapes=True))
+        else:
+            result.append(info.value)
+    return result
+
+
+def annotate(request: GraphRequest) -> None:
+    """Put the metadata on the graph that AOTAutograd takes from its front end.
+
+    It is all or nothing: without a piece of it, its cache is bypassed and no input counts as static.
+    """
+    gm = request.gm
+    gm.meta["dynamo_compile_id"] = CompileId(frame_id=request.frame_id, frame_compile_id=request.frame_compile_id)
+    gm.meta["backend_id"] = request.name
+    names: dict[str, str] = {}
+    for node, info in zip(gm.graph.find_nodes(op="placeholder"), request.inputs, strict=True):
+        node._dynamo_source = InputSource(info.source_name, info.origin)
+        if info.static:
+            # "unguarded": CUDA graphs compare the address, and record again if it has changed.
+            node.meta["tensor_dict"] = {**node.meta.get("tensor_dict", {}), "_dynamo_static_input_type": "unguarded"}
+        if info.is_parameter or info.is_buffer:
+            names[node.name] = info.source_name
+    gm.meta["dynamo_flat_name_to_original_fqn"] = names
+    held = [*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False)]
+    sources: dict[str, TorchSource] = {name: GraphAttributeSource(f"graph.{name}") for name, _ in held}
+    gm._param_name_to_source = sources  # type: ignore[assignment]
+    gm._source_to_user_stacks = {}  # type: ignore[assignment]

@@ -1,0 +1,111 @@
+"""The conventions that third-party backends and torch's own libraries follow, and the names of torch's that adapters need.
+
+With graph/torch_sources.py this is the only file that names `torch._dynamo`: its registry is where others register
+their backends, and CUDA graphs ask it which step of the program they are in.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module, metadata
+from typing import Any
+
+import torch
+
+from framejit.errors import UnsupportedTorch
+
+ENTRY_POINT_GROUP = "torch_dynamo_backends"
+
+
+def entry_points() -> dict[str, metadata.EntryPoint]:
+    """The installed packages' backends, by name."""
+    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def registered_names(everything: bool = False) -> list[str]:
+    """Names registered with torch itself: by torch, or by a library that has been imported; `everything` has debugging ones too."""
+    registry = import_module("torch._dynamo.backends.registry")
+    return registry.list_backends(exclude_tags=()) if everything else registry.list_backends()
+
+
+def registered(name: str) -> Callable[..., Any]:
+    """The backend function that is registered with torch under `name`."""
+    return import_module("torch._dynamo.backends.registry").lookup_backend(name)
+
+
+def begin_cudagraph_step() -> None:
+    """Tell CUDA graphs that an outermost call starts, so that they may reuse the memory of the last one's outputs.
+
+    `cudagraph_mark_step_begin` is not for this: it ignores a backward pass that is still to come.
+    """
+    import_module("torch._dynamo.mutation_guard").GenerationTracker.generation += 1
+
+
+# What the adapters use of torch's internals: "module:attribute", and the parameters relied upon. These move between releases.
+_CONTEXTS: dict[str, tuple[str, ...]] = {
+    "torch._guards:TracingContext": ("fake_mode",),
+    "torch._guards:CompileContext": ("compile_id",),
+    "torch._guards:CompileId": ("frame_id", "frame_compile_id"),
+    "torch._guards:tracing": ("context",),
+    "torch._guards:compile_context": ("context",),
+    "torch._guards:StorageOverlap": ("overlapping_sources", "non_overlapping_sources"),
+    "torch._guards:DuplicateInputs": ("input_source_a", "input_source_b"),
+    "torch._subclasses:FakeTensorMode": ("shape_env", "static_shapes"),
+    "torch._subclasses:FakeTensorMode.from_tensor": ("static_shapes", "symbolic_context", "source"),
+    "torch.fx.graph:_BoxedCodeGen": (),
+}
+_AOT: dict[str, tuple[str, ...]] = _CONTEXTS | {
+    "torch._functorch.aot_autograd:aot_module_simplified": (
+        "fw_compiler",
+        "bw_compiler",
+        "partition_fn",
+        "keep_inference_input_mutations",
+    ),
+    "torch._functorch.partitioners:min_cut_rematerialization_partition": (),
+}
+_INDUCTOR: dict[str, tuple[str, ...]] = _AOT | {
+    "torch._inductor.compile_fx:compile_fx": ("config_patches",),
+    "torch._inductor:list_mode_options": ("mode",),
+    "torch._inductor.config:get_config_copy": (),
+    "torch._inductor.config:get_type": (),
+    "torch._inductor.config:freezing": (),
+    "torch._inductor.config:triton.cudagraphs": (),
+}
+_NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
+    "eager": {"torch.fx.graph:_BoxedCodeGen": ()},
+    "contexts": _CONTEXTS,
+    "aot_eager": _AOT,
+    "inductor": _INDUCTOR,
+}
+_checked: set[str] = set()
+
+
+def require_torch(adapter: str) -> None:
+    """Check once that the installed torch has what `adapter` needs of it. Raises UnsupportedTorch naming all that is missing."""
+    if adapter in _checked:
+        return
+    if missing := missing_names(_NEEDED[adapter]):
+        raise UnsupportedTorch(
+            f"framejit's {adapter!r} adapter needs {'; '.join(missing)}, and torch {torch.__version__} lacks it: "
+            "framejit supports torch 2.11 to 2.15, and every other backend still works"
+        )
+    _checked.add(adapter)
+
+
+def missing_names(needed: dict[str, tuple[str, ...]]) -> list[str]:
+    """Those of `needed` ("module:attribute" -> parameter names) that the installed torch does not have, as text."""
+    missing = []
+    for path, parameters in needed.items():
+        module, _, attributes = path.partition(":")
+        try:
+            value: Any = import_module(module)
+            for attribute in attributes.split("."):
+                value = getattr(value, attribute)
+        except (ImportError, AttributeError):
+            missing.append(f"{module}.{attributes}")
+            continue
+        if parameters:
+            signature = inspect.signature(value).parameters
+            missing += [f"{module}.{attributes}({name}=)" for name in parameters if name not in signature]
+    return missing

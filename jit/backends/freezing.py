@@ -1,0 +1,56 @@
+"""Freezing: makes a graph's parameters and buffers attributes of the graph module, which is where Inductor looks for constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from framejit.backends.request import GraphRequest
+from framejit.graph.torch_sources import InputSource
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A request whose parameters and buffers are attributes, with the original positions of the inputs that stay and that went."""
+
+    request: GraphRequest
+    kept: tuple[int, ...]
+    frozen: tuple[int, ...]
+    sources: dict[str, InputSource]
+    """What `_param_name_to_source` must say for each new attribute."""
+
+
+def freeze(request: GraphRequest) -> Frozen:
+    """Turn the placeholders of parameters and buffers into attributes of `request.gm`, in place."""
+    gm = request.gm
+    kept, frozen = [], []
+    sources: dict[str, InputSource] = {}
+    for index, (node, info) in enumerate(zip(gm.graph.find_nodes(op="placeholder"), request.inputs, strict=True)):
+        if not (info.is_parameter or info.is_buffer):
+            kept.append(index)
+            continue
+        frozen.append(index)
+        name = f"frozen_{index}"
+        if isinstance(info.value, torch.nn.Parameter):
+            gm.register_parameter(name, info.value)
+        else:
+            gm.register_buffer(name, info.value)
+        sources[name] = InputSource(info.source_name, info.origin)
+        with gm.graph.inserting_before(node):
+            attribute = gm.graph.get_attr(name)
+        attribute.meta = dict(node.meta)
+        node.replace_all_uses_with(attribute)
+        gm.graph.erase_node(node)
+    _placeholders_first(gm)
+    gm.recompile()
+    remaining = replace(request, inputs=[request.inputs[i] for i in kept])
+    return Frozen(remaining, tuple(kept), tuple(frozen), sources)
+
+
+def _placeholders_first(gm: torch.fx.GraphModule) -> None:
+    """Move the placeholders that are left before the new attributes: generated code reads arguments first."""
+    first = next(iter(gm.graph.nodes))
+    for node in gm.graph.find_nodes(op="placeholder"):
+        if node is not first:
+            first.prepend(node)

@@ -1,0 +1,138 @@
+"""Finding backends: built in, registered, installed as an entry point, or any callable; and checking what is passed to them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any, Literal
+
+from framejit.backends import ecosystem
+from framejit.errors import BackendError, ConfigError, UnknownBackend, suggestion
+
+BackendFn = Callable[..., Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend ready to compile graphs: a function `(GraphModule, example_inputs, **kwargs) -> callable` and its settings.
+
+    Attributes:
+        name: for messages.
+        call: the function.
+        inputs: its example inputs: "real" tensors, as third-party backends expect, or fresh "fake" ones.
+        trusted: the callable's outputs need no check.
+        needs_contexts: it looks at torch's TracingContext, which costs time to set up.
+        kwargs: keyword arguments for `call`.
+    """
+
+    name: str
+    call: BackendFn
+    inputs: Literal["real", "fake"] = "real"
+    trusted: bool = False
+    needs_contexts: bool = True
+    kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def configured(self, mode: str | None, options: Mapping[str, Any] | None) -> Backend:
+        """This backend with `mode` and `options`, as keyword arguments to the function. Raises ConfigError if it takes none."""
+        kwargs = {"mode": mode} if mode not in (None, "default") else {}
+        kwargs |= {"options": dict(options)} if options else {}
+        for name in kwargs:
+            if not _accepts(self.call, name):
+                raise ConfigError(
+                    f"backend {self.name!r} takes no {name}=; a backend gets it if its function has a parameter named {name!r}"
+                )
+        return replace(self, kwargs=kwargs)
+
+    def freezes(self) -> bool:
+        """Whether parameters are to be constants of the graph, where gradients are off."""
+        return False
+
+    def cudagraphs(self) -> bool:
+        """Whether callables record CUDA graphs."""
+        return False
+
+
+def _accepts(fn: Callable[..., Any], name: str) -> bool:
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return True  # written in C, without a signature: only the call itself can tell
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD or (p.name == name and p.kind in by_keyword) for p in parameters.values())
+
+
+# A built-in backend's module is loaded when it is first asked for: Inductor and AOTAutograd take a second to import.
+_BUILTIN = {
+    "eager": "framejit.backends.eager",
+    "aot_eager": "framejit.backends.aot_eager",
+    "inductor": "framejit.backends.inductor",
+}
+_registered: dict[str, Backend] = {}
+
+
+def register_backend(fn: BackendFn | None = None, name: str | None = None) -> Any:
+    """Make `fn`, of the form `(GraphModule, example_inputs) -> callable`, known by `name` (its own name by default).
+
+    Also a decorator, with or without arguments; gives `fn` back. Raises TypeError if it is not callable, ConfigError if another
+    function has the name.
+    """
+    if fn is None:
+        return lambda decorated: register_backend(decorated, name)
+    if not callable(fn):
+        raise TypeError(f"a backend is a callable (GraphModule, example_inputs) -> callable; got {type(fn).__name__}")
+    name = name or _name_of(fn)
+    known = _registered.get(name)
+    if name in _BUILTIN or (known is not None and known.call is not fn):
+        raise ConfigError(f"there is already a backend named {name!r}")
+    _registered[name] = Backend(name, fn)
+    return fn
+
+
+def _name_of(fn: Any) -> str:
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+def list_backends() -> list[str]:
+    """The names that `compile(backend=...)` takes, sorted: built in, registered here or with torch, installed as entry points."""
+    return sorted({*_BUILTIN, *_registered, *ecosystem.entry_points(), *ecosystem.registered_names()})
+
+
+def lookup(backend: str | BackendFn | Backend, mode: str | None = None, options: Mapping[str, Any] | None = None) -> Backend:
+    """The backend of that name, or the callable as one, set up with `mode` and `options`.
+
+    Raises UnknownBackend, UnknownMode or UnknownOption with a suggestion; ConfigError if `mode` and `options` are both given, if the
+    backend takes no such argument, or for an option's value of the wrong type; BackendError if an entry point cannot be loaded;
+    UnsupportedTorch if the installed torch lacks something that a built-in backend needs; TypeError for anything else.
+    """
+    if mode is not None and not isinstance(mode, str):
+        raise ConfigError(f"mode= is a string; got {mode!r}")
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"options= is a dict; got {options!r}")
+    if mode not in (None, "default") and options:
+        raise ConfigError("give either mode= or options=, not both: a mode is a set of options")
+    found = _find(backend)
+    return found.configured(mode, options) if mode is not None or options else found
+
+
+def _find(backend: Any) -> Backend:
+    if isinstance(backend, Backend):
+        return backend
+    if not isinstance(backend, str):
+        if callable(backend):
+            return Backend(_name_of(backend), backend)
+        raise TypeError(f"backend= is a name or a callable (GraphModule, example_inputs) -> callable; got {backend!r}")
+    if backend in _BUILTIN:
+        ecosystem.require_torch(backend)
+        return import_module(_BUILTIN[backend]).BACKEND
+    if backend in _registered:
+        return _registered[backend]
+    if backend in (points := ecosystem.entry_points()):
+        try:
+            return Backend(backend, points[backend].load())
+        except Exception as error:
+            raise BackendError(backend, f"could not be loaded from entry point {points[backend].value!r}: {error}") from error
+    if backend in ecosystem.registered_names(everything=True):
+        return Backend(backend, ecosystem.registered(backend))
+    raise UnknownBackend(f"there is no backend {backend!r}{suggestion(backend, list_backends(), listing=True)}")

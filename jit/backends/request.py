@@ -1,0 +1,192 @@
+"""What goes into the stage `graph -> compiled callable` and what comes out of it, as plain data."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from framejit.backends.registry import Backend
+
+if TYPE_CHECKING:
+    import sympy
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+
+@dataclass(frozen=True, slots=True)
+class TorchState:
+    """torch's global state where a graph starts: it decides what the backend compiles, so it must be in force meanwhile.
+
+    `autocast` has one (device type, dtype) for each device type that autocasts.
+    """
+
+    grad_enabled: bool
+    inference_mode: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
+    autocast_cache: bool
+    default_dtype: torch.dtype
+    deterministic: bool
+    deterministic_warn_only: bool
+
+    @staticmethod
+    def capture() -> TorchState:
+        """The state of this thread now."""
+        return TorchState(
+            grad_enabled=torch.is_grad_enabled(),
+            inference_mode=torch.is_inference_mode_enabled(),
+            autocast=tuple(
+                (device, torch.get_autocast_dtype(device))
+                for device in torch._C._autocast_supported_devices()
+                if torch.is_autocast_enabled(device)
+            ),
+            autocast_cache=torch.is_autocast_cache_enabled(),
+            default_dtype=torch.get_default_dtype(),
+            deterministic=torch.are_deterministic_algorithms_enabled(),
+            deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Put this state in force for the `with` block and bring back the previous one, also if the block raises."""
+        before = TorchState.capture()
+        with contextlib.ExitStack() as stack:
+            if before.inference_mode != self.inference_mode:
+                stack.enter_context(torch.inference_mode(self.inference_mode))
+            stack.enter_context(torch.set_grad_enabled(self.grad_enabled))
+            if before.autocast != self.autocast or before.autocast_cache != self.autocast_cache:
+                wanted = dict(self.autocast)
+                for device in {*wanted, *dict(before.autocast)}:
+                    stack.enter_context(
+                        torch.autocast(
+                            device,
+                            dtype=wanted.get(device, torch.get_autocast_dtype(device)),
+                            enabled=device in wanted,
+                            cache_enabled=self.autocast_cache,
+                        )
+                    )
+            if before.default_dtype != self.default_dtype:
+                stack.callback(torch.set_default_dtype, before.default_dtype)
+                torch.set_default_dtype(self.default_dtype)
+            if (before.deterministic, before.deterministic_warn_only) != (self.deterministic, self.deterministic_warn_only):
+                stack.callback(torch.use_deterministic_algorithms, before.deterministic, warn_only=before.deterministic_warn_only)
+                torch.use_deterministic_algorithms(self.deterministic, warn_only=self.deterministic_warn_only)
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class InputInfo:
+    """One graph input.
+
+    Attributes:
+        name: the placeholder's name.
+        source_name: a description of where the value comes from, unique in the graph and the same in every process
+            (it enters cache keys): "L['self']._parameters['weight']".
+        value: the real tensor, or the int behind a SymInt.
+        is_parameter, is_buffer: how an nn.Module holds it.
+        static: the same memory call after call: parameters, buffers, tensors marked with mark_static_address.
+        symbolic_context: the StatefulSymbolicContext that made the trace's fake tensor, where a size is symbolic; None means that
+            every size is a constant.
+        origin: whatever the caller knows the source by; it comes back in guards.
+    """
+
+    name: str
+    source_name: str
+    value: Any
+    is_parameter: bool = False
+    is_buffer: bool = False
+    static: bool = False
+    symbolic_context: Any = None
+    origin: Any = None
+
+
+@dataclass(frozen=True)
+class GraphRequest:
+    """Everything that compiling one graph needs.
+
+    Attributes:
+        gm: one placeholder per input, in order, each with meta["example_value"] (FakeTensor or SymInt), as every other node has;
+            the output is a tuple. `compile_graph` owns it afterwards: keep `compile.copy_graph(gm)` to print it later.
+        inputs: one InputInfo per placeholder. No tensor occurs twice.
+        shape_env, fake_mode: the trace's.
+        state: torch's state where the graph starts.
+        backend: from `lookup`.
+        frame_id, frame_compile_id: which code object, and which compilation of it, for logs and profilers.
+        modules: nn.Modules whose tensors are inputs, by path, for a backend that discards what it has frozen.
+    """
+
+    gm: fx.GraphModule
+    inputs: Sequence[InputInfo]
+    shape_env: ShapeEnv | None
+    fake_mode: FakeTensorMode | None
+    backend: Backend
+    state: TorchState = field(default_factory=TorchState.capture)
+    frame_id: int = 0
+    frame_compile_id: int = 0
+    modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"__compiled_graph_{self.frame_id}_{self.frame_compile_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOverlapGuard:
+    """The inputs `overlapping` (indices) share memory with one another; those of `separate` share a storage but no byte of it."""
+
+    overlapping: tuple[int, ...]
+    separate: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SameTensorGuard:
+    """The inputs `first` and `second` (indices) are the same tensor."""
+
+    first: int
+    second: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenInputGuard:
+    """The compiled graph holds a copy of this input's value: the input must stay the very object that it was.
+
+    Its guard is identity with the object found *after* the backend has returned, and replaces guards on its metadata:
+    Inductor may have put an empty tensor in the parameter's place (`freezing_discard_parameters`).
+    """
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeGuard:
+    """A fact about symbolic sizes that the backend relied upon, in ShapeEnv's symbols."""
+
+    expr: sympy.Basic
+
+
+BackendGuard = StorageOverlapGuard | SameTensorGuard | FrozenInputGuard | ShapeGuard
+
+
+@dataclass(frozen=True)
+class CompiledGraph:
+    """A graph's compiled callable and what must hold for it.
+
+    Attributes:
+        fn: takes the inputs in order and returns a tuple or list of the outputs. It fixes inference or training for good.
+        boxed: `fn` takes one list, which it may empty, instead of positional arguments.
+        backend: the backend's name.
+        guards: what the backend relies upon beyond what the trace guards.
+        training: a backward pass was compiled, or will be when it is first needed.
+        cudagraphs: each outermost call of compiled code must call `ecosystem.begin_cudagraph_step()` first.
+    """
+
+    fn: Callable[..., Any]
+    boxed: bool
+    backend: str
+    guards: tuple[BackendGuard, ...] = ()
+    training: bool = False
+    cudagraphs: bool = False

@@ -1,0 +1,110 @@
+"""Configuration: one frozen dataclass of documented options, read from the environment once, replaced as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from framejit.errors import ConfigError, UnknownOption, suggestion
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"", "0", "false", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Options of framejit. `current()` gives the ones in force, `replace()` changes them for a `with` block."""
+
+    strict: bool = False
+    """Raise framejit's own internal errors instead of running the frame as written (FRAMEJIT_STRICT)."""
+    disable: bool = False
+    """Compile nothing: decorated functions run as written (FRAMEJIT_DISABLE, TORCH_COMPILE_DISABLE)."""
+    logs: str = ""
+    """Comma-separated log names, `+name` for more and `-name` for less (FRAMEJIT_LOGS)."""
+    backend: str = "inductor"
+    """The backend of `compile()` where none is given (FRAMEJIT_BACKEND)."""
+    recompile_limit: int = 8
+    """Entries kept per code object; beyond it a call that no entry matches runs as written (FRAMEJIT_RECOMPILE_LIMIT)."""
+    inline_depth_limit: int = 200
+    """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
+    unroll_limit: int = 100_000
+    """Instructions of one frame's trace after which tracing stops: a loop that never ends must not hang the compiler."""
+    verify: bool = False
+    """Check invariants while compiling: graph lint, empty trail, guards against their Python reference (FRAMEJIT_VERIFY)."""
+
+    def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if type(value) is not kind:
+                raise ConfigError(f"option {name!r} is of type {kind.__name__}; got {value!r} of type {type(value).__name__}")
+            if kind is int and value < 1:
+                raise ConfigError(f"option {name!r} must be at least 1; got {value}")
+
+
+_KINDS: dict[str, type] = {f.name: type(f.default) for f in dataclasses.fields(Config)}
+_ENVIRONMENT: dict[str, tuple[str, ...]] = {
+    "strict": ("FRAMEJIT_STRICT",),
+    "disable": ("FRAMEJIT_DISABLE", "TORCH_COMPILE_DISABLE"),
+    "logs": ("FRAMEJIT_LOGS",),
+    "backend": ("FRAMEJIT_BACKEND",),
+    "recompile_limit": ("FRAMEJIT_RECOMPILE_LIMIT",),
+    "verify": ("FRAMEJIT_VERIFY",),
+}
+
+
+def _parse(variable: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        word = text.strip().lower()
+        if word in _TRUE or word in _FALSE:
+            return word in _TRUE
+        raise ConfigError(f"environment variable {variable}={text!r}: expected 1 or 0")
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"environment variable {variable}={text!r}: expected an integer") from None
+    return text
+
+
+def from_environment(environ: Mapping[str, str]) -> Config:
+    """The configuration that `environ` asks for; of two variables for one boolean, either switches it on.
+
+    Raises ConfigError for a value that cannot be read.
+    """
+    values: dict[str, Any] = {}
+    for name, variables in _ENVIRONMENT.items():
+        for variable in variables:
+            if variable in environ:
+                value = _parse(variable, environ[variable], _KINDS[name])
+                values[name] = values.get(name, False) or value if _KINDS[name] is bool else value
+    return Config(**values)
+
+
+_base: Config = from_environment(os.environ)
+_replaced: ContextVar[Config | None] = ContextVar("framejit_config", default=None)
+
+
+def current() -> Config:
+    """The configuration in force in this thread or context."""
+    return _replaced.get() or _base
+
+
+@contextlib.contextmanager
+def replace(**options: Any) -> Iterator[Config]:
+    """Change options for the `with` block, in this thread or context only.
+
+    Raises UnknownOption for a name that is not an option, ConfigError for a value of the wrong type.
+    """
+    for name in options:
+        if name not in _KINDS:
+            raise UnknownOption(f"framejit has no option {name!r}{suggestion(name, _KINDS)}")
+    token = _replaced.set(dataclasses.replace(current(), **options))
+    try:
+        yield current()
+    finally:
+        _replaced.reset(token)
