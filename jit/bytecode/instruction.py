@@ -1,0 +1,41 @@
+"""The version-neutral instruction that the interpreter runs and that errors point at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Position(NamedTuple):
+    """Where an instruction stands in the source, as `code.co_positions()` gives it; columns are UTF-8 byte offsets."""
+
+    lineno: int | None
+    end_lineno: int | None
+    column: int | None
+    end_column: int | None
+
+
+NO_POSITION = Position(None, None, None, None)
+
+
+@dataclass(slots=True, eq=False)
+class Instruction:
+    """One canonical instruction.
+
+    `op`: canonical name, the same on every Python version (bytecode/versions maps to it).
+    `arg`: the count, flags or slot that the operation needs, None where it needs none.
+    `value`: the resolved argument: the constant, the name, the operator's symbol, or, for jumps, the target's index.
+    `offset`: byte offset in `co_code` of the instruction that this one comes from; several may share it.
+    `index`: its place in `Decoded.instructions`.
+    """
+
+    op: str
+    arg: int | None
+    value: Any
+    offset: int
+    index: int
+    position: Position
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None and self.arg is None else f" {self.value!r}"
+        return f"{self.index:4} {self.op}{shown}"

@@ -1,0 +1,83 @@
+"""CPython 3.11: its opcodes as canonical operations, and the form of those written back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from framejit.bytecode.versions.rows import (
+    DROPPED,
+    SHARED,
+    Part,
+    Raw,
+    Row,
+    Target,
+    Version,
+    View,
+    Written,
+    backward,
+    compare,
+    forward,
+    named,
+    plain,
+    sequence,
+)
+
+
+def _jump_or_pop(op: str) -> Row:
+    """JUMP_IF_X_OR_POP as later versions write it: jump on a copy, else pop."""
+
+    def expand(raw: Raw, view: View) -> tuple[Part, ...]:
+        return Part("COPY", 1, 1), Part(op, None, Target(raw.after + 2 * raw.arg)), Part("POP_TOP")
+
+    return Row(("COPY", op, "POP_TOP"), expand)
+
+
+def _load_classderef(raw: Raw, view: View) -> tuple[Part, ...]:
+    return Part("LOAD_LOCALS"), Part("LOAD_FROM_DICT_OR_DEREF", raw.arg, view.slots[raw.arg])
+
+
+TABLE: dict[str, Row] = SHARED | {
+    "PRECALL": DROPPED,
+    "LOAD_ATTR": named("LOAD_ATTR"),
+    "LOAD_METHOD": named("LOAD_METHOD"),
+    "LOAD_CLASSDEREF": Row(("LOAD_LOCALS", "LOAD_FROM_DICT_OR_DEREF"), _load_classderef),
+    "UNARY_POSITIVE": sequence(Part("UNARY_OP", None, "+")),
+    "COMPARE_OP": compare(0),
+    "LIST_TO_TUPLE": plain("LIST_TO_TUPLE"),
+    "JUMP_IF_FALSE_OR_POP": _jump_or_pop("POP_JUMP_IF_FALSE"),
+    "JUMP_IF_TRUE_OR_POP": _jump_or_pop("POP_JUMP_IF_TRUE"),
+    "POP_JUMP_FORWARD_IF_FALSE": forward("POP_JUMP_IF_FALSE"),
+    "POP_JUMP_FORWARD_IF_TRUE": forward("POP_JUMP_IF_TRUE"),
+    "POP_JUMP_FORWARD_IF_NONE": forward("POP_JUMP_IF_NONE"),
+    "POP_JUMP_FORWARD_IF_NOT_NONE": forward("POP_JUMP_IF_NOT_NONE"),
+    "POP_JUMP_BACKWARD_IF_FALSE": backward("POP_JUMP_IF_FALSE"),
+    "POP_JUMP_BACKWARD_IF_TRUE": backward("POP_JUMP_IF_TRUE"),
+    "POP_JUMP_BACKWARD_IF_NONE": backward("POP_JUMP_IF_NONE"),
+    "POP_JUMP_BACKWARD_IF_NOT_NONE": backward("POP_JUMP_IF_NOT_NONE"),
+    "FOR_ITER": forward("FOR_ITER"),
+    "SEND": forward("SEND"),
+    # refused by name
+    "PRINT_EXPR": sequence(Part("PRINT_EXPR"), Part("POP_TOP")),
+    "IMPORT_STAR": sequence(Part("IMPORT_STAR"), Part("POP_TOP")),
+    "ASYNC_GEN_WRAP": plain("ASYNC_GEN_WRAP"),
+    "PREP_RERAISE_STAR": plain("PREP_RERAISE_STAR"),
+}
+
+
+UNARY: dict[str, tuple[str, int]] = {"-": ("UNARY_NEGATIVE", 0), "~": ("UNARY_INVERT", 0), "+": ("UNARY_POSITIVE", 0)}
+
+
+def _write_call(nargs: int, names: int | None) -> Written:
+    keywords = () if names is None else (("KW_NAMES", names),)
+    return (*keywords, ("PRECALL", nargs), ("CALL", nargs))
+
+
+WRITE: dict[str, Callable[..., Written]] = {
+    "LOAD_ATTR": lambda index: (("LOAD_ATTR", index),),
+    "COMPARE_OP": lambda index: (("COMPARE_OP", index),),
+    "CALL": _write_call,
+    "UNARY_OP": lambda symbol: (UNARY[symbol],),
+    "LIST_TO_TUPLE": lambda: (("LIST_TO_TUPLE", 0),),
+}
+
+VERSION = Version((3, 11), TABLE, WRITE)

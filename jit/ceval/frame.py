@@ -1,0 +1,153 @@
+"""The interpreter's frame: slots, value stack, cells and position of one running (or suspended) code object.
+
+Conventions
+- `pc` is the index of the instruction being executed, or, in a suspended generator, of its YIELD_VALUE.
+- While an instruction runs, `stack` still holds its operands: they are replaced by its results only when it has succeeded.
+  So a frame stopped by a break stands at the beginning of the instruction at fault, and needs no undoing.
+- None in a slot is an unbound variable; None on the stack is CPython's NULL.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from framejit.bytecode.decode import decode
+from framejit.bytecode.instruction import Instruction, Position
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
+    from framejit.objects.object import Object
+
+
+class State(enum.Enum):
+    """Where in its life a frame is; CPython's `gi_frame_state`."""
+
+    CREATED = enum.auto()
+    RUNNING = enum.auto()
+    SUSPENDED = enum.auto()
+    FINISHED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LastInstruction:
+    """What the exception table's `lasti` pushes below the exception: which instruction raised."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A frame's state, to go back to."""
+
+    pc: int
+    stack: tuple[Any, ...]
+    locals: tuple[Object | None, ...]
+    handled: Object | None
+    state: State
+
+
+class Frame:
+    """One activation of a code object.
+
+    `locals`: a value, or None where unbound, for each slot of `decoded.slots`; cell and free slots hold cell objects.
+    `namespace`: where LOAD_NAME and STORE_NAME look first, in class bodies; None in functions.
+    `handled`: the exception whose handler is running in this frame, as `sys.exc_info()` sees it.
+    `parent`: the frame that called (or, for a generator, that resumed) this one; None at the bottom of the trace.
+    """
+
+    __slots__ = (
+        "code",
+        "decoded",
+        "locals",
+        "stack",
+        "globals",
+        "builtins",
+        "function",
+        "closure",
+        "namespace",
+        "pc",
+        "handled",
+        "parent",
+        "state",
+    )
+
+    def __init__(
+        self,
+        code: CodeType,
+        bound: Mapping[str, Object | None],
+        globals: DictObject,
+        builtins: DictObject,
+        function: Object | None = None,
+        closure: Sequence[Object] = (),
+        namespace: DictObject | None = None,
+        parent: Frame | None = None,
+    ) -> None:
+        """`bound`: the parameters' values by name; `closure`: the cells of the free variables, in `co_freevars` order."""
+        self.code = code
+        self.decoded = decode(code)
+        self.locals: list[Object | None] = [bound.get(name) for name in self.decoded.slots]
+        self.stack: list[Any] = []
+        self.globals = globals
+        self.builtins = builtins
+        self.function = function
+        self.closure = closure
+        self.namespace = namespace
+        self.pc = 0
+        self.handled: Object | None = None
+        self.parent = parent
+        self.state = State.CREATED
+
+    @property
+    def instruction(self) -> Instruction:
+        """The instruction at `pc`."""
+        return self.decoded.instructions[self.pc]
+
+    @property
+    def lineno(self) -> int:
+        """The line being executed."""
+        return self.instruction.position.lineno or self.code.co_firstlineno
+
+    def position(self) -> Position:
+        """The source range being executed; its file is `code.co_filename`."""
+        return self.instruction.position
+
+    @property
+    def cells(self) -> dict[str, Object]:
+        """Cell and free variables by name: their cell objects, once the prologue (MAKE_CELL, COPY_FREE_VARS) has run."""
+        slots = (*self.decoded.cells, *self.decoded.frees)
+        return {self.decoded.slots[slot]: cell for slot in slots if (cell := self.locals[slot]) is not None}
+
+    def current_exception(self) -> Object | None:
+        """The exception being handled here or, if none, in the nearest caller that handles one: `_PyErr_GetTopmostException`."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.handled is not None:
+                return frame.handled
+            frame = frame.parent
+        return None
+
+    def callers(self) -> Iterable[Frame]:
+        """This frame and those it was called from, innermost first."""
+        frame: Frame | None = self
+        while frame is not None:
+            yield frame
+            frame = frame.parent
+
+    def snapshot(self) -> Snapshot:
+        """The state to return to with `restore`."""
+        return Snapshot(self.pc, tuple(self.stack), tuple(self.locals), self.handled, self.state)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to an earlier state of this same frame. The lists stay the same objects."""
+        self.pc = snapshot.pc
+        self.stack[:] = snapshot.stack
+        self.locals[:] = snapshot.locals
+        self.handled = snapshot.handled
+        self.state = snapshot.state
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.code.co_qualname} at {self.code.co_filename}:{self.lineno}, {self.state.name.lower()}>"

@@ -1,0 +1,132 @@
+"""The evaluation loop: runs frames, unwinds exceptions by the exception table, and resumes generators.
+
+What it asks of `vm`: `vm.chain_context(exc, handled)` sets `exc.__context__` as CPython's `_PyErr_SetObject` does (nothing if they are the same;
+a cycle is broken), and `vm.add_traceback(exc, frame)` records an entry as `PyTraceBack_Here` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.bytecode.decode import Decoded
+from framejit.ceval import ops_attr, ops_build, ops_call, ops_control, ops_except, ops_iter, ops_stack
+from framejit.ceval.frame import Frame, LastInstruction, State
+from framejit.ceval.operation import OPERATIONS
+from framejit.ceval.signals import Raise, Return, Yield
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+HANDLER_MODULES = (ops_stack, ops_attr, ops_build, ops_call, ops_control, ops_iter, ops_except)
+
+
+def run(vm: Any, frame: Frame) -> Object:
+    """Run a frame until it returns. Raises Raise where the traced program does, with the frame left as it was then."""
+    signal = _finish(vm, frame, frame.pc)
+    assert isinstance(signal, Return), "YIELD_VALUE outside a generator"
+    return signal.value
+
+
+def resume(vm: Any, frame: Frame, sent: Object, exc: Object | None = None, parent: Frame | None = None) -> Return | Yield:
+    """Go on with a generator's frame, whose RETURN_GENERATOR has run: send it a value, or throw `exc` into it, until it yields or returns.
+
+    The caller has checked that it is neither running nor finished. StopIteration never leaves it (PEP 479). `parent` is the resuming frame.
+    """
+    frame.parent = parent
+    if exc is not None:
+        return _throw(vm, frame, exc)
+    frame.stack.append(sent)
+    return _finish_generator(vm, frame, frame.pc + 1)
+
+
+def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
+    """Objects/genobject.c: _gen_throw. A generator that delegates passes the exception to the iterator it delegates to."""
+    if frame.state is State.SUSPENDED and frame.instruction.value:
+        receiver = frame.stack[-1]
+        frame.state = State.RUNNING
+        try:
+            result, finished = ops_iter.throw_into(vm, receiver, exc)
+        except Raise as signal:
+            exc = signal.exc
+        else:
+            if not finished:
+                frame.state = State.SUSPENDED
+                return Yield(result)
+            # The SEND before the YIELD_VALUE knows where its loop ends.
+            frame.stack[-1] = result
+            return _finish_generator(vm, frame, frame.decoded.instructions[frame.pc - 1].value)
+    frame.state = State.RUNNING
+    try:
+        pc = unwind(vm, frame, Raise(exc))
+    except Raise:
+        frame.state = State.FINISHED
+        raise
+    return _finish_generator(vm, frame, pc)
+
+
+def _finish_generator(vm: Any, frame: Frame, pc: int) -> Return | Yield:
+    try:
+        return _finish(vm, frame, pc)
+    except Raise as signal:
+        raised = signal
+    exc = ops_except.stopiteration_error(vm, raised.exc)
+    if exc is raised.exc:
+        raise raised
+    raise Raise(exc, reraised=True)
+
+
+def _finish(vm: Any, frame: Frame, pc: int) -> Return | Yield:
+    """Execute from `pc` on until a signal leaves the frame, and note what that makes of it."""
+    frame.state = State.RUNNING
+    try:
+        signal = execute(vm, frame, pc)
+    except Raise:
+        frame.state = State.FINISHED
+        raise
+    frame.state = State.SUSPENDED if type(signal) is Yield else State.FINISHED
+    return signal
+
+
+def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
+    """The loop itself."""
+    program = frame.decoded.program or link(frame.decoded)
+    while True:
+        try:
+            while True:
+                frame.pc = pc
+                handler, instruction = program[pc]
+                target = handler(vm, frame, instruction)
+                pc = pc + 1 if target is None else target
+        except (Return, Yield) as signal:
+            return signal
+        except Raise as signal:
+            raised = signal
+        pc = unwind(vm, frame, raised)
+
+
+def unwind(vm: Any, frame: Frame, signal: Raise) -> int:
+    """Where an exception raised at `frame.pc` is handled, with the stack prepared for it; raises the signal on if nowhere in this frame."""
+    if not signal.chained:
+        signal.chained = True
+        handled = frame.current_exception()
+        if handled is not None:
+            vm.chain_context(signal.exc, handled)
+    if signal.reraised:
+        signal.reraised = False
+    else:
+        vm.add_traceback(signal.exc, frame)
+    handler = frame.decoded.handler_at[frame.pc]
+    if handler is None:
+        raise signal
+    stack = frame.stack
+    del stack[handler.depth :]
+    if handler.lasti:
+        stack.append(LastInstruction(frame.pc))
+    stack.append(signal.exc)
+    return handler.target
+
+
+def link(decoded: Decoded) -> list[Any]:
+    """Bind each instruction to what executes it."""
+    decoded.program = [(OPERATIONS[instruction.op].execute, instruction) for instruction in decoded.instructions]
+    return decoded.program

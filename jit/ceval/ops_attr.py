@@ -1,0 +1,117 @@
+"""Operators, attributes, items and imports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.bytecode.instruction import Instruction
+from framejit.ceval.frame import Frame
+from framejit.ceval.operation import op
+from framejit.objects import abstract, build
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+
+# Operators.
+
+
+@op("UNARY_OP", "value -- result")
+def unary_op(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Object:
+    return abstract.unary_op(vm, instruction.value, value)
+
+
+@op("UNARY_NOT", "value -- result")
+def unary_not(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Object:
+    return abstract.not_(vm, value)
+
+
+@op("BINARY_OP", "left right -- result")
+def binary_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
+    return abstract.binary_op(vm, instruction.value, left, right)
+
+
+@op("COMPARE_OP", "left right -- result")
+def compare_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
+    return abstract.compare(vm, instruction.value, left, right)
+
+
+@op("IS_OP", "left right -- result")
+def is_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
+    return build.const(vm, abstract.is_(vm, left, right) != bool(instruction.value))
+
+
+@op("CONTAINS_OP", "item container -- result")
+def contains_op(vm: Any, frame: Frame, instruction: Instruction, item: Object, container: Object) -> Object:
+    result = abstract.contains(vm, container, item)
+    return abstract.not_(vm, result) if instruction.value else result
+
+
+# Attributes.
+
+
+@op("LOAD_ATTR", "owner -- value")
+def load_attr(vm: Any, frame: Frame, instruction: Instruction, owner: Object) -> Object:
+    return abstract.getattr_(vm, owner, instruction.value)
+
+
+@op("LOAD_METHOD", "owner -- method_or_null self_or_value")
+def load_method(vm: Any, frame: Frame, instruction: Instruction, owner: Object) -> tuple[Object | None, Object]:
+    value, bound_to = abstract.load_method(vm, owner, instruction.value)
+    return (None, value) if bound_to is None else (value, bound_to)
+
+
+@op("LOAD_SUPER_ATTR", "global_super cls instance -- value")
+def load_super_attr(vm: Any, frame: Frame, instruction: Instruction, global_super: Object, cls: Object, instance: Object) -> Object:
+    return abstract.super_attr(vm, global_super, cls, instance, instruction.value)
+
+
+@op("STORE_ATTR", "value owner --")
+def store_attr(vm: Any, frame: Frame, instruction: Instruction, value: Object, owner: Object) -> None:
+    abstract.setattr_(vm, owner, instruction.value, value)
+
+
+@op("DELETE_ATTR", "owner --")
+def delete_attr(vm: Any, frame: Frame, instruction: Instruction, owner: Object) -> None:
+    abstract.delattr_(vm, owner, instruction.value)
+
+
+# Items.
+
+
+@op("BINARY_SUBSCR", "container key -- item")
+def binary_subscr(vm: Any, frame: Frame, instruction: Instruction, container: Object, key: Object) -> Object:
+    return abstract.getitem(vm, container, key)
+
+
+@op("STORE_SUBSCR", "value container key --")
+def store_subscr(vm: Any, frame: Frame, instruction: Instruction, value: Object, container: Object, key: Object) -> None:
+    abstract.setitem(vm, container, key, value)
+
+
+@op("DELETE_SUBSCR", "container key --")
+def delete_subscr(vm: Any, frame: Frame, instruction: Instruction, container: Object, key: Object) -> None:
+    abstract.delitem(vm, container, key)
+
+
+@op("BINARY_SLICE", "container start stop -- items")
+def binary_slice(vm: Any, frame: Frame, instruction: Instruction, container: Object, start: Object, stop: Object) -> Object:
+    return abstract.getitem(vm, container, build.slice_(vm, start, stop, build.const(vm, None)))
+
+
+@op("STORE_SLICE", "value container start stop --")
+def store_slice(vm: Any, frame: Frame, instruction: Instruction, value: Object, container: Object, start: Object, stop: Object) -> None:
+    abstract.setitem(vm, container, build.slice_(vm, start, stop, build.const(vm, None)), value)
+
+
+# Imports.
+
+
+@op("IMPORT_NAME", "level fromlist -- module")
+def import_name(vm: Any, frame: Frame, instruction: Instruction, level: Object, fromlist: Object) -> Object:
+    return abstract.import_name(vm, frame.globals, instruction.value, fromlist, level)
+
+
+@op("IMPORT_FROM", "module -- module value")
+def import_from(vm: Any, frame: Frame, instruction: Instruction, module: Object) -> tuple[Object, Object]:
+    return module, abstract.import_from(vm, module, instruction.value)

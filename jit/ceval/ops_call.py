@@ -1,0 +1,46 @@
+"""Calls, and making functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.bytecode.instruction import Instruction
+from framejit.ceval.frame import Frame
+from framejit.ceval.operation import op
+from framejit.objects import abstract, build
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+# Include/internal/pycore_code.h: what MAKE_FUNCTION's flags say is on the stack, deepest first.
+DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
+
+
+@op("CALL", "method_or_null self_or_callable args[n] -- result")
+def call(
+    vm: Any, frame: Frame, instruction: Instruction, method: Object | None, self_or_callable: Object, args: list[Object]
+) -> Object:
+    names = instruction.value[1]
+    positional = len(args) - len(names)
+    kwargs = dict(zip(names, args[positional:]))
+    if method is None:
+        return abstract.call(vm, self_or_callable, args[:positional], kwargs)
+    return abstract.call(vm, method, [self_or_callable, *args[:positional]], kwargs)
+
+
+@op("CALL_FUNCTION_EX", "null function args kwargs[n] -- result", n=lambda instruction: instruction.value & 1)
+def call_function_ex(
+    vm: Any, frame: Frame, instruction: Instruction, null: None, function: Object, args: Object, kwargs: list[Object]
+) -> Object:
+    return abstract.call_ex(vm, function, args, kwargs[0] if kwargs else None)
+
+
+@op("MAKE_FUNCTION", "attributes[n] code -- function", n=lambda instruction: (instruction.arg or 0).bit_count())
+def make_function(vm: Any, frame: Frame, instruction: Instruction, attributes: list[Object], code: Object) -> Object:
+    given = iter(attributes)
+    flags = instruction.arg or 0
+    defaults, kwdefaults, annotations, closure = (
+        next(given) if flags & flag else None for flag in (DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE)
+    )
+    qualname = instruction.value.co_qualname
+    return build.function(vm, instruction.value, frame.globals, defaults, kwdefaults, closure, annotations, qualname)

@@ -1,0 +1,87 @@
+"""Jumps, returns, and the operations that framejit refuses by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.bytecode.instruction import Instruction
+from framejit.ceval.frame import Frame
+from framejit.ceval.operation import op
+from framejit.ceval.signals import Return
+from framejit.objects import abstract, build
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+
+@op("JUMP", "--")
+def jump(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+    return instruction.value
+
+
+@op("POP_JUMP_IF_TRUE", "condition --")
+def pop_jump_if_true(vm: Any, frame: Frame, instruction: Instruction, condition: Object) -> Any:
+    return instruction.value if abstract.truth(vm, condition) else None
+
+
+@op("POP_JUMP_IF_FALSE", "condition --")
+def pop_jump_if_false(vm: Any, frame: Frame, instruction: Instruction, condition: Object) -> Any:
+    return None if abstract.truth(vm, condition) else instruction.value
+
+
+@op("POP_JUMP_IF_NONE", "value --")
+def pop_jump_if_none(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Any:
+    return instruction.value if abstract.is_(vm, value, build.const(vm, None)) else None
+
+
+@op("POP_JUMP_IF_NOT_NONE", "value --")
+def pop_jump_if_not_none(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Any:
+    return None if abstract.is_(vm, value, build.const(vm, None)) else instruction.value
+
+
+@op("RETURN_VALUE", "value --")
+def return_value(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+    raise Return(value)
+
+
+# Refused.
+
+REFUSED: dict[str, str] = {
+    # match
+    "GET_LEN": "subject -- subject length",
+    "MATCH_MAPPING": "subject -- subject result",
+    "MATCH_SEQUENCE": "subject -- subject result",
+    "MATCH_KEYS": "subject keys -- subject keys values",
+    "MATCH_CLASS": "subject cls names -- attributes",
+    # except*
+    "CHECK_EG_MATCH": "exc cls -- rest match",
+    "PREP_RERAISE_STAR": "original excs -- exc",
+    # async
+    "GET_AWAITABLE": "iterable -- iterator",
+    "GET_AITER": "iterable -- iterator",
+    "GET_ANEXT": "iterator -- iterator awaitable",
+    "BEFORE_ASYNC_WITH": "manager -- exit awaitable",
+    "END_ASYNC_FOR": "iterator exc --",
+    "ASYNC_GEN_WRAP": "value -- wrapped",
+    # type parameters
+    "TYPEVAR": "name -- result",
+    "PARAMSPEC": "name -- result",
+    "TYPEVARTUPLE": "name -- result",
+    "TYPEVAR_WITH_BOUND": "name bound -- result",
+    "TYPEVAR_WITH_CONSTRAINTS": "name constraints -- result",
+    "SUBSCRIPT_GENERIC": "parameters -- result",
+    "TYPEALIAS": "parts -- result",
+    "SET_FUNCTION_TYPE_PARAMS": "function parameters -- function",
+    # module level only
+    "IMPORT_STAR": "module -- none",
+    "PRINT_EXPR": "value -- none",
+}
+
+
+def refuse(vm: Any, frame: Frame, instruction: Instruction, *operands: Object) -> Any:
+    return vm.unsupported(breaks.UnsupportedOpcode(instruction.op))
+
+
+for _name, _effect in REFUSED.items():
+    op(_name, _effect)(refuse)

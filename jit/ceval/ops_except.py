@@ -1,0 +1,86 @@
+"""Raising, handling and cleaning up: exceptions and `with`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.bytecode.instruction import Instruction
+from framejit.ceval.frame import Frame, LastInstruction
+from framejit.ceval.operation import op
+from framejit.ceval.signals import Raise
+from framejit.objects import abstract, build
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+
+@op("RAISE_VARARGS", "exc_and_cause[n] --")
+def raise_varargs(vm: Any, frame: Frame, instruction: Instruction, exc_and_cause: list[Object]) -> None:
+    if exc_and_cause:
+        cause = exc_and_cause[1] if len(exc_and_cause) == 2 else None
+        raise Raise(vm.normalize_exception(exc_and_cause[0], cause))
+    handled = frame.current_exception()
+    if handled is None:
+        vm.raise_(RuntimeError, "No active exception to reraise")
+    raise Raise(handled, reraised=True)
+
+
+@op("RERAISE", "exc --")
+def reraise(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> None:
+    raise Raise(exc, reraised=True)
+
+
+@op("PUSH_EXC_INFO", "exc -- outer exc")
+def push_exc_info(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> tuple[Object | None, Object]:
+    outer, frame.handled = frame.handled, exc
+    return outer, exc
+
+
+@op("POP_EXCEPT", "outer --")
+def pop_except(vm: Any, frame: Frame, instruction: Instruction, outer: Object | None) -> None:
+    frame.handled = outer
+
+
+@op("CHECK_EXC_MATCH", "exc cls -- exc result")
+def check_exc_match(vm: Any, frame: Frame, instruction: Instruction, exc: Object, cls: Object) -> tuple[Object, Object]:
+    return exc, build.const(vm, abstract.exception_match(vm, exc, cls))
+
+
+@op("STOPITERATION_ERROR", "exc -- error")
+def stopiteration_error_op(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> Object:
+    return stopiteration_error(vm, exc)
+
+
+def stopiteration_error(vm: Any, exc: Object) -> Object:
+    """What a generator raises where `exc` would leave it: PEP 479 makes a RuntimeError of StopIteration."""
+    if not abstract.exception_match(vm, exc, build.const(vm, StopIteration)):
+        return exc
+    try:
+        vm.raise_(RuntimeError, "generator raised StopIteration")
+    except Raise as signal:
+        error = signal.exc
+    vm.chain_context(error, exc)
+    result: Object = vm.normalize_exception(error, exc)
+    return result
+
+
+# with
+
+
+@op("BEFORE_WITH", "manager -- exit entered")
+def before_with(vm: Any, frame: Frame, instruction: Instruction, manager: Object) -> tuple[Object, Object]:
+    enter = abstract.lookup_special(vm, manager, "__enter__")
+    exit_ = abstract.lookup_special(vm, manager, "__exit__")
+    if enter is None or exit_ is None:
+        missed = "" if enter is None else " (missed __exit__ method)"
+        name = abstract.type_name(vm, manager)
+        vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")
+    return exit_, abstract.call(vm, enter, [], {})
+
+
+@op("WITH_EXCEPT_START", "exit lasti outer exc -- exit lasti outer exc result")
+def with_except_start(
+    vm: Any, frame: Frame, instruction: Instruction, exit_: Object, lasti: LastInstruction, outer: Object | None, exc: Object
+) -> tuple[Any, ...]:
+    cls, traceback = (abstract.getattr_(vm, exc, name) for name in ("__class__", "__traceback__"))
+    return exit_, lasti, outer, exc, abstract.call(vm, exit_, [cls, exc, traceback], {})

@@ -1,0 +1,92 @@
+"""Iteration, and the inside of generators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.bytecode.instruction import Instruction
+from framejit.ceval.frame import Frame
+from framejit.ceval.operation import op
+from framejit.ceval.signals import Raise, Return, Yield
+from framejit.objects import abstract, build
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+
+@op("GET_ITER", "iterable -- iterator")
+def get_iter(vm: Any, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
+    return abstract.iter_(vm, iterable)
+
+
+@op("FOR_ITER", "iterator -- iterator item", raw=True)
+def for_iter(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
+    item = abstract.next_(vm, frame.stack[-1])
+    if item is not None:
+        frame.stack.append(item)
+        return None
+    frame.stack.pop()
+    target: int = instruction.value
+    return target
+
+
+# Generators.
+
+
+@op("RETURN_GENERATOR", "-- sent")
+def return_generator(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    # The frame stays at this instruction; the first value sent is its result.
+    raise Return(build.generator(vm, frame))
+
+
+@op("YIELD_VALUE", "value -- sent", raw=True)
+def yield_value(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    raise Yield(frame.stack.pop())
+
+
+@op("GET_YIELD_FROM_ITER", "iterable -- iterator")
+def get_yield_from_iter(vm: Any, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
+    return abstract.iter_(vm, iterable)
+
+
+@op("SEND", "receiver sent -- receiver value", raw=True)
+def send(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
+    stack = frame.stack
+    value, finished = abstract.send(vm, stack[-2], stack[-1])
+    if not finished:
+        stack[-1] = value
+        return None
+    stack.pop()
+    stack[-1] = value
+    target: int = instruction.value
+    return target
+
+
+@op("END_SEND", "receiver value -- value")
+def end_send(vm: Any, frame: Frame, instruction: Instruction, receiver: Object, value: Object) -> Object:
+    return value
+
+
+@op("CLEANUP_THROW", "receiver sent exc -- none value")
+def cleanup_throw(vm: Any, frame: Frame, instruction: Instruction, receiver: Object, sent: Object, exc: Object) -> tuple[Object, Object]:
+    if not abstract.exception_match(vm, exc, build.const(vm, StopIteration)):
+        raise Raise(exc, reraised=True)
+    return build.const(vm, None), abstract.getattr_(vm, exc, "value")
+
+
+def throw_into(vm: Any, receiver: Object, exc: Object) -> tuple[Object, bool]:
+    """Pass an exception on to the iterator that a generator delegates to (PEP 380): (yielded value, False) or (returned value, True)."""
+    if abstract.exception_match(vm, exc, build.const(vm, GeneratorExit)):
+        close = abstract.lookup_attr(vm, receiver, "close")
+        if close is not None:
+            abstract.call(vm, close, [], {})
+        raise Raise(exc)
+    throw = abstract.lookup_attr(vm, receiver, "throw")
+    if throw is None:
+        raise Raise(exc)
+    try:
+        return abstract.call(vm, throw, [exc], {}), False
+    except Raise as signal:
+        if not abstract.exception_match(vm, signal.exc, build.const(vm, StopIteration)):
+            raise
+        return abstract.getattr_(vm, signal.exc, "value"), True

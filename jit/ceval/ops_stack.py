@@ -1,0 +1,204 @@
+"""Constants, the stack, and variables: fast locals, cells, globals and names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from framejit.bytecode.instruction import Instruction
+from framejit.ceval.frame import Frame
+from framejit.ceval.operation import op
+from framejit.objects import build
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+
+@op("LOAD_CONST", "-- constant")
+def load_const(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+    return build.const(vm, instruction.value)
+
+
+@op("POP_TOP", "value --")
+def pop_top(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+    return None
+
+
+@op("PUSH_NULL", "-- null")
+def push_null(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    return None
+
+
+@op("COPY", "-- copy")
+def copy(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+    return frame.stack[-instruction.value]
+
+
+@op("SWAP", "--")
+def swap(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    stack, depth = frame.stack, instruction.value
+    stack[-1], stack[-depth] = stack[-depth], stack[-1]
+
+
+# Fast locals.
+
+
+@op("LOAD_FAST", "-- value")
+def load_fast(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+    value = frame.locals[instruction.arg]  # type: ignore[index]
+    return value if value is not None else _unbound_local(vm, instruction)
+
+
+@op("LOAD_FAST_AND_CLEAR", "-- value")
+def load_fast_and_clear(vm: Any, frame: Frame, instruction: Instruction) -> Object | None:
+    value = frame.locals[instruction.arg]  # type: ignore[index]
+    frame.locals[instruction.arg] = None  # type: ignore[index]
+    return value
+
+
+@op("STORE_FAST", "value --")
+def store_fast(vm: Any, frame: Frame, instruction: Instruction, value: Object | None) -> None:
+    frame.locals[instruction.arg] = value  # type: ignore[index]
+
+
+@op("DELETE_FAST", "--")
+def delete_fast(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    load_fast(vm, frame, instruction)
+    frame.locals[instruction.arg] = None  # type: ignore[index]
+
+
+def _unbound_local(vm: Any, instruction: Instruction) -> Any:
+    return vm.raise_(UnboundLocalError, f"cannot access local variable '{instruction.value}' where it is not associated with a value")
+
+
+# Cells and free variables.
+
+
+@op("MAKE_CELL", "--")
+def make_cell(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    frame.locals[instruction.arg] = build.cell(vm, frame.locals[instruction.arg])  # type: ignore[index]
+
+
+@op("COPY_FREE_VARS", "--")
+def copy_free_vars(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    frame.locals[-instruction.value :] = frame.closure
+
+
+@op("LOAD_CLOSURE", "-- cell")
+def load_closure(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+    return _cell(frame, instruction)
+
+
+@op("LOAD_DEREF", "-- value")
+def load_deref(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+    value = _cell(frame, instruction).load(vm)
+    return value if value is not None else _unbound_cell(vm, frame, instruction)
+
+
+@op("STORE_DEREF", "value --")
+def store_deref(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+    _cell(frame, instruction).store(vm, value)
+
+
+@op("DELETE_DEREF", "--")
+def delete_deref(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    load_deref(vm, frame, instruction)
+    _cell(frame, instruction).store(vm, None)
+
+
+@op("LOAD_FROM_DICT_OR_DEREF", "namespace -- value")
+def load_from_dict_or_deref(vm: Any, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
+    value = namespace.lookup(vm, instruction.value)
+    return value if value is not None else load_deref(vm, frame, instruction)
+
+
+def _cell(frame: Frame, instruction: Instruction) -> Any:
+    return frame.locals[instruction.arg]  # type: ignore[index]
+
+
+def _unbound_cell(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+    if instruction.arg not in frame.decoded.frees:
+        return _unbound_local(vm, instruction)
+    name = instruction.value
+    return vm.raise_(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
+
+
+# Globals, and the namespace of a class body.
+
+
+@op("LOAD_GLOBAL", "-- value")
+def load_global(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+    return _global(vm, frame, instruction.value)
+
+
+@op("STORE_GLOBAL", "value --")
+def store_global(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+    frame.globals.store(vm, instruction.value, value)
+
+
+@op("DELETE_GLOBAL", "--")
+def delete_global(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    if not frame.globals.delete(vm, instruction.value):
+        _undefined(vm, instruction.value)
+
+
+@op("LOAD_NAME", "-- value")
+def load_name(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+    value = _namespace(frame).lookup(vm, instruction.value)
+    return value if value is not None else _global(vm, frame, instruction.value)
+
+
+@op("STORE_NAME", "value --")
+def store_name(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+    _namespace(frame).store(vm, instruction.value, value)
+
+
+@op("DELETE_NAME", "--")
+def delete_name(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    if not _namespace(frame).delete(vm, instruction.value):
+        _undefined(vm, instruction.value)
+
+
+@op("LOAD_LOCALS", "-- namespace")
+def load_locals(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+    return _namespace(frame)
+
+
+@op("LOAD_FROM_DICT_OR_GLOBALS", "namespace -- value")
+def load_from_dict_or_globals(vm: Any, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
+    value = namespace.lookup(vm, instruction.value)
+    return value if value is not None else _global(vm, frame, instruction.value)
+
+
+@op("SETUP_ANNOTATIONS", "--")
+def setup_annotations(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    namespace = _namespace(frame)
+    if namespace.lookup(vm, "__annotations__") is None:
+        namespace.store(vm, "__annotations__", build.dict_(vm, []))
+
+
+@op("LOAD_BUILD_CLASS", "-- build_class")
+def load_build_class(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+    return _builtin(vm, frame, "__build_class__")
+
+
+@op("LOAD_ASSERTION_ERROR", "-- cls")
+def load_assertion_error(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+    return build.const(vm, AssertionError)
+
+
+def _namespace(frame: Frame) -> Any:
+    return frame.namespace if frame.namespace is not None else frame.globals
+
+
+def _global(vm: Any, frame: Frame, name: str) -> Object:
+    value = frame.globals.lookup(vm, name)
+    return value if value is not None else _builtin(vm, frame, name)
+
+
+def _builtin(vm: Any, frame: Frame, name: str) -> Object:
+    value = frame.builtins.lookup(vm, name)
+    return value if value is not None else _undefined(vm, name)
+
+
+def _undefined(vm: Any, name: str) -> Any:
+    return vm.raise_(NameError, f"name '{name}' is not defined")
