@@ -1,72 +1,20 @@
-"""runtime_c: hand-made entries under the hook, the cache and CompiledFunction, without tracing."""
+"""runtime_c, the way of a call: parameters, look-up, recursion, exceptions, lifetime; with hand-made entries and no tracing."""
 
 from __future__ import annotations
 
-import copy
 import gc
-import inspect
 import os
-import pickle
-import subprocess
 import sys
-import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
-import torch
+from handmade import Token, compiled, entry, guard_tree, n_slots, never, recursive_compiled, run_python
 
 from framejit import _runtime
 from framejit._runtime import CompiledFunction, Entry
-
-
-def n_slots(code: CodeType) -> int:
-    variable = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + variable
-
-
-def replacement(function: FunctionType, body: str) -> CodeType:
-    """Code with the argument slots of `function`, followed by `inputs` and `captures`, that runs `body`."""
-    code = function.__code__
-    names = [*code.co_varnames[: n_slots(code)], "inputs", "captures"]
-    lines = [f"def compiled({', '.join(names)}):", *("    " + line for line in body.splitlines())]
-    namespace: dict[str, Any] = {}
-    exec(compile("\n".join(lines), "<replacement>", "exec"), namespace)
-    made = namespace["compiled"].__code__
-    variable = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-    return made.replace(
-        co_name=code.co_name,
-        co_argcount=code.co_argcount,
-        co_posonlyargcount=code.co_posonlyargcount,
-        co_kwonlyargcount=code.co_kwonlyargcount,
-        co_flags=made.co_flags & ~variable | code.co_flags & variable,
-    )
-
-
-def guard_tree(types: tuple[type, ...] = (), captures: tuple[int, ...] = ()) -> Any:
-    """A tree that wants exactly these types in the first slots and captures the slots named."""
-    return _runtime.GuardTree(types, captures)
-
-
-def entry(
-    function: FunctionType, body: str, types: tuple[type, ...] = (), captures: tuple[int, ...] = (), n_inputs: int = 0, keep: object = None
-) -> Entry:
-    return Entry(replacement(function, body), guard_tree(types, captures), n_inputs, keep)
-
-
-def compiled(
-    body: str, types: tuple[type, ...] = (), captures: tuple[int, ...] = (), n_inputs: int = 0
-) -> Callable[[FunctionType], CompiledFunction]:
-    """A decorator: the function's calls run `body`."""
-    return lambda function: CompiledFunction(function, lambda f, arguments: entry(f, body, types, captures, n_inputs))
-
-
-def never(function: FunctionType, arguments: tuple[Any, ...]) -> Entry | None:
-    raise AssertionError("no compilation expected")
 
 
 @pytest.fixture(autouse=True)
@@ -74,10 +22,6 @@ def hook_is_down_afterwards() -> Iterator[None]:
     yield
     assert not _runtime.hook_installed()
     assert not _runtime.is_thread_compiling()
-
-
-class Token:
-    """Something that can be weakly referenced."""
 
 
 # ---- parameters ----
@@ -324,19 +268,6 @@ def test_recursion_is_as_deep_as_without_the_hook(limit, mode):
         sys.setrecursionlimit(before)
 
 
-def recursive_compiled(locals_needed: int = 0) -> CompiledFunction:
-    """A function that finds itself in its default argument; its compiled code uses that many more local variables."""
-
-    def f(n, self=[]):
-        raise AssertionError("not compiled")
-
-    more = "; ".join(f"v{i} = n" for i in range(locals_needed)) or "pass"
-    body = f"self = inputs.pop()\nn = captures[0]\n{more}\nreturn 0 if n == 0 else 1 + self[0](n - 1)"
-    ours = compiled(body, (int, list), (1, 0), 1)(f)
-    f.__defaults__[0].append(ours)
-    return ours
-
-
 @pytest.mark.parametrize("locals_needed", [0, 7, 40, 500])
 def test_frames_that_end_a_chunk_of_the_data_stack(locals_needed):
     f = recursive_compiled(locals_needed)
@@ -348,15 +279,14 @@ def test_a_huge_recursion_limit_does_not_crash():
     program = f"""
 import sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
-from test_runtime import recursive_compiled
+from handmade import recursive_compiled
 sys.setrecursionlimit(10**7)
 try:
     recursive_compiled()(10**6)
 except RecursionError as error:
     print(error)
 """
-    done = run_python(program)
-    assert "C stack" in done.stdout
+    assert "C stack" in run_python(program)
 
 
 # ---- exceptions ----
@@ -517,229 +447,10 @@ def test_everything_may_die_during_the_call():
     assert holder == []
 
 
-# ---- as a function ----
-
-
-@compiled("return 'compiled', captures", captures=(0,))
-def at_module_level(x):
-    """Documented."""
-    return "eager"
-
-
-def test_it_passes_for_the_function():
-    f = at_module_level
-    assert f.__name__ == "at_module_level" and f.__qualname__ == "at_module_level" and f.__module__ == __name__
-    assert f.__doc__ == "Documented." and f.__wrapped__ is f.function and f.__code__ is f.function.__code__
-    assert str(inspect.signature(f)) == "(x)" and inspect.getdoc(f) == "Documented."
-    assert inspect.unwrap(f) is f.function
-    assert pickle.loads(pickle.dumps(f)) is f and copy.deepcopy(f) is f and copy.copy(f) is f
-    assert callable(f) and "at_module_level" in repr(f) and weakref.ref(f)() is f
-    with pytest.raises(AttributeError):
-        f.no_such_attribute
-    with pytest.raises(AttributeError):
-        f.function = None
-
-
-def test_attributes_are_its_own_or_the_functions():
-    def f(a, b=1):
-        return a, b
-
-    f.label = "on the function"
-    g = CompiledFunction(f, lambda function, arguments: None)
-    assert g.label == "on the function"
-    g.mark = 3
-    assert g.mark == 3 and g.__dict__ == {"mark": 3} and not hasattr(f, "mark")
-    g.__defaults__ = (7,)
-    assert f.__defaults__ == (7,) and g(1) == (1, 7)
-    g.__name__ = "renamed"
-    assert f.__name__ == "renamed"
-    del g.mark
-    assert not hasattr(g, "mark")
-
-
-def test_methods():
-    class Base:
-        @compiled("return 'compiled', captures", captures=(0, 1))
-        def method(self, x):
-            return "eager"
-
-        @classmethod
-        @compiled("return 'compiled', captures", captures=(0, 1))
-        def of_class(cls, x):
-            return "eager"
-
-        @staticmethod
-        @compiled("return 'compiled', captures", captures=(0,))
-        def static(x):
-            return "eager"
-
-        @property
-        @compiled("return 'compiled', captures", captures=(0,))
-        def value(self):
-            return "eager"
-
-        @compiled("return 'called', captures", captures=(0, 1))
-        def __call__(self, x):
-            return "eager"
-
-    class Derived(Base):
-        pass
-
-    item = Derived()
-    bound = item.method
-    for _ in range(2):
-        assert item.method(1) == bound(1) == Base.method(item, 1) == ("compiled", (item, 1))
-        assert item.of_class(2) == Derived.of_class(2) == ("compiled", (Derived, 2))
-        assert item.static(3) == Base.static(3) == ("compiled", (3,))
-        assert item.value == ("compiled", (item,))
-        assert item(4) == ("called", (item, 4))
-    assert bound.__self__ is item and inspect.signature(bound).parameters.keys() == {"x"}
-
-
-# ---- switches, threads and other hooks ----
-
-
-def test_switches():
-    @compiled("return 'compiled'")
-    def f():
-        return "eager"
-
-    switches = [_runtime.set_thread_disabled, _runtime.set_thread_compiling, _runtime.set_globally_disabled]
-    for switch in switches:
-        assert switch(True) is False
-        assert f() == "eager" and not f.entries
-        assert switch(False) is True
-    f.enabled = False
-    assert f() == "eager" and not f.entries
-    f.enabled = True
-    assert f() == "compiled"
-    _runtime.set_thread_disabled(True)
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(f()))
-    thread.start()
-    thread.join()
-    _runtime.set_thread_disabled(False)
-    assert seen == ["compiled"]
-
-
-def test_nothing_is_compiled_while_compiling():
-    @compiled("return 'compiled'")
-    def other():
-        return "eager"
-
-    seen = []
-
-    @lambda function: CompiledFunction(function, lambda g, arguments: seen.append(other()))
-    def f():
-        return other()
-
-    assert f() == "compiled"
-    assert seen == ["eager"]
-
-
-def test_frames_below_the_call_run_without_the_hook():
-    seen = []
-
-    def helper():
-        seen.append(_runtime.hook_installed())
-
-    @compiled("captures[0]()", captures=(0,))
-    def f(call):
-        pass
-
-    f(helper)
-    CompiledFunction(lambda: helper(), lambda function, arguments: None)()
-    assert seen == [False, False]
-
-
-def test_threads_share_a_function():
-    compilations = []
-
-    def callback(function, arguments):
-        compilations.append(type(arguments[0]))
-        time.sleep(0.001)
-        name = type(arguments[0]).__name__
-        return entry(function, f"return {name!r}, inputs.pop()", (type(arguments[0]),), (0,), 1)
-
-    @lambda function: CompiledFunction(function, callback)
-    def f(x):
-        return "eager"
-
-    wrong = []
-    values = [1, "a", 2.5, (1,), [2], {3: 4}, None, b"x"]
-
-    def work(shift):
-        for i in range(2000):
-            value = values[(i + shift) % len(values)]
-            if f(value) != (type(value).__name__, value):
-                wrong.append(value)
-            if i % 500 == 0 and shift == 0:
-                f.clear()
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(shift,)) for shift in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert wrong == []
-    assert set(compilations) == {type(value) for value in values}
-
-
-def test_torchs_hook_stays_where_it_was():
-    @compiled("return captures[0] + 1", (int,), (0,))
-    def f(x):
-        return "eager"
-
-    set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
-    before = set_eval_frame(False)  # torch's hook, looking for compiled code only
-    try:
-        assert [f(1), f(2)] == [2, 3]
-        assert f.function(1) == "eager"
-        assert not _runtime.hook_installed()
-        inside = set_eval_frame(False)
-        assert inside is False
-    finally:
-        set_eval_frame(before)
-    assert f(3) == 4
-
-    body = "set_eval_frame = inputs.pop()\nbefore = set_eval_frame(False)\nset_eval_frame(before)\nreturn captures[0]()"
-
-    @compiled(body, captures=(0, 1), n_inputs=1)
-    def g(switch, call):
-        pass
-
-    assert g(set_eval_frame, lambda: f(5)) == 6
-
-
-def test_under_torch_compile():
-    @compiled("return captures[0] + 1", captures=(0,))
-    def f(x):
-        return "eager"
-
-    plain = torch.compile(lambda x: x * 2, backend="eager")
-    x = torch.ones(2)
-    assert torch.equal(plain(x), x * 2)
-    assert torch.equal(f(x), x + 1)
-    around = CompiledFunction(lambda x: plain(x), lambda function, arguments: None)
-    assert torch.equal(around(x), x * 2)
-    assert torch.equal(plain(f(x)), (x + 1) * 2)
-
-
 # ---- memory debugging ----
-
-
-def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **environment}
-    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=200)
 
 
 def test_under_the_debugging_allocator():
     program = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', %r, '-k', %r]))"
     chosen = "(parameters or entries or exceptions or callback or recursion or methods or die or leak or chunk) and not (debugging or huge)"
-    done = run_python(program % (__file__, chosen), PYTHONMALLOC="debug")
-    assert " passed" in done.stdout
+    assert " passed" in run_python(program % (__file__, chosen), PYTHONMALLOC="debug")

@@ -1,0 +1,239 @@
+"""runtime_c, CompiledFunction as an object: its attributes, binding, switches, threads, and other tools' hooks."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+
+import pytest
+import torch
+from handmade import compiled, entry
+
+from framejit import _runtime
+from framejit._runtime import CompiledFunction
+
+
+@pytest.fixture(autouse=True)
+def hook_is_down_afterwards() -> Iterator[None]:
+    yield
+    assert not _runtime.hook_installed()
+    assert not _runtime.is_thread_compiling()
+
+
+# ---- as a function ----
+
+
+@compiled("return 'compiled', captures", captures=(0,))
+def at_module_level(x):
+    """Documented."""
+    return "eager"
+
+
+def test_it_passes_for_the_function():
+    f = at_module_level
+    assert f.__name__ == "at_module_level" and f.__qualname__ == "at_module_level" and f.__module__ == __name__
+    assert f.__doc__ == "Documented." and f.__wrapped__ is f.function and f.__code__ is f.function.__code__
+    assert str(inspect.signature(f)) == "(x)" and inspect.getdoc(f) == "Documented."
+    assert inspect.unwrap(f) is f.function
+    assert pickle.loads(pickle.dumps(f)) is f and copy.deepcopy(f) is f and copy.copy(f) is f
+    assert callable(f) and "at_module_level" in repr(f) and weakref.ref(f)() is f
+    with pytest.raises(AttributeError):
+        f.no_such_attribute
+    with pytest.raises(AttributeError):
+        f.function = None
+
+
+def test_attributes_are_its_own_or_the_functions():
+    def f(a, b=1):
+        return a, b
+
+    f.label = "on the function"
+    g = CompiledFunction(f, lambda function, arguments: None)
+    assert g.label == "on the function"
+    g.mark = 3
+    assert g.mark == 3 and g.__dict__ == {"mark": 3} and not hasattr(f, "mark")
+    g.__defaults__ = (7,)
+    assert f.__defaults__ == (7,) and g(1) == (1, 7)
+    g.__name__ = "renamed"
+    assert f.__name__ == "renamed"
+    del g.mark
+    assert not hasattr(g, "mark")
+
+
+def test_methods():
+    class Base:
+        @compiled("return 'compiled', captures", captures=(0, 1))
+        def method(self, x):
+            return "eager"
+
+        @classmethod
+        @compiled("return 'compiled', captures", captures=(0, 1))
+        def of_class(cls, x):
+            return "eager"
+
+        @staticmethod
+        @compiled("return 'compiled', captures", captures=(0,))
+        def static(x):
+            return "eager"
+
+        @property
+        @compiled("return 'compiled', captures", captures=(0,))
+        def value(self):
+            return "eager"
+
+        @compiled("return 'called', captures", captures=(0, 1))
+        def __call__(self, x):
+            return "eager"
+
+    class Derived(Base):
+        pass
+
+    item = Derived()
+    bound = item.method
+    for _ in range(2):
+        assert item.method(1) == bound(1) == Base.method(item, 1) == ("compiled", (item, 1))
+        assert item.of_class(2) == Derived.of_class(2) == ("compiled", (Derived, 2))
+        assert item.static(3) == Base.static(3) == ("compiled", (3,))
+        assert item.value == ("compiled", (item,))
+        assert item(4) == ("called", (item, 4))
+    assert bound.__self__ is item and inspect.signature(bound).parameters.keys() == {"x"}
+
+
+# ---- switches, threads and other hooks ----
+
+
+def test_switches():
+    @compiled("return 'compiled'")
+    def f():
+        return "eager"
+
+    switches = [_runtime.set_thread_disabled, _runtime.set_thread_compiling, _runtime.set_globally_disabled]
+    for switch in switches:
+        assert switch(True) is False
+        assert f() == "eager" and not f.entries
+        assert switch(False) is True
+    f.enabled = False
+    assert f() == "eager" and not f.entries
+    f.enabled = True
+    assert f() == "compiled"
+    _runtime.set_thread_disabled(True)
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(f()))
+    thread.start()
+    thread.join()
+    _runtime.set_thread_disabled(False)
+    assert seen == ["compiled"]
+
+
+def test_nothing_is_compiled_while_compiling():
+    @compiled("return 'compiled'")
+    def other():
+        return "eager"
+
+    seen = []
+
+    @lambda function: CompiledFunction(function, lambda g, arguments: seen.append(other()))
+    def f():
+        return other()
+
+    assert f() == "compiled"
+    assert seen == ["eager"]
+
+
+def test_frames_below_the_call_run_without_the_hook():
+    seen = []
+
+    def helper():
+        seen.append(_runtime.hook_installed())
+
+    @compiled("captures[0]()", captures=(0,))
+    def f(call):
+        pass
+
+    f(helper)
+    CompiledFunction(lambda: helper(), lambda function, arguments: None)()
+    assert seen == [False, False]
+
+
+def test_threads_share_a_function():
+    compilations = []
+
+    def callback(function, arguments):
+        compilations.append(type(arguments[0]))
+        time.sleep(0.001)
+        name = type(arguments[0]).__name__
+        return entry(function, f"return {name!r}, inputs.pop()", (type(arguments[0]),), (0,), 1)
+
+    @lambda function: CompiledFunction(function, callback)
+    def f(x):
+        return "eager"
+
+    wrong = []
+    values = [1, "a", 2.5, (1,), [2], {3: 4}, None, b"x"]
+
+    def work(shift):
+        for i in range(2000):
+            value = values[(i + shift) % len(values)]
+            if f(value) != (type(value).__name__, value):
+                wrong.append(value)
+            if i % 500 == 0 and shift == 0:
+                f.clear()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(shift,)) for shift in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []
+    assert set(compilations) == {type(value) for value in values}
+
+
+def test_torchs_hook_stays_where_it_was():
+    @compiled("return captures[0] + 1", (int,), (0,))
+    def f(x):
+        return "eager"
+
+    set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+    before = set_eval_frame(False)  # torch's hook, looking for compiled code only
+    try:
+        assert [f(1), f(2)] == [2, 3]
+        assert f.function(1) == "eager"
+        assert not _runtime.hook_installed()
+        inside = set_eval_frame(False)
+        assert inside is False
+    finally:
+        set_eval_frame(before)
+    assert f(3) == 4
+
+    body = "set_eval_frame = inputs.pop()\nbefore = set_eval_frame(False)\nset_eval_frame(before)\nreturn captures[0]()"
+
+    @compiled(body, captures=(0, 1), n_inputs=1)
+    def g(switch, call):
+        pass
+
+    assert g(set_eval_frame, lambda: f(5)) == 6
+
+
+def test_under_torch_compile():
+    @compiled("return captures[0] + 1", captures=(0,))
+    def f(x):
+        return "eager"
+
+    plain = torch.compile(lambda x: x * 2, backend="eager")
+    x = torch.ones(2)
+    assert torch.equal(plain(x), x * 2)
+    assert torch.equal(f(x), x + 1)
+    around = CompiledFunction(lambda x: plain(x), lambda function, arguments: None)
+    assert torch.equal(around(x), x * 2)
+    assert torch.equal(plain(f(x)), (x + 1) * 2)
