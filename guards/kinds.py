@@ -7,12 +7,20 @@ fetched (MISSING if the path ended early, which only the kinds that say so accep
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
 from framejit.guards.source import MISSING, Call, Source, UserLine
+from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset, tensor_spec
+
+__all__ = [
+    "KINDS", "CodeIs", "DictKeys", "Distinct", "Equals", "GlobalState", "Guard", "IsMissing", "KeyAbsent", "Length", "Same", "SetEquals",
+    "StorageAliasing", "TensorMatch", "TensorSpec", "TypeIs", "ValueIs", "mismatch", "same_constant", "short", "tensor_spec",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +68,52 @@ def same_constant(a: Any, b: Any) -> bool:
         return struct.pack("<dd", a.real, a.imag) == struct.pack("<dd", b.real, b.imag)
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same_constant, a, b))
+    if isinstance(a, (set, frozenset)):
+        return exact_elements(a) == exact_elements(b)
     return bool(a == b)
+
+
+def exact_elements(elements: Any) -> set[Any]:
+    """The elements of a set of constants, told apart by type and, unlike in the set itself, -0.0 from 0.0."""
+    return {exact_key(element) for element in (set.__iter__(elements) if isinstance(elements, set) else frozenset.__iter__(elements))}
+
+
+def exact_key(value: Any) -> Any:
+    """A hashable stand-in that is equal for exactly the values that `same_constant` takes as one."""
+    if type(value) is float:
+        return (float, struct.pack("<d", value))
+    if type(value) is complex:
+        return (complex, struct.pack("<dd", value.real, value.imag))
+    if isinstance(value, tuple):
+        return (type(value), tuple(map(exact_key, value)))
+    if isinstance(value, frozenset):
+        return (type(value), frozenset(exact_elements(value)))
+    return (type(value), value)
+
+
+UNMANAGED = (int, float, complex, str, bytes, type(None), list, dict, tuple)
+
+
+class Reference:
+    """An object held weakly where its type allows, so that guards don't keep the user's models alive; MISSING once it is gone."""
+
+    __slots__ = ("strong", "weak", "address")
+
+    def __init__(self, value: Any) -> None:
+        self.address = id(value)
+        self.strong: Any = value
+        self.weak: weakref.ref[Any] | None = None
+        if type(value) not in UNMANAGED:
+            try:
+                self.weak, self.strong = weakref.ref(value), MISSING
+            except TypeError:
+                self.weak, self.strong = None, value
+
+    def get(self) -> Any:
+        if self.weak is None:
+            return self.strong
+        found = self.weak()
+        return MISSING if found is None else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,22 +134,32 @@ class TypeIs(Guard):
         return id(self.cls)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class ValueIs(Guard):
-    """The very object (held strongly by the guard, so that its address can't be reused)."""
+    """The very object. Held weakly where its type allows: once it is gone the guard can't hold again, even at the same address."""
 
-    value: Any
+    reference: Reference
     leaf: ClassVar[str] = "value_is"
     cost: ClassVar[int] = 0
 
+    def __init__(self, source: Source, line: UserLine | None, value: Any) -> None:
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "line", line)
+        object.__setattr__(self, "reference", Reference(value))
+
+    @property
+    def value(self) -> Any:
+        """The object, MISSING if it is gone."""
+        return self.reference.get()
+
     def check(self, value: Any, call: Call) -> bool:
-        return value is self.value
+        return value is not MISSING and value is self.reference.get()
 
     def expected(self) -> str:
         return f"is the same object ({short(self.value)})"
 
     def key(self) -> Any:
-        return id(self.value)
+        return self.reference.address
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,25 +180,34 @@ class Equals(Guard):
         return (type(self.value), repr(self.value))
 
 
+SIZED = (list, tuple, dict, set, frozenset, deque, str, bytes)
+
+
+def builtin_length(value: Any) -> int | None:
+    """The length by the builtin type's own `__len__`; None for what is of no such type."""
+    for cls in SIZED:
+        if isinstance(value, cls):
+            return cls.__len__(value)
+    return None
+
+
 @dataclass(frozen=True, eq=False)
 class Length(Guard):
-    """The number of items of a list, tuple, dict, set, frozenset or deque (or that part of a subclass), by the C slot of the builtin type."""
+    """The number of items of a list, tuple, dict, set, frozenset, deque, str or bytes (or that part of a subclass), by the C slot of the builtin type."""
 
     length: int
     leaf: ClassVar[str] = "length"
     cost: ClassVar[int] = 1
 
     def check(self, value: Any, call: Call) -> bool:
-        for cls in (list, tuple, dict, set, frozenset):
-            if isinstance(value, cls):
-                return cls.__len__(value) == self.length
-        return len(value) == self.length
+        return builtin_length(value) == self.length
 
     def expected(self) -> str:
         return f"has length {self.length}"
 
     def found(self, value: Any, call: Call) -> str:
-        return "missing" if value is MISSING else f"length {len(value)}"
+        length = builtin_length(value)
+        return super().found(value, call) if length is None else f"length {length}"
 
     def key(self) -> Any:
         return self.length
@@ -150,7 +222,7 @@ class KeyAbsent(Guard):
     cost: ClassVar[int] = 1
 
     def check(self, value: Any, call: Call) -> bool:
-        return value is MISSING or not dict.__contains__(value, self.name)
+        return value is MISSING or (isinstance(value, dict) and not dict.__contains__(value, self.name))
 
     def expected(self) -> str:
         return f"has no key {self.name!r}"
@@ -159,7 +231,12 @@ class KeyAbsent(Guard):
         return f"has key {self.name!r}"
 
     def key(self) -> Any:
-        return (type(self.name), self.name)
+        return exact_key(self.name)
+
+
+def keys_in_order(value: dict[Any, Any]) -> tuple[Any, ...]:
+    """The keys, in the order that the builtin type gives."""
+    return tuple(OrderedDict.__iter__(value) if isinstance(value, OrderedDict) else dict.__iter__(value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,16 +248,18 @@ class DictKeys(Guard):
     cost: ClassVar[int] = 2
 
     def check(self, value: Any, call: Call) -> bool:
-        return value is not MISSING and same_constant(tuple(value), self.keys)
+        return isinstance(value, dict) and same_constant(keys_in_order(value), self.keys)
 
     def expected(self) -> str:
         return f"has the keys {list(self.keys)!r:.100}"
 
     def found(self, value: Any, call: Call) -> str:
-        return "missing" if value is MISSING else f"keys {list(value)!r:.100}"
+        if not isinstance(value, dict):
+            return super().found(value, call)
+        return "keys " + ", ".join(map(short, keys_in_order(value)[:20]))
 
     def key(self) -> Any:
-        return tuple((type(key), key) for key in self.keys)
+        return exact_key(self.keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +271,13 @@ class SetEquals(Guard):
     cost: ClassVar[int] = 3
 
     def check(self, value: Any, call: Call) -> bool:
-        return {(type(e), e) for e in value} == {(type(e), e) for e in self.elements}
+        return isinstance(value, (set, frozenset)) and exact_elements(value) == exact_elements(self.elements)
 
     def expected(self) -> str:
         return f"has the elements {set(self.elements)!r:.100}"
 
     def key(self) -> Any:
-        return frozenset((type(e), e) for e in self.elements)
+        return frozenset(exact_elements(self.elements))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +289,7 @@ class CodeIs(Guard):
     cost: ClassVar[int] = 0
 
     def check(self, value: Any, call: Call) -> bool:
-        return type(value).__name__ == "function" and getattr(value, "__code__", None) is self.code
+        return type(value) is FunctionType and value.__code__ is self.code
 
     def expected(self) -> str:
         return f"is a function with the code of {self.code.co_qualname}"
@@ -231,22 +310,6 @@ class IsMissing(Guard):
 
     def expected(self) -> str:
         return "is not set"
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """What a graph assumes of one of its tensors. `keys` is the raw DispatchKeySet of the TensorImpl."""
-
-    cls: type
-    keys: int
-    dtype: Any
-    device: Any
-    requires_grad: bool
-    layout: Any
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    conj: bool = False
-    neg: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,19 +333,8 @@ class TensorMatch(Guard):
             return super().found(value, call)
         return mismatch(value, self.spec) or "as expected"
 
-
-def mismatch(value: Any, spec: TensorSpec) -> str | None:
-    """The first difference between a tensor and a spec, as text."""
-    for name in ("dtype", "device", "requires_grad", "layout"):
-        if getattr(value, name) != getattr(spec, name):
-            return f"{name} {getattr(value, name)}"
-    if tuple(value.shape) != spec.sizes:
-        return f"size {list(value.shape)}"
-    if spec.strides is not None and tuple(value.stride()) != spec.strides:
-        return f"strides {tuple(value.stride())}"
-    if value.is_conj() != spec.conj or value.is_neg() != spec.neg:
-        return "conjugate or negative bit"
-    return None
+    def key(self) -> Any:
+        return self.spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,9 +396,8 @@ class StorageAliasing(Guard):
     def check(self, value: Any, call: Call) -> bool:
         numbers: dict[int, int] = {}
         for source, group, offset in zip(self.tensors, self.groups, self.offsets, strict=True):
-            tensor = source.fetch(call)
-            storage = tensor.untyped_storage()._cdata
-            if numbers.setdefault(storage, len(numbers)) != group or tensor.storage_offset() != offset:
+            place = storage_and_offset(source.fetch(call))
+            if place is None or numbers.setdefault(place[0], len(numbers)) != group or place[1] != offset:
                 return False
         return True
 
@@ -362,27 +413,29 @@ class StorageAliasing(Guard):
 
 @dataclass(frozen=True, eq=False)
 class GlobalState(Guard):
-    """torch's global modes, as `read()` gives them: a tuple of plain values that must be equal. source: the root.
+    """torch's global modes and settings on this thread. source: the root. Made by `global_state.guard`.
 
-    The C++ leaf checks grad mode, inference mode, the thread's dispatch-key include and exclude sets, and the rest natively
-    where it can; the reader is the reference.
+    read: global_state.read_state, the reference that the C++ leaf agrees with; state: what it gave; names: what each value is.
     """
 
-    read: Any
+    read: Callable[[], tuple[Any, ...]]
     state: tuple[Any, ...]
     names: tuple[str, ...]
     leaf: ClassVar[str] = "global_state"
     cost: ClassVar[int] = 0
 
     def check(self, value: Any, call: Call) -> bool:
-        return bool(self.read() == self.state)
+        return self.read() == self.state
 
     def expected(self) -> str:
-        return "torch's global state is " + ", ".join(f"{n}={s!r}" for n, s in zip(self.names, self.state, strict=True))
+        return "torch's global state: " + ", ".join(f"{name} {value!r}" for name, value in zip(self.names, self.state))
 
     def found(self, value: Any, call: Call) -> str:
-        now: Sequence[Any] = self.read()
-        return ", ".join(f"{n}={b!r}" for n, a, b in zip(self.names, self.state, now, strict=True) if a != b)
+        now = self.read()
+        return ", ".join(f"{name} {new!r}" for name, old, new in zip(self.names, self.state, now) if old != new)
+
+    def key(self) -> Any:
+        return self.state
 
 
 KINDS: tuple[type[Guard], ...] = (

@@ -8,8 +8,9 @@ same name is tested against.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from types import FunctionType, MemberDescriptorType, MethodType
+from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType
 from typing import Any, ClassVar
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
@@ -138,6 +139,16 @@ class Pinned(Source):
         return getattr(self.payload, "__qualname__", None) or type(self.payload).__name__
 
 
+def mro(cls: type) -> tuple[type, ...]:
+    """`cls.__mro__`, past any metaclass."""
+    return type.__dict__["__mro__"].__get__(cls)  # type: ignore[no-any-return]
+
+
+def class_dict(cls: type) -> Any:
+    """`cls.__dict__`, past any metaclass."""
+    return type.__dict__["__dict__"].__get__(cls)
+
+
 class InstanceDict(Source):
     """`obj.__dict__` of an object with a dict (generic `__dict__`, PyObject_GenericGetDict without creating one)."""
 
@@ -145,11 +156,13 @@ class InstanceDict(Source):
     accessor = "instance_dict"
 
     def step(self, value: Any) -> Any:
-        try:
-            found = object.__getattribute__(value, "__dict__") if not isinstance(value, type) else MISSING
-        except AttributeError:
+        if isinstance(value, type):
             return MISSING
-        return found
+        for cls in mro(type(value)):
+            getter = class_dict(cls).get("__dict__")
+            if type(getter) is GetSetDescriptorType:
+                return getter.__get__(value)
+        return MISSING
 
     def describe(self) -> str:
         assert self.base is not None
@@ -167,10 +180,7 @@ class Item(Source):
         return typed_key(payload)
 
     def step(self, value: Any) -> Any:
-        try:
-            return dict.__getitem__(value, self.payload)
-        except KeyError:
-            return MISSING
+        return dict.get(value, self.payload, MISSING) if isinstance(value, dict) else MISSING
 
     def describe(self) -> str:
         base = self.base
@@ -194,7 +204,7 @@ class DictKey(Source):
     accessor = "dict_key"
 
     def step(self, value: Any) -> Any:
-        keys = list(dict.keys(value))
+        keys = list(dict.keys(value)) if isinstance(value, dict) else []
         return keys[self.payload] if self.payload < len(keys) else MISSING
 
     def describe(self) -> str:
@@ -209,7 +219,7 @@ class DictValueAt(Source):
     accessor = "dict_value_at"
 
     def step(self, value: Any) -> Any:
-        values = list(dict.values(value))
+        values = list(dict.values(value)) if isinstance(value, dict) else []
         return values[self.payload] if self.payload < len(values) else MISSING
 
     def describe(self) -> str:
@@ -226,7 +236,7 @@ class Index(Source):
     def step(self, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple.__getitem__(value, self.payload) if self.payload < tuple.__len__(value) else MISSING
-        return list.__getitem__(value, self.payload) if self.payload < list.__len__(value) else MISSING
+        return list.__getitem__(value, self.payload) if isinstance(value, list) and self.payload < list.__len__(value) else MISSING
 
     def describe(self) -> str:
         assert self.base is not None
@@ -246,7 +256,7 @@ class SlotMember(Source):
     def step(self, value: Any) -> Any:
         try:
             return self.payload.__get__(value)
-        except AttributeError:
+        except (AttributeError, TypeError):
             return MISSING
 
     def describe(self) -> str:
@@ -292,9 +302,9 @@ class TypeAttr(Source):
     accessor = "type_attr"
 
     def step(self, value: Any) -> Any:
-        for cls in value.__mro__:
-            if self.payload in cls.__dict__:
-                return cls.__dict__[self.payload]
+        for cls in mro(value) if isinstance(value, type) else ():
+            if self.payload in class_dict(cls):
+                return class_dict(cls)[self.payload]
         return MISSING
 
     def describe(self) -> str:
@@ -310,7 +320,7 @@ class CellContents(Source):
 
     def step(self, value: Any) -> Any:
         try:
-            return value.cell_contents
+            return value.cell_contents if type(value) is CellType else MISSING
         except ValueError:
             return MISSING
 
@@ -325,8 +335,8 @@ class ClosureCell(Source):
     __slots__ = ()
     accessor = "closure_cell"
 
-    def step(self, value: FunctionType) -> Any:
-        cells = value.__closure__
+    def step(self, value: Any) -> Any:
+        cells = value.__closure__ if type(value) is FunctionType else None
         return cells[self.payload.index] if cells is not None and self.payload.index < len(cells) else MISSING
 
     def describe(self) -> str:
@@ -334,14 +344,16 @@ class ClosureCell(Source):
 
 
 class FunctionField(Source):
-    """A field of a function object. Payload: "code", "defaults", "kwdefaults", "globals", "closure" or "dict"; None is MISSING."""
+    """A field of a function object. Payload: "code", "defaults", "kwdefaults", "globals", "closure" or "dict"; None and an empty dict are MISSING."""
 
     __slots__ = ()
     accessor = "function_field"
 
-    def step(self, value: FunctionType) -> Any:
+    def step(self, value: Any) -> Any:
+        if type(value) is not FunctionType:
+            return MISSING
         found = getattr(value, f"__{self.payload}__")
-        return MISSING if found is None else found
+        return MISSING if found is None or (self.payload == "dict" and not found) else found
 
     def describe(self) -> str:
         assert self.base is not None
@@ -354,7 +366,9 @@ class MethodField(Source):
     __slots__ = ()
     accessor = "method_field"
 
-    def step(self, value: MethodType) -> Any:
+    def step(self, value: Any) -> Any:
+        if type(value) is not MethodType:
+            return MISSING
         return value.__func__ if self.payload == "function" else value.__self__
 
     def describe(self) -> str:
@@ -369,7 +383,7 @@ class DequeIndex(Source):
     accessor = "deque_index"
 
     def step(self, value: Any) -> Any:
-        return value[self.payload] if self.payload < len(value) else MISSING
+        return value[self.payload] if type(value) is deque and self.payload < len(value) else MISSING
 
     def describe(self) -> str:
         assert self.base is not None
@@ -383,6 +397,9 @@ class WrappedDescriptor(Source):
     accessor = "wrapped_descriptor"
 
     def step(self, value: Any) -> Any:
+        wrapper = (staticmethod, classmethod) if self.payload is None else property
+        if not isinstance(value, wrapper):
+            return MISSING
         found = value.__func__ if self.payload is None else getattr(value, self.payload)
         return MISSING if found is None else found
 

@@ -1,0 +1,244 @@
+"""Guards and captured sources in, one guard tree out: duplicates dropped, steps shared, cheap and likely failures first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
+from framejit._runtime import LEAVES as LEAF_NUMBERS
+from framejit._runtime import GuardTree
+from framejit.guards.global_state import native_form, read_state
+from framejit.guards.kinds import (
+    CodeIs, DictKeys, Distinct, Equals, GlobalState, Guard, IsMissing, KeyAbsent, Length, Same, SetEquals, StorageAliasing, TensorMatch,
+    TypeIs, ValueIs,
+)  # fmt: skip
+from framejit.guards.source import (
+    ACCESSORS, MISSING, Call, CAttr, ClosureCell, DictKey, DictValueAt, FunctionField, Item, Local, MethodField, Pinned, Root, Source, TypeAttr,
+    WrappedDescriptor,
+)  # fmt: skip
+
+RELATIONS = (Same, Distinct, StorageAliasing)
+LAST_IN_NODE = (Length, KeyAbsent, DictKeys)
+"""Kinds that the C++ tree skips while their dict is unchanged; it wants them after a node's other leaves."""
+EXACT_TYPES = (TypeIs, ValueIs, Equals, TensorMatch)
+FUNCTION_FIELDS = {"code": 0, "defaults": 1, "kwdefaults": 2, "globals": 3, "closure": 4, "dict": 5}
+WRAPPED_FIELDS = {None: 0, "fget": 1, "fset": 2, "fdel": 3}
+
+STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
+    Local: lambda slot: slot.index,
+    ClosureCell: lambda slot: slot.index,
+    FunctionField: FUNCTION_FIELDS.__getitem__,
+    MethodField: lambda name: 0 if name == "function" else 1,
+    WrappedDescriptor: WRAPPED_FIELDS.__getitem__,
+}
+"""How a source's payload is given to the C++ accessor, where not as it is."""
+
+STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in ACCESSORS}
+
+
+def global_state_payload(guard: GlobalState) -> tuple[Any, ...]:
+    if guard.read is not read_state:
+        raise TypeError("a GlobalState guard must hold what global_state.read_state gave: the C++ leaf checks nothing else")
+    return native_form(guard.state)
+
+
+LEAVES: dict[type[Guard], tuple[int, Callable[[Any], Any]]] = {
+    kind: (LEAF_NUMBERS[kind.leaf], payload)
+    for kind, payload in (
+        (TypeIs, lambda guard: guard.cls),
+        (ValueIs, lambda guard: guard.value),
+        (Equals, lambda guard: guard.value),
+        (Length, lambda guard: guard.length),
+        (KeyAbsent, lambda guard: guard.name),
+        (DictKeys, lambda guard: guard.keys),
+        (SetEquals, lambda guard: guard.elements),
+        (CodeIs, lambda guard: guard.code),
+        (IsMissing, lambda guard: None),
+        (TensorMatch, lambda guard: guard.spec.native()),
+        (GlobalState, global_state_payload),
+    )
+}
+"""Number and payload of each leaf of one node; relations (`relation_spec`) have several."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltGuards:
+    """A guard tree and what it stands for.
+
+    tree: the native matcher; its captures are the values of the inputs, then of the other captures. guards: without duplicates,
+    numbered as `tree.failing` numbers them. num_inputs: how many of the captures are graph inputs.
+    The guards hold classes, code objects and functions; who must not keep those alive keeps the tree and `explain.notes(guards)`.
+    """
+
+    tree: GuardTree
+    guards: tuple[Guard, ...]
+    num_inputs: int
+
+
+class Step:
+    """A source that the tree needs, with what hangs on it."""
+
+    __slots__ = ("source", "leaves", "children", "needed", "weight", "pure")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.leaves: list[Guard] = []
+        self.children: list[Step] = []
+        self.needed = False
+        self.weight = 1
+        self.pure = False
+
+
+VERSIONED_STEPS = (Item, DictKey, DictValueAt, TypeAttr)
+PURE_LEAVES = (ValueIs, IsMissing, Equals)
+
+
+class Builder:
+    """The steps that guards and captures need, from the root on."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, Step] = {}
+        self.root: Step | None = None
+
+    def step(self, source: Source) -> Step:
+        """The step for a source; its bases are added as needed."""
+        found = self.steps.get(id(source))
+        if found is not None:
+            return found
+        found = self.steps[id(source)] = Step(source)
+        if source.base is None:
+            if self.root is not None:
+                raise ValueError("guards of two traces can't share a tree: their sources have different roots")
+            self.root = found
+        else:
+            self.step(source.base).children.append(found)
+        return found
+
+    def sort(self) -> list[Step]:
+        """All steps in preorder. Siblings: first those that an unchanged container lets the walk skip, then small subtrees; objects
+        that the tree itself holds come last, because they change rarely."""
+        if self.root is None:
+            self.root = Step(Root())
+        order = preorder(self.root)
+        for step in reversed(order):
+            step.leaves.sort(key=leaf_order)
+            step.weight = 1 + sum(guard.cost for guard in step.leaves) + sum(child.weight for child in step.children)
+            step.pure = (
+                not step.children
+                and not step.needed
+                and isinstance(step.source, VERSIONED_STEPS)
+                and all(isinstance(guard, PURE_LEAVES) for guard in step.leaves)
+            )
+            if len(step.children) > 1:
+                step.children.sort(key=sibling_order)
+        return preorder(self.root)
+
+
+def leaf_order(guard: Guard) -> tuple[bool, int]:
+    return isinstance(guard, LAST_IN_NODE), guard.cost
+
+
+def sibling_order(step: Step) -> tuple[bool, bool, int]:
+    return not step.pure, isinstance(step.source, Pinned), step.weight
+
+
+def preorder(root: Step) -> list[Step]:
+    order: list[Step] = []
+    waiting = [root]
+    while waiting:
+        step = waiting.pop()
+        order.append(step)
+        waiting.extend(reversed(step.children))
+    return order
+
+
+def without_duplicates(guards: Iterable[Guard]) -> list[Guard]:
+    """The first of each set of guards with the same source, class and key."""
+    seen: set[tuple[int, type[Guard], Any]] = set()
+    kept = []
+    for guard in guards:
+        key = (id(guard.source), type(guard), guard.key())
+        if key not in seen:
+            seen.add(key)
+            kept.append(guard)
+    return kept
+
+
+def related_sources(guard: Guard) -> tuple[Source, ...]:
+    """The sources whose values a relation compares, its own first."""
+    match guard:
+        case Same():
+            return (guard.source, guard.other)
+        case Distinct():
+            return (guard.source, *guard.others)
+        case StorageAliasing():
+            return guard.tensors
+    raise TypeError(f"{type(guard).__name__} is not a relation")
+
+
+def check_safe(step: Step) -> None:
+    """Refuses what could run the user's Python: attributes of objects of unguarded type, and `==` of the user's."""
+    for child in step.children:
+        if isinstance(child.source, CAttr) and not any(isinstance(guard, EXACT_TYPES) for guard in step.leaves):
+            raise ValueError(f"{child.source.describe()}: an attribute of a C type needs a guard on the exact type of {step.source.describe()}")
+    for guard in step.leaves:
+        if isinstance(guard, Equals) and isinstance(type(guard.value).__eq__, FunctionType):
+            raise TypeError(f"{step.source.describe()} can't be guarded by ==: {type(guard.value).__qualname__}.__eq__ is Python code")
+        if isinstance(guard, ValueIs) and guard.value is MISSING:
+            raise ValueError(f"{step.source.describe()}: the object that it is to be is gone already")
+
+
+def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
+    """The tree that checks `guards` and captures the values of `inputs`, then of `captures`.
+
+    All sources must come from one root. ValueError or TypeError for guards that can't be checked without running the user's Python.
+    """
+    builder = Builder()
+    relations = []
+    for guard in without_duplicates(guards):
+        if isinstance(guard, RELATIONS):
+            relations.append(guard)
+            for source in related_sources(guard):
+                builder.step(source).needed = True
+        else:
+            builder.step(guard.source).leaves.append(guard)
+    relations.sort(key=lambda guard: guard.cost)
+    captured = [*inputs, *captures]
+    for source in captured:
+        builder.step(source).needed = True
+
+    nodes: list[tuple[int, int, Any]] = []
+    leaves: list[tuple[int, int, Any]] = []
+    ordered: list[Guard] = []
+    index: dict[int, int] = {}
+    for number, step in enumerate(builder.sort()):
+        source = step.source
+        index[id(source)] = number
+        accessor, lower = STEPS[type(source)]
+        payload = source.payload if lower is None else lower(source.payload)
+        nodes.append((accessor, 0 if source.base is None else index[id(source.base)], payload))
+        check_safe(step)
+        for guard in step.leaves:
+            kind, get_payload = LEAVES[type(guard)]
+            leaves.append((number, kind, get_payload(guard)))
+        ordered += step.leaves
+    relation_specs = [relation_spec(guard, index) for guard in relations]
+    tree = GuardTree(nodes, leaves, relation_specs, [index[id(source)] for source in captured])
+    return BuiltGuards(tree, (*ordered, *relations), len(inputs))
+
+
+def relation_spec(guard: Guard, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    nodes = tuple(index[id(source)] for source in related_sources(guard))
+    kind = LEAF_NUMBERS[guard.leaf]
+    return (kind, nodes, guard.groups, guard.offsets) if isinstance(guard, StorageAliasing) else (kind, nodes, (), ())
+
+
+def check_all(guards: Iterable[Guard], call: Call) -> Guard | None:
+    """The first guard that doesn't hold for `call`, by the reference checks; None if all hold."""
+    for guard in guards:
+        if not guard.check(guard.source.fetch(call), call):
+            return guard
+    return None

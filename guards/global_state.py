@@ -1,0 +1,129 @@
+"""torch's global state, as far as a graph depends on it: reading it, and the form in which the C++ leaf checks it.
+
+Grad, inference and forward-grad mode, the thread's included and excluded dispatch keys (autocast, functorch and dispatch modes show
+there) and the default dtype are read from c10. The rest is read by builtin functions of torch, called by the leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext
+
+from framejit.guards.kinds import GlobalState
+from framejit.guards.source import Root, UserLine
+
+NATIVE = torch._C
+
+NAMES = (
+    "grad mode", "inference mode", "forward grad mode", "included dispatch keys", "excluded dispatch keys", "default dtype",
+    "autocast", "torch function modes", "torch function enabled", "deterministic algorithms", "float32 matmul precision", "TF32",
+)  # fmt: skip
+"""What each value of `read_state` is."""
+
+HAS_TF32 = torch.version.cuda is not None and torch.cuda.device_count() > 0
+
+
+class FunctionMode:
+    """A mode on the torch function stack. Equal if it is the same mode, or makes the same device the default."""
+
+    __slots__ = ("mode", "device")
+
+    def __init__(self, mode: Any) -> None:
+        self.mode = mode
+        self.device = mode.device if type(mode) is DeviceContext else None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FunctionMode):
+            return NotImplemented
+        return self.mode is other.mode or (self.device is not None and self.device == other.device)
+
+    def __hash__(self) -> int:
+        return hash(self.device) if self.device is not None else id(self.mode)
+
+    def __repr__(self) -> str:
+        return f"default device {self.device}" if self.device is not None else f"a {type(self.mode).__qualname__}"
+
+
+def function_modes() -> tuple[FunctionMode, ...]:
+    return tuple(FunctionMode(NATIVE._get_function_stack_at(i)) for i in range(NATIVE._len_torch_function_stack()))
+
+
+def autocast_state() -> tuple[Any, ...]:
+    """Per device type with autocast: its dtype; and whether casts are cached. Empty while there is none."""
+    if not NATIVE._is_any_autocast_enabled():
+        return ()
+    enabled = [device for device in NATIVE._autocast_supported_devices() if torch.is_autocast_enabled(device)]
+    return (*((device, torch.get_autocast_dtype(device)) for device in enabled), ("cache", torch.is_autocast_cache_enabled()))
+
+
+def deterministic_state() -> tuple[bool, ...]:
+    """(on, warn only, fill uninitialized memory); the others count only while it is on."""
+    if not NATIVE._get_deterministic_algorithms():
+        return (False,)
+    return (True, NATIVE._get_deterministic_algorithms_warn_only(), NATIVE._get_deterministic_fill_uninitialized_memory())
+
+
+def read_state() -> tuple[Any, ...]:
+    """The global state of this thread now; `NAMES` says what each value is. Read it before entering modes of one's own."""
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        NATIVE._is_fwd_grad_enabled(),
+        NATIVE._dispatch_tls_local_include_set().raw_repr(),
+        NATIVE._dispatch_tls_local_exclude_set().raw_repr(),
+        torch.get_default_dtype(),
+        autocast_state(),
+        function_modes(),
+        (NATIVE._is_torch_function_enabled(), NATIVE._is_torch_function_all_disabled()),
+        deterministic_state(),
+        NATIVE._get_float32_matmul_precision(),
+        (NATIVE._get_cublas_allow_tf32(), NATIVE._get_cudnn_allow_tf32()) if HAS_TF32 else (),
+    )
+
+
+def guard(root: Root, line: UserLine | None = None) -> GlobalState:
+    """The guard that the global state is as it is now."""
+    return GlobalState(root, line, read_state, read_state(), NAMES)
+
+
+Probe = tuple[Callable[..., Any], tuple[Any, ...], Any, int]
+EQUAL, IDENTICAL, DEVICE_CONTEXT = 0, 1, 2
+"""How the C++ leaf compares what a probe's function returns; a DeviceContext is compared by the device it holds."""
+
+
+def mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
+    """How many modes, and that each is the same. For modes that set the default device: the same device."""
+    probes: list[Probe] = [(NATIVE._len_torch_function_stack, (), len(modes), EQUAL)]
+    for i, mode in enumerate(modes):
+        if mode.device is None:
+            probes.append((NATIVE._get_function_stack_at, (i,), mode.mode, IDENTICAL))
+        else:
+            probes.append((NATIVE._get_function_stack_at, (i,), (DeviceContext, mode.device), DEVICE_CONTEXT))
+    return probes
+
+
+def native_form(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the C++ leaf takes: the c10 part of a state, and (function, arguments, expected, comparison) for each other setting."""
+    grad, inference, forward_grad, included, excluded, dtype, autocast, modes, functions, deterministic, precision, tf32 = state
+    probes = mode_probes(modes)
+    probes.append((NATIVE._is_torch_function_enabled, (), functions[0], EQUAL))
+    if not functions[0]:
+        probes.append((NATIVE._is_torch_function_all_disabled, (), functions[1], EQUAL))
+    probes.append((NATIVE._get_deterministic_algorithms, (), deterministic[0], EQUAL))
+    if deterministic[0]:
+        probes.append((NATIVE._get_deterministic_algorithms_warn_only, (), deterministic[1], EQUAL))
+        probes.append((NATIVE._get_deterministic_fill_uninitialized_memory, (), deterministic[2], EQUAL))
+    for device, value in autocast:  # which devices have it shows in the excluded keys
+        if device == "cache":
+            probes.append((torch.is_autocast_cache_enabled, (), value, EQUAL))
+        else:
+            probes.append((torch.is_autocast_enabled, (device,), True, EQUAL))
+            probes.append((torch.get_autocast_dtype, (device,), value, EQUAL))
+    probes.append((NATIVE._get_float32_matmul_precision, (), precision, EQUAL))
+    if tf32:
+        probes.append((NATIVE._get_cublas_allow_tf32, (), tf32[0], EQUAL))
+        probes.append((NATIVE._get_cudnn_allow_tf32, (), tf32[1], EQUAL))
+    return (grad, inference, forward_grad, included, excluded, dtype, tuple(probes))

@@ -1,0 +1,244 @@
+/* accessors.cpp: one step from a value to the next, as Source.step does it; NULL where there is nothing. Never raises. */
+#include "tree.h"
+
+#include <structmember.h>
+
+#include <cstring>
+
+namespace framejit {
+
+namespace {
+
+PyTypeObject *deque = nullptr;
+Py_ssize_t staticmethod_offset, classmethod_offset, property_offsets[3];
+
+/* The offset of an object member of a C type, so that private structs need not be declared again. */
+Py_ssize_t member_offset(PyTypeObject *type, const char *name) {
+    PyObject *descriptor = PyObject_GetAttrString(reinterpret_cast<PyObject *>(type), name);
+    if (descriptor == nullptr) return -1;
+    Py_ssize_t offset = -1;
+    if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+        offset = reinterpret_cast<PyMemberDescrObject *>(descriptor)->d_member->offset;
+    } else {
+        PyErr_Format(PyExc_SystemError, "%s.%s is not a member descriptor", type->tp_name, name);
+    }
+    Py_DECREF(descriptor);
+    return offset;
+}
+
+PyObject *field(PyObject *object, Py_ssize_t offset) {
+    return *reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset);
+}
+
+PyObject *instance_dict(PyObject *object) {
+    if (PyType_Check(object)) return nullptr;
+    PyObject **slot = _PyObject_GetDictPtr(object);
+    if (slot == nullptr) {
+        if (PyErr_Occurred()) PyErr_Clear();
+        return nullptr;
+    }
+    return *slot;
+}
+
+PyObject *slot_member(PyObject *object, PyObject *payload) {
+    auto *descriptor = reinterpret_cast<PyMemberDescrObject *>(payload);
+    if (!PyObject_TypeCheck(object, descriptor->d_common.d_type)) return nullptr;
+    PyObject *found = field(object, descriptor->d_member->offset);
+    return found == nullptr && descriptor->d_member->type == T_OBJECT ? Py_None : found;
+}
+
+PyObject *function_field(PyObject *object, Py_ssize_t which) {
+    if (!PyFunction_Check(object)) return nullptr;
+    auto *function = reinterpret_cast<PyFunctionObject *>(object);
+    PyObject *found = nullptr;
+    switch (which) {
+        case 0: found = function->func_code; break;
+        case 1: found = function->func_defaults; break;
+        case 2: found = function->func_kwdefaults; break;
+        case 3: found = function->func_globals; break;
+        case 4: found = function->func_closure; break;
+        case 5: found = function->func_dict != nullptr && PyDict_GET_SIZE(function->func_dict) > 0 ? function->func_dict : nullptr; break;
+    }
+    return found == Py_None ? nullptr : found;
+}
+
+PyObject *wrapped(PyObject *object, Py_ssize_t which) {
+    PyObject *found = nullptr;
+    if (which == 0) {
+        if (PyObject_TypeCheck(object, &PyStaticMethod_Type)) found = field(object, staticmethod_offset);
+        else if (PyObject_TypeCheck(object, &PyClassMethod_Type)) found = field(object, classmethod_offset);
+    } else if (PyObject_TypeCheck(object, &PyProperty_Type)) {
+        found = field(object, property_offsets[which - 1]);
+    }
+    return found == Py_None ? nullptr : found;
+}
+
+PyObject *nth_entry(PyObject *dict, Py_ssize_t n, bool want_key) {
+    if (!PyDict_Check(dict) || n >= PyDict_GET_SIZE(dict)) return nullptr;
+    Py_ssize_t position = 0;
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t i = 0; i <= n; i++) {
+        if (!PyDict_Next(dict, &position, &key, &value)) return nullptr;
+    }
+    return want_key ? key : value;
+}
+
+/* An object that has to outlive the walk, because nothing else may be holding it. */
+PyObject *keep(GuardTree &tree, PyObject *created) {
+    if (created == nullptr) {
+        PyErr_Clear();
+        return nullptr;
+    }
+    tree.temporary.push_back(created);
+    return created;
+}
+
+}  // namespace
+
+PyTypeObject *deque_type() { return deque; }
+
+/* Whether an entry's key is surely the constant `key`. */
+static bool is_key(PyObject *found, Py_hash_t found_hash, PyObject *key, Py_hash_t hash) {
+    if (found == key) return true;
+    if (found_hash != hash || Py_TYPE(found) != Py_TYPE(key) || !is_constant_type(Py_TYPE(key))) return false;
+    return PyObject_RichCompareBool(found, key, Py_EQ) > 0;
+}
+
+/* A constant key in a dict, without ever calling a user's __eq__: a key that isn't a constant but has the same hash could be
+ * equal, and only its __eq__ could tell; then *ambiguous is set, and the tree doesn't match.
+ * *hint: where in the dict the key was the last time; one look there saves the hash table. */
+PyObject *find_item(PyObject *dict, PyObject *key, Py_hash_t hash, Py_ssize_t *hint, bool *ambiguous) {
+    constexpr Py_ssize_t scanned = 64;  /* a larger dict isn't worth scanning for a better hint */
+    Py_ssize_t position = *hint, before = 0;
+    PyObject *found_key, *found;
+    Py_hash_t found_hash;
+    if (_PyDict_Next(dict, &position, &found_key, &found, &found_hash) && is_key(found_key, found_hash, key, hash)) return found;
+    if (PyDict_GET_SIZE(dict) == 0) return nullptr;
+    bool only_strings = PyUnicode_CheckExact(key) && _PyDict_HasOnlyStringKeys(dict);
+    PyObject *by_hash = nullptr;
+    if (only_strings) {
+        by_hash = _PyDict_GetItem_KnownHash(dict, key, hash);
+        if (by_hash == nullptr) {
+            if (PyErr_Occurred()) PyErr_Clear();
+            return nullptr;
+        }
+        if (PyDict_GET_SIZE(dict) > scanned) return by_hash;
+    }
+    position = 0;
+    while (_PyDict_Next(dict, &position, &found_key, &found, &found_hash)) {
+        if (is_key(found_key, found_hash, key, hash)) {
+            *hint = before;
+            return found;
+        }
+        if (found_hash == hash && !only_strings) {
+            if (!is_immutable_constant(found_key)) {
+                *ambiguous = true;
+                return nullptr;
+            }
+            int equal = PyObject_RichCompareBool(found_key, key, Py_EQ);
+            if (equal < 0) PyErr_Clear();
+            if (equal > 0) return found;
+        }
+        before = position;
+    }
+    return by_hash;
+}
+
+/* `base` is NULL where the path ended earlier. Items, dict entries and type attributes of a fresh container are where they were. */
+PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call) {
+    if (base == nullptr) return node.cached = nullptr;
+    switch (node.accessor) {
+        case Accessor::root: return reinterpret_cast<PyObject *>(&tree);
+        case Accessor::local: return node.number < call.n_locals ? call.locals[node.number] : nullptr;
+        case Accessor::frame_function: return call.function;
+        case Accessor::pinned: return node.object;
+        case Accessor::instance_dict: return instance_dict(base);
+        case Accessor::item: {
+            if (tree.nodes[node.parent].fresh) return node.cached;
+            bool ambiguous = false;
+            node.cached = PyDict_Check(base) ? find_item(base, node.object, node.hash, &node.hint, &ambiguous) : nullptr;
+            tree.ambiguous |= ambiguous;
+            return node.cached;
+        }
+        case Accessor::dict_key:
+        case Accessor::dict_value_at:
+            if (tree.nodes[node.parent].fresh) return node.cached;
+            return node.cached = nth_entry(base, node.number, node.accessor == Accessor::dict_key);
+        case Accessor::index:
+            if (PyTuple_Check(base)) return node.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, node.number) : nullptr;
+            if (PyList_Check(base)) return node.number < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, node.number) : nullptr;
+            return nullptr;
+        case Accessor::slot_member: return slot_member(base, node.object);
+        case Accessor::c_attr: return keep(tree, PyObject_GetAttr(base, node.object));
+        case Accessor::type_of: return reinterpret_cast<PyObject *>(Py_TYPE(base));
+        case Accessor::type_attr:
+            if (tree.nodes[node.parent].fresh) return node.cached;
+            return node.cached = PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject *>(base), node.object) : nullptr;
+        case Accessor::cell_contents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+        case Accessor::closure_cell: {
+            if (!PyFunction_Check(base)) return nullptr;
+            PyObject *cells = reinterpret_cast<PyFunctionObject *>(base)->func_closure;
+            return cells != nullptr && node.number < PyTuple_GET_SIZE(cells) ? PyTuple_GET_ITEM(cells, node.number) : nullptr;
+        }
+        case Accessor::function_field: return function_field(base, node.number);
+        case Accessor::method_field:
+            if (!PyMethod_Check(base)) return nullptr;
+            return node.number == 0 ? PyMethod_GET_FUNCTION(base) : PyMethod_GET_SELF(base);
+        case Accessor::deque_index:
+            if (!Py_IS_TYPE(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
+            return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
+        case Accessor::wrapped_descriptor: return wrapped(base, node.number);
+    }
+    return nullptr;
+}
+
+/* Turns a node's payload, already in node.object where it is an object, into what `step` reads. 0, or -1 with an exception set. */
+int lower_payload(Node &node, PyObject *payload) {
+    switch (node.accessor) {
+        case Accessor::item:
+            node.hash = PyObject_Hash(payload);
+            return node.hash == -1 ? -1 : 0;
+        case Accessor::slot_member: {
+            bool is_member = Py_IS_TYPE(payload, &PyMemberDescr_Type);
+            int kind = is_member ? reinterpret_cast<PyMemberDescrObject *>(payload)->d_member->type : -1;
+            if (kind == T_OBJECT || kind == T_OBJECT_EX) return 0;
+            PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be the descriptor of an object member");
+            return -1;
+        }
+        case Accessor::c_attr:
+        case Accessor::type_attr:
+            if (PyUnicode_CheckExact(payload)) return 0;
+            PyErr_SetString(PyExc_TypeError, "an attribute's name must be a str");
+            return -1;
+        case Accessor::local:
+        case Accessor::dict_key:
+        case Accessor::dict_value_at:
+        case Accessor::index:
+        case Accessor::closure_cell:
+        case Accessor::function_field:
+        case Accessor::method_field:
+        case Accessor::deque_index:
+        case Accessor::wrapped_descriptor:
+            node.number = PyLong_AsSsize_t(payload);
+            if (node.number == -1 && PyErr_Occurred()) return -1;
+            if (node.number >= 0) return 0;
+            PyErr_SetString(PyExc_ValueError, "an index in a guard tree can't be negative");
+            return -1;
+        default: return 0;
+    }
+}
+
+int init_accessors() {
+    PyObject *collections = PyImport_ImportModule("collections");
+    if (collections == nullptr) return -1;
+    deque = reinterpret_cast<PyTypeObject *>(PyObject_GetAttrString(collections, "deque"));
+    Py_DECREF(collections);
+    if (deque == nullptr) return -1;
+    staticmethod_offset = member_offset(&PyStaticMethod_Type, "__func__");
+    classmethod_offset = member_offset(&PyClassMethod_Type, "__func__");
+    const char *names[] = {"fget", "fset", "fdel"};
+    for (int i = 0; i < 3; i++) property_offsets[i] = member_offset(&PyProperty_Type, names[i]);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+}  // namespace framejit

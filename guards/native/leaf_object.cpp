@@ -1,0 +1,136 @@
+/* leaf_object.cpp: constants compared as same_constant in guards/kinds.py does, and how a tree holds the objects it compares with. */
+#include "tree.h"
+
+#include <cstring>
+
+namespace framejit {
+
+namespace {
+
+PyObject *object_died(PyObject *self, PyObject *reference) {
+    reinterpret_cast<Alive *>(self)->dead = true;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef died_method = {"object_died", object_died, METH_O, nullptr};
+
+PyTypeObject alive_type = [] {
+    PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+    type.tp_name = "framejit._runtime.Alive";
+    type.tp_basicsize = sizeof(Alive);
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    return type;
+}();
+
+/* Of a module's globals, the module; a dict can't be referenced weakly. NULL (no exception): of none that is imported. */
+PyObject *module_of_globals(PyObject *globals) {
+    PyObject *name = PyDict_GetItemString(globals, "__name__");
+    PyObject *modules = PyImport_GetModuleDict();
+    if (name == nullptr || !PyUnicode_CheckExact(name) || modules == nullptr) return nullptr;
+    PyObject *module = PyDict_GetItem(modules, name);
+    return module != nullptr && PyModule_Check(module) && PyModule_GetDict(module) == globals ? module : nullptr;
+}
+
+/* The object to watch for the death of `object`, or NULL where a strong reference is right: it can't be referenced weakly, or
+ * it is a static type or another object that lives as long as the process. */
+PyObject *watched(PyObject *object) {
+    if (PyDict_CheckExact(object)) return module_of_globals(object);
+    if (PyType_Check(object) && !PyType_HasFeature(reinterpret_cast<PyTypeObject *>(object), Py_TPFLAGS_HEAPTYPE)) return nullptr;
+    return PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) ? object : nullptr;
+}
+
+}  // namespace
+
+bool is_constant_type(PyTypeObject *type) {
+    return type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyBytes_Type ||
+           type == Py_TYPE(Py_None) || type == &PyComplex_Type || type == Py_TYPE(Py_Ellipsis);
+}
+
+/* Whether a value can neither change nor call the user's Python when it is compared. */
+bool is_immutable_constant(PyObject *value) {
+    if (is_constant_type(Py_TYPE(value))) return true;
+    if (!PyTuple_CheckExact(value)) return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+        if (!is_immutable_constant(PyTuple_GET_ITEM(value, i))) return false;
+    }
+    return true;
+}
+
+/* Sets of constants, matched by hash and exact type: == takes 1, 1.0 and True as one, and could ask a user's __eq__. */
+bool same_elements(PyObject *a, PyObject *b) {
+    if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+    Py_ssize_t position = 0;
+    PyObject *element, *other;
+    Py_hash_t hash, other_hash;
+    while (_PySet_NextEntry(b, &position, &element, &hash)) {
+        Py_ssize_t other_position = 0;
+        bool found = false;
+        while (!found && _PySet_NextEntry(a, &other_position, &other, &other_hash)) {
+            found = other_hash == hash && same_constant(other, element);
+        }
+        if (!found) return false;
+    }
+    return true;
+}
+
+bool same_constant(PyObject *a, PyObject *b) {
+    if (a == b) return true;
+    PyTypeObject *type = Py_TYPE(a);
+    if (type != Py_TYPE(b)) return false;
+    if (type == &PyBool_Type) return false;
+    if (type == &PyFloat_Type) {
+        double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+        return std::memcmp(&x, &y, sizeof x) == 0;
+    }
+    if (type == &PyComplex_Type) {
+        return std::memcmp(&reinterpret_cast<PyComplexObject *>(a)->cval, &reinterpret_cast<PyComplexObject *>(b)->cval, sizeof(Py_complex)) == 0;
+    }
+    if (PyTuple_Check(a)) {
+        Py_ssize_t size = PyTuple_GET_SIZE(a);
+        if (size != PyTuple_GET_SIZE(b)) return false;
+        for (Py_ssize_t i = 0; i < size; i++) {
+            if (!same_constant(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
+        }
+        return true;
+    }
+    if (type == &PyFrozenSet_Type || type == &PySet_Type) return same_elements(a, b);
+    int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+    if (equal < 0) PyErr_Clear();
+    return equal > 0;
+}
+
+/* Holds `object` for the tree, weakly where its type allows: an entry must not keep models, classes or code objects alive (the
+ * entry hangs on a code object, which the garbage collector can't see through). When a weakly held object dies, the tree is
+ * dead before the address can be used again. Returns the object, borrowed, or NULL with an exception set. */
+PyObject *hold(GuardTree &tree, PyObject *object, int32_t *index) {
+    PyObject *target = watched(object);
+    PyObject *reference;
+    if (target == nullptr) {
+        reference = Py_NewRef(object);
+    } else {
+        PyObject *callback = PyCFunction_New(&died_method, reinterpret_cast<PyObject *>(tree.alive));
+        if (callback == nullptr) return nullptr;
+        reference = PyWeakref_NewRef(target, callback);
+        Py_DECREF(callback);
+        if (reference == nullptr) return nullptr;
+    }
+    *index = static_cast<int32_t>(tree.held.size());
+    tree.held.push_back(reference);
+    return object;
+}
+
+bool is_gone(GuardTree &tree, int32_t held) {
+    if (held < 0) return false;
+    PyObject *reference = tree.held[held];
+    return PyWeakref_CheckRefExact(reference) && PyWeakref_GET_OBJECT(reference) == Py_None;
+}
+
+Alive *new_alive() {
+    auto *alive = PyObject_New(Alive, &alive_type);
+    if (alive != nullptr) alive->dead = false;
+    return alive;
+}
+
+int init_leaf_object() { return PyType_Ready(&alive_type); }
+
+}  // namespace framejit

@@ -1,0 +1,352 @@
+/* leaf_tensor.cpp: tensors and torch's global state, read from c10's structures without asking torch's Python layer. */
+#include "tree.h"
+
+#include <c10/core/AutogradState.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/ScalarType.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <cstring>
+
+namespace framejit {
+
+/* What a tensor has to be. sizes and strides: -1 accepts any number. */
+struct TensorFacts {
+    PyObject *cls; /* borrowed from the tree's held objects; whoever owns the facts */
+    uint64_t keys;
+    c10::ScalarType dtype;
+    c10::Device device;
+    c10::Layout layout;
+    bool requires_grad, any_size, any_stride, has_strides;
+    std::vector<int64_t> sizes, strides;
+};
+
+/* A builtin function of torch that reads one setting, and what it should return. */
+struct Probe {
+    PyObject *function, *arguments, *expected; /* strong */
+    int comparison; /* as in global_state.py: equal, identical, a DeviceContext with the device */
+};
+
+struct GlobalFacts {
+    bool grad_mode, inference_mode, forward_grad_mode;
+    uint64_t included, excluded;
+    c10::ScalarType dtype;
+    std::vector<Probe> probes;
+};
+
+namespace {
+
+/* torch's Python objects, as far as they are read here. torch's own headers for them take minutes to compile; that the layout
+ * is right is checked when the module is loaded. */
+struct PythonTensor {
+    PyObject_HEAD
+    c10::TensorImpl *impl;
+};
+struct PythonDtype {
+    PyObject_HEAD
+    c10::ScalarType value;
+};
+struct PythonLayout {
+    PyObject_HEAD
+    c10::Layout value;
+};
+struct PythonDevice {
+    PyObject_HEAD
+    c10::Device value;
+};
+
+PyTypeObject *tensor_base, *dtype_type, *layout_type, *device_type;
+
+/* Names protected members; only its non-virtual functions are called, on any TensorImpl. */
+struct Reader : c10::TensorImpl {
+    bool has_custom_sizes() const { return matches_policy(SizesStridesPolicy::CustomSizes); }
+    bool has_custom_strides() const { return matches_policy(SizesStridesPolicy::CustomStrides); }
+    bool has_custom_device() const { return device_policy_; }
+    bool has_custom_layout() const { return layout_policy_; }
+    bool has_device() const { return device_opt_.has_value(); }
+    int64_t offset() const { return storage_offset_; }
+};
+
+const Reader &read(PyObject *tensor) { return *static_cast<const Reader *>(reinterpret_cast<PythonTensor *>(tensor)->impl); }
+
+bool all_equal(const std::vector<int64_t> &expected, c10::IntArrayRef found, bool any) {
+    if (found.size() != expected.size()) return false;
+    if (!any) {
+        for (size_t i = 0; i < expected.size(); i++) {
+            if (expected[i] != found[i]) return false;
+        }
+        return true;
+    }
+    for (size_t i = 0; i < expected.size(); i++) {
+        if (expected[i] != found[i] && expected[i] != -1) return false;
+    }
+    return true;
+}
+
+bool parse_numbers(PyObject *tuple, std::vector<int64_t> &numbers, bool &any) {
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "sizes and strides must be tuples");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        if (item == Py_None) any = true;
+        numbers.push_back(item == Py_None ? -1 : PyLong_AsLongLong(item));
+    }
+    return !PyErr_Occurred();
+}
+
+/* Calls a builtin, without the detour through vectorcall for the common kinds. A new reference, or NULL with an exception set. */
+PyObject *call_probe(const Probe &probe) {
+    if (PyCFunction_Check(probe.function)) {
+        int flags = PyCFunction_GET_FLAGS(probe.function);
+        if ((flags & (METH_NOARGS | METH_O | METH_VARARGS | METH_FASTCALL)) == METH_NOARGS) {
+            return PyCFunction_GET_FUNCTION(probe.function)(PyCFunction_GET_SELF(probe.function), nullptr);
+        }
+    }
+    return PyObject_CallObject(probe.function, probe.arguments);
+}
+
+/* expected: (class, device). The class keeps its device in the instance dict. */
+bool is_device_context(PyObject *mode, PyObject *expected) {
+    if (reinterpret_cast<PyObject *>(Py_TYPE(mode)) != PyTuple_GET_ITEM(expected, 0)) return false;
+    PyObject **dict = _PyObject_GetDictPtr(mode);
+    PyObject *device = dict == nullptr || *dict == nullptr ? nullptr : PyDict_GetItemString(*dict, "device");
+    return device != nullptr && same_constant(device, PyTuple_GET_ITEM(expected, 1));
+}
+
+bool probe_holds(const Probe &probe) {
+    PyObject *found = call_probe(probe);
+    if (found == nullptr) {
+        PyErr_Clear();
+        return false;
+    }
+    bool holds = probe.comparison == 0   ? same_constant(found, probe.expected)
+                 : probe.comparison == 1 ? found == probe.expected
+                                         : is_device_context(found, probe.expected);
+    Py_DECREF(found);
+    return holds;
+}
+
+void clear_probe(Probe &probe) {
+    Py_CLEAR(probe.function);
+    Py_CLEAR(probe.arguments);
+    Py_CLEAR(probe.expected);
+}
+
+PyTypeObject *type_attribute(PyObject *module, const char *name) {
+    PyObject *found = PyObject_GetAttrString(module, name);
+    if (found != nullptr && !PyType_Check(found)) {
+        PyErr_Format(PyExc_ImportError, "torch's %s is not a class", name);
+        Py_CLEAR(found);
+    }
+    return reinterpret_cast<PyTypeObject *>(found);
+}
+
+int wrong_layout(const char *what) {
+    if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_ImportError,
+                     "framejit._runtime was built for another torch than the one that is installed (%s is laid out otherwise); build framejit again",
+                     what);
+    }
+    return -1;
+}
+
+template <typename Object, typename Value>
+bool holds_value(PyObject *torch, const char *name, PyTypeObject *type, Value expected) {
+    PyObject *object = PyObject_GetAttrString(torch, name);
+    bool right = object != nullptr && Py_IS_TYPE(object, type) && reinterpret_cast<Object *>(object)->value == expected;
+    Py_XDECREF(object);
+    return right;
+}
+
+int check_tensor_layout(PyObject *torch) {
+    PyObject *tensor = PyObject_CallMethod(torch, "Tensor", nullptr);
+    PyObject *address = tensor == nullptr ? nullptr : PyObject_GetAttrString(tensor, "_cdata");
+    bool right = address != nullptr && PyLong_AsVoidPtr(address) == reinterpret_cast<PythonTensor *>(tensor)->impl;
+    if (right) {
+        const Reader &reader = read(tensor);
+        right = !reader.has_custom_sizes() && reader.sizes().size() == 1 && reader.sizes()[0] == 0 && reader.has_device() &&
+                reader.layout() == c10::kStrided && reader.strides().size() == 1;
+    }
+    Py_XDECREF(address);
+    Py_XDECREF(tensor);
+    return right ? 0 : wrong_layout("torch.Tensor");
+}
+
+int check_layouts(PyObject *torch) {
+    if (check_tensor_layout(torch) < 0) return -1;
+    if (!holds_value<PythonDtype>(torch, "float32", dtype_type, c10::ScalarType::Float) ||
+        !holds_value<PythonDtype>(torch, "int64", dtype_type, c10::ScalarType::Long) ||
+        !holds_value<PythonDtype>(torch, "bool", dtype_type, c10::ScalarType::Bool) ||
+        !holds_value<PythonDtype>(torch, "bfloat16", dtype_type, c10::ScalarType::BFloat16)) {
+        return wrong_layout("torch.dtype");
+    }
+    if (!holds_value<PythonLayout>(torch, "strided", layout_type, c10::kStrided) ||
+        !holds_value<PythonLayout>(torch, "sparse_coo", layout_type, c10::kSparse) ||
+        !holds_value<PythonLayout>(torch, "jagged", layout_type, c10::kJagged)) {
+        return wrong_layout("torch.layout");
+    }
+    PyObject *device = PyObject_CallMethod(torch, "device", "s", "cuda:3");
+    bool right = device != nullptr && Py_IS_TYPE(device, device_type) &&
+                 reinterpret_cast<PythonDevice *>(device)->value == c10::Device(c10::kCUDA, 3);
+    Py_XDECREF(device);
+    return right ? 0 : wrong_layout("torch.device");
+}
+
+PyObject *has_plain_sizes(PyObject *self, PyObject *tensor) {
+    if (!PyObject_TypeCheck(tensor, tensor_base)) {
+        PyErr_SetString(PyExc_TypeError, "has_plain_sizes() takes a tensor");
+        return nullptr;
+    }
+    const Reader &reader = read(tensor);
+    bool plain = !reader.has_custom_sizes() && !reader.has_custom_device() && !reader.has_custom_layout() && reader.has_device();
+    return PyBool_FromLong(plain);
+}
+
+PyMethodDef functions[] = {
+    {"has_plain_sizes", has_plain_sizes, METH_O,
+     "has_plain_sizes(tensor, /)\n--\n\n"
+     "Whether the tensor's sizes, device and layout lie in its C++ object, where a guard can read them: not symbolic, not given by Python code."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+/* spec: (class, raw key set, dtype, device, layout, requires_grad, sizes, strides or None). NULL with an exception set on error. */
+TensorFacts *new_tensor_facts(PyObject *spec) {
+    PyObject *cls, *dtype, *device, *layout, *sizes, *strides;
+    unsigned long long keys;
+    int requires_grad;
+    if (!PyArg_ParseTuple(spec, "O!KO!O!O!pOO", &PyType_Type, &cls, &keys, dtype_type, &dtype, device_type, &device, layout_type, &layout,
+                          &requires_grad, &sizes, &strides)) {
+        return nullptr;
+    }
+    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(cls), tensor_base)) {
+        PyErr_SetString(PyExc_TypeError, "tensor_match needs a subclass of torch.Tensor");
+        return nullptr;
+    }
+    auto *facts = new TensorFacts{cls,
+                                  keys,
+                                  reinterpret_cast<PythonDtype *>(dtype)->value,
+                                  reinterpret_cast<PythonDevice *>(device)->value,
+                                  reinterpret_cast<PythonLayout *>(layout)->value,
+                                  requires_grad != 0,
+                                  false,
+                                  false,
+                                  strides != Py_None,
+                                  {},
+                                  {}};
+    if (!parse_numbers(sizes, facts->sizes, facts->any_size) ||
+        (facts->has_strides && !parse_numbers(strides, facts->strides, facts->any_stride))) {
+        delete facts;
+        return nullptr;
+    }
+    return facts;
+}
+
+void delete_tensor_facts(TensorFacts *facts) { delete facts; }
+
+PyObject *tensor_facts_class(TensorFacts *facts) { return facts->cls; }
+
+bool tensor_matches(const TensorFacts &facts, PyObject *value) {
+    if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != facts.cls) return false;
+    const Reader &tensor = read(value);
+    if (tensor.key_set().raw_repr() != facts.keys || tensor.has_custom_sizes() || tensor.has_custom_device() || tensor.has_custom_layout()) {
+        return false;
+    }
+    if (tensor.dtype().toScalarType() != facts.dtype || !all_equal(facts.sizes, tensor.sizes(), facts.any_size)) return false;
+    if (!tensor.has_device() || tensor.device() != facts.device || tensor.requires_grad() != facts.requires_grad) return false;
+    if (tensor.layout() != facts.layout) return false;
+    return !facts.has_strides || (!tensor.has_custom_strides() && all_equal(facts.strides, tensor.strides(), facts.any_stride));
+}
+
+/* StorageAliasing: the storages, numbered by first appearance, and the offsets are those of the trace. */
+bool storages_match(const std::vector<PyObject *> &values, const Relation &relation) {
+    std::vector<c10::StorageImpl *> storages;
+    for (size_t i = 0; i < relation.nodes.size(); i++) {
+        PyObject *value = values[relation.nodes[i]];
+        if (value == nullptr || !PyObject_TypeCheck(value, tensor_base)) return false;
+        const Reader &tensor = read(value);
+        if (tensor.has_custom_sizes() || !tensor.has_storage() || tensor.offset() != relation.offsets[i]) return false;
+        c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
+        size_t number = 0;
+        while (number < storages.size() && storages[number] != storage) number++;
+        if (number == storages.size()) storages.push_back(storage);
+        if (static_cast<int64_t>(number) != relation.groups[i]) return false;
+    }
+    return true;
+}
+
+/* spec: (grad mode, inference mode, forward grad mode, included keys, excluded keys, default dtype,
+ * ((function, arguments, expected, comparison), ...)). */
+GlobalFacts *new_global_facts(PyObject *spec) {
+    int grad_mode, inference_mode, forward_grad_mode;
+    unsigned long long included, excluded;
+    PyObject *dtype, *probes;
+    if (!PyArg_ParseTuple(spec, "pppKKO!O!", &grad_mode, &inference_mode, &forward_grad_mode, &included, &excluded, dtype_type, &dtype,
+                          &PyTuple_Type, &probes)) {
+        return nullptr;
+    }
+    auto *facts = new GlobalFacts{grad_mode != 0, inference_mode != 0, forward_grad_mode != 0, included, excluded,
+                                  reinterpret_cast<PythonDtype *>(dtype)->value, {}};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(probes); i++) {
+        PyObject *function, *arguments, *expected;
+        int comparison;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(probes, i), "OO!Oi", &function, &PyTuple_Type, &arguments, &expected, &comparison)) {
+            delete_global_facts(facts);
+            return nullptr;
+        }
+        facts->probes.push_back({Py_NewRef(function), Py_NewRef(arguments), Py_NewRef(expected), comparison});
+    }
+    return facts;
+}
+
+void delete_global_facts(GlobalFacts *facts) {
+    for (Probe &probe : facts->probes) clear_probe(probe);
+    delete facts;
+}
+
+int visit_global_facts(GlobalFacts *facts, visitproc visit, void *arg) {
+    for (Probe &probe : facts->probes) {
+        Py_VISIT(probe.function);
+        Py_VISIT(probe.arguments);
+        Py_VISIT(probe.expected);
+    }
+    return 0;
+}
+
+bool global_state_matches(const GlobalFacts &facts) {
+    const c10::AutogradState &autograd = c10::AutogradState::get_tls_state();
+    if (autograd.get_grad_mode() != facts.grad_mode || autograd.get_inference_mode() != facts.inference_mode ||
+        autograd.get_fw_grad_mode() != facts.forward_grad_mode) {
+        return false;
+    }
+    c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+    if (keys.included_.raw_repr() != facts.included || keys.excluded_.raw_repr() != facts.excluded) return false;
+    if (c10::get_default_dtype_as_scalartype() != facts.dtype) return false;
+    for (const Probe &probe : facts.probes) {
+        if (!probe_holds(probe)) return false;
+    }
+    return true;
+}
+
+int init_leaf_tensor(PyObject *module) {
+    PyObject *torch = PyImport_ImportModule("torch");
+    if (torch == nullptr) return -1;
+    PyObject *native = PyObject_GetAttrString(torch, "_C");
+    int status = -1;
+    if (native != nullptr) {
+        tensor_base = type_attribute(native, "TensorBase");
+        dtype_type = type_attribute(torch, "dtype");
+        layout_type = type_attribute(torch, "layout");
+        device_type = type_attribute(torch, "device");
+        if (tensor_base != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
+    }
+    Py_XDECREF(native);
+    Py_DECREF(torch);
+    return status < 0 ? -1 : PyModule_AddFunctions(module, functions);
+}
+
+}  // namespace framejit

@@ -1,0 +1,556 @@
+/* tree.cpp: the type GuardTree: reading a spec, and the walk that checks a call and binds the captured values. */
+#include "tree.h"
+
+#include "guards.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+
+PyTypeObject *FJ_GuardTreeType;
+
+namespace framejit {
+
+namespace {
+
+constexpr const char *accessor_names[] = {
+#define FRAMEJIT_NAME(name) #name,
+    FRAMEJIT_ACCESSORS(FRAMEJIT_NAME)};
+constexpr const char *leaf_names[] = {FRAMEJIT_LEAVES(FRAMEJIT_NAME)};
+#undef FRAMEJIT_NAME
+
+PyObject *runtime_module;    /* borrowed: it holds this library in memory */
+PyObject *missing = nullptr; /* guards.source.MISSING, once it is needed */
+
+/* ma_version_tag is deprecated in 3.12 without a replacement that sees as much; it is gone in 3.14. Tags are never reused, and a
+ * tag belongs to one dict: the same tag means the same dict with the same keys and values. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+inline uint64_t dict_version(PyObject *dict) { return reinterpret_cast<PyDictObject *>(dict)->ma_version_tag; }
+#pragma GCC diagnostic pop
+
+/* 0 while the type has none: then nothing would tell of a change. */
+inline uint64_t type_version(PyObject *type) {
+    auto *object = reinterpret_cast<PyTypeObject *>(type);
+    return PyType_HasFeature(object, Py_TPFLAGS_VALID_VERSION_TAG) ? object->tp_version_tag : 0;
+}
+
+inline bool holds(const Leaf &leaf, PyObject *value) {
+    if (leaf.kind == LeafKind::is_missing) return value == nullptr;
+    if (value == nullptr) return leaf.kind == LeafKind::key_absent;
+    switch (leaf.kind) {
+        case LeafKind::type_is: return reinterpret_cast<PyObject *>(Py_TYPE(value)) == leaf.object;
+        case LeafKind::value_is: return value == leaf.object;
+        case LeafKind::code_is: return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
+        case LeafKind::equals: return same_constant(value, leaf.object);
+        case LeafKind::length: return has_length(value, leaf.length);
+        case LeafKind::key_absent: {
+            Py_ssize_t hint = 0;
+            bool ambiguous = false;
+            return PyDict_Check(value) && find_item(value, leaf.object, leaf.hash, &hint, &ambiguous) == nullptr && !ambiguous;
+        }
+        case LeafKind::dict_keys: return has_keys(value, leaf.object);
+        case LeafKind::set_equals: return has_elements(value, leaf.object);
+        case LeafKind::tensor_match: return tensor_matches(*leaf.tensor, value);
+        case LeafKind::global_state: return global_state_matches(*leaf.global_state);
+        default: return false;
+    }
+}
+
+bool holds(const Relation &relation, const std::vector<PyObject *> &values) {
+    if (relation.kind == LeafKind::storage_aliasing) return storages_match(values, relation);
+    PyObject *first = values[relation.nodes[0]];
+    if (relation.kind == LeafKind::same) return first != nullptr && first == values[relation.nodes[1]];
+    for (size_t i = 1; i < relation.nodes.size(); i++) {
+        if (first == values[relation.nodes[i]]) return false;
+    }
+    return true;
+}
+
+constexpr int32_t matches = -1, no_guard = -2;
+
+/* Compares a versioned container with what it was at the last match; marks it for recording where it isn't the same. */
+inline void look_at_version(GuardTree &tree, Node &node, int32_t index, PyObject *value) {
+    uint64_t now = 0;
+    if (value != nullptr) {
+        if (node.versioned == Versioned::dict) now = PyDict_Check(value) ? dict_version(value) : 0;
+        else now = PyType_Check(value) ? type_version(value) : 0;
+    }
+    node.fresh = now != 0 && now == node.version;
+    if (node.fresh) return;
+    node.version = 0; /* the children's cached values are about to be replaced, and this walk may end before the last of them */
+    node.seen_version = now;
+    tree.stale.push_back(index);
+}
+
+/* Returns `matches`, the number of the first guard that fails, or no_guard where a path with no guard of its own ended early. */
+int32_t walk(GuardTree &tree, const CallView &call, bool dead) {
+    Node *nodes = tree.nodes.data();
+    PyObject **values = tree.values.data();
+    const Leaf *leaves = tree.leaves.data();
+    const auto n_nodes = static_cast<int32_t>(tree.nodes.size());
+    values[0] = reinterpret_cast<PyObject *>(&tree);
+    for (int32_t i = 0; i < n_nodes;) {
+        Node &node = nodes[i];
+        PyObject *value = values[i] = step(tree, node, values[node.parent], call);
+        int32_t next = i + 1, end = node.end_leaf;
+        if (node.versioned != Versioned::no) {
+            look_at_version(tree, node, i, value);
+            if (node.fresh) {
+                next = node.after_pure;
+                if (!node.has_keys || !PyODict_Check(value)) end = node.versioned_leaf;
+            }
+        }
+        for (int32_t leaf = node.first_leaf; leaf < end; leaf++) {
+            if (!holds(leaves[leaf], value) || (dead && is_gone(tree, leaves[leaf].held))) return leaf;
+        }
+        if (tree.ambiguous || (dead && is_gone(tree, node.held))) return node.first_leaf < node.end_leaf ? node.first_leaf : no_guard;
+        i = next;
+    }
+    for (size_t i = 0; i < tree.relations.size(); i++) {
+        if (!holds(tree.relations[i], tree.values)) return static_cast<int32_t>(tree.leaves.size() + i);
+    }
+    for (int32_t capture : tree.captures) {
+        if (values[capture] == nullptr) return no_guard;
+    }
+    for (int32_t i : tree.stale) {
+        nodes[i].version = nodes[i].versioned == Versioned::type ? (values[i] != nullptr && PyType_Check(values[i]) ? type_version(values[i]) : 0)
+                                                                 : nodes[i].seen_version;
+    }
+    return matches;
+}
+
+/* The walk with its surroundings: no garbage collection while values are borrowed, references taken before temporaries go. */
+int32_t match(GuardTree &tree, const CallView &call, bool dead, PyObject **captures) {
+    if (tree.walking) return no_guard; /* entered again from within a walk; nothing should do that */
+    tree.walking = true;
+    tree.ambiguous = false;
+    tree.stale.clear();
+    int collecting = PyGC_Disable();
+    int32_t result;
+    try {
+        result = walk(tree, call, dead);
+    } catch (const std::exception &) {
+        result = no_guard; /* c10 throws for a tensor without what was asked for: not the tensor of the trace */
+    }
+    if (result == matches && captures != nullptr) {
+        for (size_t i = 0; i < tree.captures.size(); i++) captures[i] = Py_NewRef(tree.values[tree.captures[i]]);
+    }
+    tree.walking = false;
+    if (collecting) PyGC_Enable();
+    if (!tree.temporary.empty()) {
+        std::vector<PyObject *> temporary;
+        temporary.swap(tree.temporary); /* releasing one may run Python, which may match this tree */
+        for (PyObject *object : temporary) Py_DECREF(object);
+    }
+    return result;
+}
+
+GuardTree &as_tree(PyObject *object) { return *reinterpret_cast<GuardTree *>(object); }
+
+/* ---- reading a spec ---- */
+
+bool read_index(PyObject *number, size_t below, int32_t *index) {
+    long value = PyLong_AsLong(number);
+    if (value == -1 && PyErr_Occurred()) return false;
+    if (value < 0 || static_cast<size_t>(value) >= below) {
+        PyErr_Format(PyExc_ValueError, "index %ld in a guard tree's spec is out of range", value);
+        return false;
+    }
+    *index = static_cast<int32_t>(value);
+    return true;
+}
+
+bool read_node(GuardTree &tree, PyObject *item) {
+    int accessor, parent;
+    PyObject *payload;
+    if (!PyArg_ParseTuple(item, "iiO", &accessor, &parent, &payload)) return false;
+    bool first = tree.nodes.empty();
+    if (accessor < 0 || accessor >= static_cast<int>(std::size(accessor_names)) || first != (accessor == 0) ||
+        (first ? parent != 0 : parent < 0 || static_cast<size_t>(parent) >= tree.nodes.size())) {
+        PyErr_SetString(PyExc_ValueError, "a guard tree's nodes start with the root, and parents come before children");
+        return false;
+    }
+    Node node{};
+    node.accessor = static_cast<Accessor>(accessor);
+    node.parent = parent;
+    node.held = -1;
+    bool has_object = node.accessor == Accessor::pinned || node.accessor == Accessor::item || node.accessor == Accessor::slot_member ||
+                      node.accessor == Accessor::c_attr || node.accessor == Accessor::type_attr;
+    if (has_object) {
+        node.object = hold(tree, payload, &node.held);
+        if (node.object == nullptr) return false;
+    }
+    if (lower_payload(node, payload) < 0) return false;
+    bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
+    if (in_dict) tree.nodes[parent].versioned = Versioned::dict;
+    if (node.accessor == Accessor::type_attr) tree.nodes[parent].versioned = Versioned::type;
+    tree.nodes.push_back(node);
+    return true;
+}
+
+bool wrong_payload(const char *leaf, const char *wanted) {
+    PyErr_Format(PyExc_TypeError, "%s needs %s", leaf, wanted);
+    return false;
+}
+
+bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+    PyObject *object = nullptr;
+    switch (leaf.kind) {
+        case LeafKind::type_is:
+            if (!PyType_Check(payload)) return wrong_payload("type_is", "a class");
+            object = payload;
+            break;
+        case LeafKind::code_is:
+            if (!PyCode_Check(payload)) return wrong_payload("code_is", "a code object");
+            object = payload;
+            break;
+        case LeafKind::value_is:
+        case LeafKind::equals: object = payload; break;
+        case LeafKind::dict_keys:
+            if (!PyTuple_CheckExact(payload)) return wrong_payload("dict_keys", "a tuple");
+            object = payload;
+            break;
+        case LeafKind::set_equals:
+            if (!PyFrozenSet_CheckExact(payload)) return wrong_payload("set_equals", "a frozenset");
+            object = payload;
+            break;
+        case LeafKind::key_absent:
+            object = payload;
+            leaf.hash = PyObject_Hash(payload);
+            if (leaf.hash == -1) return false;
+            break;
+        case LeafKind::length:
+            leaf.length = PyLong_AsSsize_t(payload);
+            return !PyErr_Occurred();
+        case LeafKind::is_missing: return true;
+        case LeafKind::tensor_match:
+            leaf.tensor = new_tensor_facts(payload);
+            if (leaf.tensor == nullptr) return false;
+            if (hold(tree, tensor_facts_class(leaf.tensor), &leaf.held) != nullptr) return true;
+            delete_tensor_facts(leaf.tensor);
+            return false;
+        case LeafKind::global_state:
+            leaf.global_state = new_global_facts(payload);
+            return leaf.global_state != nullptr;
+        default: PyErr_SetString(PyExc_ValueError, "a relation is not a leaf of one node"); return false;
+    }
+    leaf.object = hold(tree, object, &leaf.held);
+    return leaf.object != nullptr;
+}
+
+bool depends_on_version(LeafKind kind) { return kind == LeafKind::length || kind == LeafKind::key_absent || kind == LeafKind::dict_keys; }
+
+/* Leaves come sorted by node, and within a node those that depend on the version last. */
+bool read_leaf(GuardTree &tree, PyObject *item) {
+    int node_index, kind;
+    PyObject *payload;
+    if (!PyArg_ParseTuple(item, "iiO", &node_index, &kind, &payload)) return false;
+    auto position = static_cast<int32_t>(tree.leaves.size());
+    if (node_index < 0 || static_cast<size_t>(node_index) >= tree.nodes.size() || kind < 0 || kind >= static_cast<int>(std::size(leaf_names))) {
+        PyErr_SetString(PyExc_ValueError, "a leaf's node or kind is out of range");
+        return false;
+    }
+    Leaf leaf{};
+    leaf.kind = static_cast<LeafKind>(kind);
+    leaf.held = -1;
+    Node &node = tree.nodes[node_index];
+    if (node.end_leaf == 0) node.first_leaf = node.versioned_leaf = position;
+    else if (node.end_leaf != position) {
+        PyErr_SetString(PyExc_ValueError, "the leaves of a guard tree are not sorted by node");
+        return false;
+    }
+    if (!read_leaf_payload(tree, leaf, payload)) return false;
+    tree.leaves.push_back(leaf);
+    node.end_leaf = position + 1;
+    if (!depends_on_version(leaf.kind)) node.versioned_leaf = node.end_leaf;
+    else if (leaf.kind != LeafKind::length && node.versioned == Versioned::no) node.versioned = Versioned::dict;
+    node.has_keys |= leaf.kind == LeafKind::dict_keys;
+    return true;
+}
+
+bool read_relation(GuardTree &tree, PyObject *item) {
+    int kind;
+    PyObject *nodes, *groups, *offsets;
+    if (!PyArg_ParseTuple(item, "iO!O!O!", &kind, &PyTuple_Type, &nodes, &PyTuple_Type, &groups, &PyTuple_Type, &offsets)) return false;
+    Relation relation;
+    relation.kind = static_cast<LeafKind>(kind);
+    Py_ssize_t size = PyTuple_GET_SIZE(nodes), numbers = relation.kind == LeafKind::storage_aliasing ? size : 0;
+    bool is_relation = relation.kind == LeafKind::same || relation.kind == LeafKind::distinct || relation.kind == LeafKind::storage_aliasing;
+    if (!is_relation || size == 0 || (relation.kind == LeafKind::same && size != 2) || PyTuple_GET_SIZE(groups) != numbers ||
+        PyTuple_GET_SIZE(offsets) != numbers) {
+        PyErr_SetString(PyExc_ValueError, "a relation's kind or sizes are wrong");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        int32_t index;
+        if (!read_index(PyTuple_GET_ITEM(nodes, i), tree.nodes.size(), &index)) return false;
+        relation.nodes.push_back(index);
+    }
+    for (Py_ssize_t i = 0; i < numbers; i++) {
+        relation.groups.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(groups, i)));
+        relation.offsets.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, i)));
+    }
+    if (PyErr_Occurred()) return false;
+    tree.relations.push_back(std::move(relation));
+    return true;
+}
+
+/* A leaf whose answer can't change while the container that the value came from doesn't. */
+bool is_pure(const Leaf &leaf) {
+    if (leaf.kind == LeafKind::equals) return is_immutable_constant(leaf.object);
+    return leaf.kind == LeafKind::value_is || leaf.kind == LeafKind::is_missing;
+}
+
+/* Finds, for each versioned container, the children that needn't be visited while its version stays. */
+void find_pure_children(GuardTree &tree) {
+    std::vector<bool> walked(tree.nodes.size(), false); /* something else needs the node's value */
+    for (size_t i = 1; i < tree.nodes.size(); i++) walked[tree.nodes[i].parent] = true;
+    for (int32_t capture : tree.captures) walked[capture] = true;
+    for (const Relation &relation : tree.relations) {
+        for (int32_t node : relation.nodes) walked[node] = true;
+    }
+    for (size_t i = 0; i < tree.nodes.size(); i++) {
+        size_t next = i + 1;
+        if (tree.nodes[i].versioned != Versioned::no) {
+            for (; next < tree.nodes.size() && !walked[next] && tree.nodes[next].parent == static_cast<int32_t>(i); next++) {
+                const Node &child = tree.nodes[next];
+                Accessor accessor = child.accessor;
+                bool versioned = accessor == Accessor::item || accessor == Accessor::dict_key || accessor == Accessor::dict_value_at ||
+                                 accessor == Accessor::type_attr;
+                auto first = tree.leaves.begin() + child.first_leaf, end = tree.leaves.begin() + child.end_leaf;
+                if (!versioned || !std::all_of(first, end, is_pure)) break;
+            }
+        }
+        tree.nodes[i].after_pure = static_cast<int32_t>(next);
+    }
+}
+
+bool read_each(GuardTree &tree, PyObject *list, bool (*read)(GuardTree &, PyObject *)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        if (!read(tree, PyList_GET_ITEM(list, i))) return false;
+    }
+    return true;
+}
+
+bool read_capture(GuardTree &tree, PyObject *item) {
+    int32_t index;
+    if (!read_index(item, tree.nodes.size(), &index)) return false;
+    tree.captures.push_back(index);
+    return true;
+}
+
+/* ---- the type ---- */
+
+PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static const char *names[] = {"nodes", "leaves", "relations", "captures", nullptr};
+    PyObject *nodes, *leaves, *relations, *captures;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!:GuardTree", const_cast<char **>(names), &PyList_Type, &nodes, &PyList_Type, &leaves,
+                                     &PyList_Type, &relations, &PyList_Type, &captures)) {
+        return nullptr;
+    }
+    PyObject *self = type->tp_alloc(type, 0);
+    if (self == nullptr) return nullptr;
+    PyObject_GC_UnTrack(self); /* until it is whole */
+    GuardTree &tree = as_tree(self);
+    new (&tree.nodes) std::vector<Node>();
+    new (&tree.leaves) std::vector<Leaf>();
+    new (&tree.relations) std::vector<Relation>();
+    new (&tree.captures) std::vector<int32_t>();
+    new (&tree.held) std::vector<PyObject *>();
+    new (&tree.values) std::vector<PyObject *>();
+    new (&tree.temporary) std::vector<PyObject *>();
+    new (&tree.stale) std::vector<int32_t>();
+    tree.nodes.reserve(PyList_GET_SIZE(nodes));
+    tree.leaves.reserve(PyList_GET_SIZE(leaves));
+    tree.alive = new_alive();
+    if (tree.alive == nullptr || !read_each(tree, nodes, read_node) || !read_each(tree, leaves, read_leaf) ||
+        !read_each(tree, relations, read_relation) || !read_each(tree, captures, read_capture)) {
+        PyObject_GC_Track(self);
+        Py_DECREF(self);
+        return nullptr;
+    }
+    if (tree.nodes.empty()) {
+        PyObject_GC_Track(self);
+        Py_DECREF(self);
+        PyErr_SetString(PyExc_ValueError, "a guard tree has a root at least");
+        return nullptr;
+    }
+    find_pure_children(tree);
+    tree.values.resize(tree.nodes.size());
+    tree.stale.reserve(tree.nodes.size());
+    PyObject_GC_Track(self);
+    return self;
+}
+
+int tree_traverse(PyObject *self, visitproc visit, void *arg) {
+    GuardTree &tree = as_tree(self);
+    Py_VISIT(Py_TYPE(self));
+    for (PyObject *object : tree.held) Py_VISIT(object);
+    for (Leaf &leaf : tree.leaves) {
+        if (leaf.kind == LeafKind::global_state) {
+            int status = visit_global_facts(leaf.global_state, visit, arg);
+            if (status != 0) return status;
+        }
+    }
+    return 0;
+}
+
+int tree_clear(PyObject *self) {
+    GuardTree &tree = as_tree(self);
+    if (tree.alive != nullptr) tree.alive->dead = true;
+    std::vector<PyObject *> held;
+    std::vector<Leaf> leaves;
+    held.swap(tree.held);
+    leaves.swap(tree.leaves);
+    tree.nodes.clear();
+    for (Leaf &leaf : leaves) {
+        if (leaf.kind == LeafKind::global_state) delete_global_facts(leaf.global_state);
+        if (leaf.kind == LeafKind::tensor_match) delete_tensor_facts(leaf.tensor);
+    }
+    for (PyObject *object : held) Py_DECREF(object);
+    return 0;
+}
+
+void tree_dealloc(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    tree_clear(self);
+    GuardTree &tree = as_tree(self);
+    Py_XDECREF(reinterpret_cast<PyObject *>(tree.alive));
+    std::destroy_at(&tree.nodes);
+    std::destroy_at(&tree.leaves);
+    std::destroy_at(&tree.relations);
+    std::destroy_at(&tree.captures);
+    std::destroy_at(&tree.held);
+    std::destroy_at(&tree.values);
+    std::destroy_at(&tree.temporary);
+    std::destroy_at(&tree.stale);
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* Reads (locals tuple, function) into `slots`; Unset and MISSING stand for empty slots. */
+bool read_call(PyObject *args, std::vector<PyObject *> &slots, CallView &call) {
+    PyObject *locals, *function;
+    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &locals, &function)) return false;
+    if (missing == nullptr) {
+        PyObject *source = PyImport_ImportModule("framejit.guards.source");
+        if (source == nullptr) return false;
+        missing = PyObject_GetAttrString(source, "MISSING");
+        Py_DECREF(source);
+        if (missing == nullptr) return false;
+    }
+    PyObject *unset = PyDict_GetItemString(PyModule_GetDict(runtime_module), "Unset");
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(locals); i++) {
+        PyObject *value = PyTuple_GET_ITEM(locals, i);
+        slots.push_back(value == missing || value == unset ? nullptr : value);
+    }
+    call = {slots.data(), static_cast<Py_ssize_t>(slots.size()), function};
+    return true;
+}
+
+PyObject *tree_match(PyObject *self, PyObject *args) {
+    std::vector<PyObject *> slots;
+    CallView call;
+    if (!read_call(args, slots, call)) return nullptr;
+    PyObject *captures = PyList_New(FJ_GuardTree_NumCaptures(self));
+    if (captures == nullptr) return nullptr;
+    int status = FJ_GuardTree_Match(self, slots.data(), call.n_locals, call.function, PySequence_Fast_ITEMS(captures));
+    if (status == 1) return captures;
+    Py_DECREF(captures);
+    if (status < 0) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject *tree_failing(PyObject *self, PyObject *args) {
+    std::vector<PyObject *> slots;
+    CallView call;
+    if (!read_call(args, slots, call)) return nullptr;
+    GuardTree &tree = as_tree(self);
+    for (Node &node : tree.nodes) node.version = 0; /* visit every node, so that the first failure is the one of the guards' order */
+    int32_t result = match(tree, call, tree.alive->dead, nullptr);
+    if (result == matches) Py_RETURN_NONE;
+    return PyLong_FromLong(result == no_guard ? -1 : result);
+}
+
+PyObject *tree_size(PyObject *self, void *) {
+    GuardTree &tree = as_tree(self);
+    return PyLong_FromSize_t(tree.leaves.size() + tree.relations.size());
+}
+
+PyObject *tree_num_captures(PyObject *self, void *) { return PyLong_FromSsize_t(FJ_GuardTree_NumCaptures(self)); }
+
+PyObject *tree_alive(PyObject *self, void *) { return PyBool_FromLong(!as_tree(self).alive->dead); }
+
+PyMethodDef tree_methods[] = {
+    {"match", tree_match, METH_VARARGS,
+     "match(locals, function, /)\n--\n\n"
+     "Check one call. locals: tuple of the frame's argument slots, Unset where a slot is empty. function: the frame's function.\n"
+     "Returns the list of captured values, or None where a guard fails."},
+    {"failing", tree_failing, METH_VARARGS,
+     "failing(locals, function, /)\n--\n\n"
+     "The number of the first guard that fails, -1 if a captured value is missing, None if all hold. Slower than match."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef tree_properties[] = {
+    {"size", tree_size, nullptr, "How many guards the tree has.", nullptr},
+    {"num_captures", tree_num_captures, nullptr, "How many values a match captures.", nullptr},
+    {"alive", tree_alive, nullptr, "False once an object that a guard compares with is gone: the tree will never match again.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot tree_slots[] = {
+    {Py_tp_doc, const_cast<char *>("GuardTree(nodes, leaves, relations, captures)\n--\n\n"
+                                   "What a compiled entry assumes of a call, as one matcher with captures. Made by framejit.guards.build.")},
+    {Py_tp_new, reinterpret_cast<void *>(tree_new)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(tree_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void *>(tree_traverse)},
+    {Py_tp_clear, reinterpret_cast<void *>(tree_clear)},
+    {Py_tp_methods, tree_methods},
+    {Py_tp_getset, tree_properties},
+    {0, nullptr},
+};
+
+PyType_Spec tree_spec = {"framejit._runtime.GuardTree", sizeof(GuardTree), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+                         tree_slots};
+
+template <size_t N>
+int add_numbers(PyObject *module, const char *name, const char *const (&names)[N]) {
+    PyObject *numbers = PyDict_New();
+    if (numbers == nullptr) return -1;
+    int status = 0;
+    for (size_t i = 0; i < N && status == 0; i++) {
+        PyObject *number = PyLong_FromSize_t(i);
+        status = number == nullptr ? -1 : PyDict_SetItemString(numbers, names[i], number);
+        Py_XDECREF(number);
+    }
+    if (status == 0) status = PyModule_AddObjectRef(module, name, numbers);
+    Py_DECREF(numbers);
+    return status;
+}
+
+}  // namespace
+
+}  // namespace framejit
+
+using namespace framejit;
+
+extern "C" int FJ_GuardTree_Match(PyObject *self, PyObject *const *locals, Py_ssize_t n_locals, PyObject *func, PyObject **captures) {
+    GuardTree &tree = as_tree(self);
+    if (tree.alive->dead) return 0;
+    return match(tree, {locals, n_locals, func}, false, captures) == matches;
+}
+
+extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_cast<Py_ssize_t>(as_tree(self).captures.size()); }
+
+extern "C" int FJ_Guards_Init(PyObject *module) {
+    runtime_module = module;
+    if (init_leaf_object() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0) return -1;
+    if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", leaf_names) < 0) return -1;
+    PyObject *type = PyType_FromSpec(&tree_spec);
+    if (type == nullptr) return -1;
+    FJ_GuardTreeType = reinterpret_cast<PyTypeObject *>(type);
+    return PyModule_AddType(module, FJ_GuardTreeType);
+}

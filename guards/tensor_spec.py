@@ -1,0 +1,102 @@
+"""What a graph assumes of a tensor: reading it off a tensor, and comparing, without the user's `__torch_function__`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from framejit._runtime import has_plain_sizes
+
+BASE = torch._C.TensorBase
+
+
+def reader(name: str) -> Any:
+    """The C getter of a tensor attribute, as a function of the tensor; call it with torch functions disabled."""
+    return getattr(BASE, name).__get__
+
+
+READERS = {name: reader(name) for name in ("dtype", "device", "layout", "requires_grad", "shape")}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What a graph assumes of one of its tensors. None as a size or stride accepts any number there.
+
+    `keys` is the raw dispatch key set of the tensor's C++ object. What the dispatcher makes of it depends on the thread's
+    included and excluded keys too: those are part of the global state (guards/global_state.py), so that a spec may be
+    read at any time, under any mode. strides: None where the layout has none, or where any will do.
+    """
+
+    cls: type
+    keys: int
+    dtype: Any
+    device: Any
+    requires_grad: bool
+    layout: Any
+    sizes: tuple[int | None, ...]
+    strides: tuple[int | None, ...] | None
+    conj: bool = False
+    neg: bool = False
+
+    def native(self) -> tuple[Any, ...]:
+        """The arguments of the C++ leaf; it finds the conjugate and negative bits in the key set."""
+        return (self.cls, self.keys, self.dtype, self.device, self.layout, self.requires_grad, self.sizes, self.strides)
+
+
+def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
+    """The spec of `tensor` as it is now. TypeError if its sizes, device or layout aren't plain data: symbolic, or given by Python code."""
+    if not has_plain_sizes(tensor):
+        raise TypeError(f"a {type(tensor).__qualname__}'s sizes, device or layout can't be guarded: they are symbolic or computed by Python code")
+    with torch._C.DisableTorchFunction():
+        layout = READERS["layout"](tensor)
+        return TensorSpec(
+            cls=type(tensor),
+            keys=torch._C._dispatch_keys(tensor).raw_repr(),
+            dtype=READERS["dtype"](tensor),
+            device=READERS["device"](tensor),
+            requires_grad=READERS["requires_grad"](tensor),
+            layout=layout,
+            sizes=tuple(READERS["shape"](tensor)),
+            strides=tuple(BASE.stride(tensor)) if layout is torch.strided else None,
+            conj=BASE.is_conj(tensor),
+            neg=BASE.is_neg(tensor),
+        )
+
+
+def fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    """Whether numbers are the expected ones, None standing for any."""
+    return len(found) == len(expected) and all(e is None or e == f for f, e in zip(found, expected))
+
+
+def mismatch(value: Any, spec: TensorSpec) -> str | None:
+    """The first difference between a tensor of the spec's class and the spec, as text; None if there is none."""
+    if not has_plain_sizes(value):
+        return "sizes that aren't plain numbers"
+    with torch._C.DisableTorchFunction():
+        for name in ("dtype", "device", "requires_grad", "layout"):
+            found = READERS[name](value)
+            if found != getattr(spec, name):
+                return f"{name} {found}"
+        sizes = tuple(READERS["shape"](value))
+        if not fits(sizes, spec.sizes):
+            return f"size {list(sizes)}"
+        if spec.strides is not None:
+            strides = tuple(BASE.stride(value)) if spec.layout is torch.strided else ()
+            if not fits(strides, spec.strides):
+                return f"strides {strides}"
+        if BASE.is_conj(value) != spec.conj or BASE.is_neg(value) != spec.neg:
+            return "the conjugate or negative bit"
+    keys = torch._C._dispatch_keys(value)
+    return None if keys.raw_repr() == spec.keys else f"dispatch keys {keys}"
+
+
+def storage_and_offset(value: Any) -> tuple[int, int] | None:
+    """Address of a tensor's storage and the offset into it in elements; None for what is no tensor with a storage."""
+    if not isinstance(value, torch.Tensor) or not has_plain_sizes(value):
+        return None
+    with torch._C.DisableTorchFunction():
+        if READERS["layout"](value) is not torch.strided:
+            return None
+        return BASE.untyped_storage(value)._cdata, BASE.storage_offset(value)
