@@ -76,7 +76,7 @@ test-matrix:
 		find "$$folder/source" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +; \
 		tar -c --exclude='./.venv*' --exclude=./.git --exclude=./.dev --exclude=./build --exclude=./jit/guards --exclude='*.so' . | tar -x -C "$$folder/source"; \
 		$(MAKE) --no-print-directory -C "$$folder/source" PYTHON="$$(for p in python$$python \
-			$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$python.*/bin/python$$python; do "$$p" -V >/dev/null 2>&1 && { echo "$$p"; break; }; done))" \
+			$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$python.*/bin/python$$python; do "$$p" -V >/dev/null 2>&1 && { echo "$$p"; break; }; done)" \
 			TORCH="$$torch" VENV="$$folder/venv" test; \
 	done
 
