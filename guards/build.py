@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -196,6 +197,16 @@ def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[
 
     All sources must come from one root. ValueError or TypeError for guards that can't be checked without running the user's Python.
     """
+    collecting = gc.isenabled()
+    gc.disable()  # thousands of small objects that all stay: collections would take most of the time
+    try:
+        return build_tree(guards, inputs, captures)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
     builder = Builder()
     relations = []
     for guard in without_duplicates(guards):

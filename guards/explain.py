@@ -66,13 +66,18 @@ HINTS: dict[type[Guard], str] = {
 }
 
 
-def hint(guard: Guard, value: Any) -> str | None:
+def hint(guard: Guard, value: Any, call: Call) -> str | None:
     """What would avoid that `guard` fails for `value`; None where there is nothing to say."""
     if isinstance(guard, Equals):
         return equals_hint(guard)
     if isinstance(guard, TensorMatch):
-        return tensor_hint(guard, value)
+        return tensor_hint(guard, value, call)
     return HINTS.get(type(guard))
+
+
+def lasting_hint(guard: Guard) -> str | None:
+    """The hint that doesn't depend on what is found instead."""
+    return equals_hint(guard) if isinstance(guard, Equals) else HINTS.get(type(guard))
 
 
 def equals_hint(guard: Equals) -> str:
@@ -85,10 +90,10 @@ def equals_hint(guard: Equals) -> str:
     return "each value is compiled once; pass the same value where that is possible"
 
 
-def tensor_hint(guard: TensorMatch, value: Any) -> str:
+def tensor_hint(guard: TensorMatch, value: Any, call: Call) -> str:
     if value is MISSING or type(value) is not guard.spec.cls:
         return "pass a tensor of the same class on every call"
-    difference = guard.found(value, Call((), value)).split(" ")[0]
+    difference = guard.found(value, call).split(" ")[0]
     if difference == "size":
         return "mark the dimension with framejit.mark_dynamic, or pad to a fixed size"
     if difference == "strides":
@@ -101,7 +106,7 @@ def tensor_hint(guard: TensorMatch, value: Any) -> str:
 def failure_of(guard: Guard, call: Call) -> Failure:
     """Why `guard` doesn't hold for `call`."""
     value = guard.source.fetch(call)
-    return Failure(guard, guard.source.describe(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value))
+    return Failure(guard, guard.source.describe(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value, call))
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
@@ -114,7 +119,7 @@ def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:
     """The guards as text, numbered as they are, for whoever mustn't keep alive what they compare with."""
     texts: dict[int, str] = {}
     return tuple(
-        Note(guard.leaf, text_of(guard.source, texts), guard.expected(), guard.line, None if isinstance(guard, TensorMatch) else hint(guard, MISSING))
+        Note(guard.leaf, text_of(guard.source, texts), guard.expected(), guard.line, lasting_hint(guard))
         for guard in guards
     )
 

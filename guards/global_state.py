@@ -19,11 +19,12 @@ NATIVE = torch._C
 
 NAMES = (
     "grad mode", "inference mode", "forward grad mode", "included dispatch keys", "excluded dispatch keys", "default dtype",
-    "autocast", "torch function modes", "torch function enabled", "deterministic algorithms", "float32 matmul precision", "TF32",
+    "autocast", "torch function modes", "torch function enabled", "deterministic algorithms", "float32 precision on CUDA",
 )  # fmt: skip
 """What each value of `read_state` is."""
 
-HAS_TF32 = torch.version.cuda is not None and torch.cuda.device_count() > 0
+PRECISIONS = (("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn")) if torch.version.cuda is not None and torch.cuda.device_count() > 0 else ()
+"""Whose float32 precision (TF32 or not) goes into generated code. The getter is the one that works whichever API set it."""
 
 
 class FunctionMode:
@@ -79,8 +80,7 @@ def read_state() -> tuple[Any, ...]:
         function_modes(),
         (NATIVE._is_torch_function_enabled(), NATIVE._is_torch_function_all_disabled()),
         deterministic_state(),
-        NATIVE._get_float32_matmul_precision(),
-        (NATIVE._get_cublas_allow_tf32(), NATIVE._get_cudnn_allow_tf32()) if HAS_TF32 else (),
+        tuple(NATIVE._get_fp32_precision_getter(*which) for which in PRECISIONS),
     )
 
 
@@ -107,7 +107,7 @@ def mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
 
 def native_form(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """What the C++ leaf takes: the c10 part of a state, and (function, arguments, expected, comparison) for each other setting."""
-    grad, inference, forward_grad, included, excluded, dtype, autocast, modes, functions, deterministic, precision, tf32 = state
+    grad, inference, forward_grad, included, excluded, dtype, autocast, modes, functions, deterministic, precisions = state
     probes = mode_probes(modes)
     probes.append((NATIVE._is_torch_function_enabled, (), functions[0], EQUAL))
     if not functions[0]:
@@ -122,8 +122,6 @@ def native_form(state: tuple[Any, ...]) -> tuple[Any, ...]:
         else:
             probes.append((torch.is_autocast_enabled, (device,), True, EQUAL))
             probes.append((torch.get_autocast_dtype, (device,), value, EQUAL))
-    probes.append((NATIVE._get_float32_matmul_precision, (), precision, EQUAL))
-    if tf32:
-        probes.append((NATIVE._get_cublas_allow_tf32, (), tf32[0], EQUAL))
-        probes.append((NATIVE._get_cudnn_allow_tf32, (), tf32[1], EQUAL))
+    for which, precision in zip(PRECISIONS, precisions):
+        probes.append((NATIVE._get_fp32_precision_getter, which, precision, EQUAL))
     return (grad, inference, forward_grad, included, excluded, dtype, tuple(probes))

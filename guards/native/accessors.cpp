@@ -107,7 +107,8 @@ static bool is_key(PyObject *found, Py_hash_t found_hash, PyObject *key, Py_hash
 /* A constant key in a dict, without ever calling a user's __eq__: a key that isn't a constant but has the same hash could be
  * equal, and only its __eq__ could tell; then *ambiguous is set, and the tree doesn't match.
  * *hint: where in the dict the key was the last time; one look there saves the hash table. */
-PyObject *find_item(PyObject *dict, PyObject *key, Py_hash_t hash, Py_ssize_t *hint, bool *ambiguous) {
+PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguous) {
+    const Py_hash_t hash = PyObject_Hash(key); /* a constant's: of a str, it is in the object */
     constexpr Py_ssize_t scanned = 64;  /* a larger dict isn't worth scanning for a better hint */
     Py_ssize_t position = *hint, before = 0;
     PyObject *found_key, *found;
@@ -127,7 +128,7 @@ PyObject *find_item(PyObject *dict, PyObject *key, Py_hash_t hash, Py_ssize_t *h
     position = 0;
     while (_PyDict_Next(dict, &position, &found_key, &found, &found_hash)) {
         if (is_key(found_key, found_hash, key, hash)) {
-            *hint = before;
+            *hint = static_cast<int32_t>(before);
             return found;
         }
         if (found_hash == hash && !only_strings) {
@@ -144,7 +145,7 @@ PyObject *find_item(PyObject *dict, PyObject *key, Py_hash_t hash, Py_ssize_t *h
     return by_hash;
 }
 
-/* `base` is NULL where the path ended earlier. Items, dict entries and type attributes of a fresh container are where they were. */
+/* `base` is NULL where the path ended earlier. Not called for a child of a fresh container: it is where it was. */
 PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call) {
     if (base == nullptr) return node.cached = nullptr;
     switch (node.accessor) {
@@ -154,15 +155,13 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::pinned: return node.object;
         case Accessor::instance_dict: return instance_dict(base);
         case Accessor::item: {
-            if (tree.nodes[node.parent].fresh) return node.cached;
             bool ambiguous = false;
-            node.cached = PyDict_Check(base) ? find_item(base, node.object, node.hash, &node.hint, &ambiguous) : nullptr;
+            node.cached = PyDict_Check(base) ? find_item(base, node.object, &node.hint, &ambiguous) : nullptr;
             tree.ambiguous |= ambiguous;
             return node.cached;
         }
         case Accessor::dict_key:
         case Accessor::dict_value_at:
-            if (tree.nodes[node.parent].fresh) return node.cached;
             return node.cached = nth_entry(base, node.number, node.accessor == Accessor::dict_key);
         case Accessor::index:
             if (PyTuple_Check(base)) return node.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, node.number) : nullptr;
@@ -172,7 +171,6 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::c_attr: return keep(tree, PyObject_GetAttr(base, node.object));
         case Accessor::type_of: return reinterpret_cast<PyObject *>(Py_TYPE(base));
         case Accessor::type_attr:
-            if (tree.nodes[node.parent].fresh) return node.cached;
             return node.cached = PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject *>(base), node.object) : nullptr;
         case Accessor::cell_contents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
         case Accessor::closure_cell: {
@@ -196,8 +194,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
 int lower_payload(Node &node, PyObject *payload) {
     switch (node.accessor) {
         case Accessor::item:
-            node.hash = PyObject_Hash(payload);
-            return node.hash == -1 ? -1 : 0;
+            return PyObject_Hash(payload) == -1 ? -1 : 0;
         case Accessor::slot_member: {
             bool is_member = Py_IS_TYPE(payload, &PyMemberDescr_Type);
             int kind = is_member ? reinterpret_cast<PyMemberDescrObject *>(payload)->d_member->type : -1;

@@ -43,11 +43,11 @@ inline bool holds(const Leaf &leaf, PyObject *value) {
         case LeafKind::value_is: return value == leaf.object;
         case LeafKind::code_is: return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
         case LeafKind::equals: return same_constant(value, leaf.object);
-        case LeafKind::length: return has_length(value, leaf.length);
+        case LeafKind::length: return PyDict_CheckExact(value) ? PyDict_GET_SIZE(value) == leaf.length : has_length(value, leaf.length);
         case LeafKind::key_absent: {
-            Py_ssize_t hint = 0;
+            int32_t hint = 0;
             bool ambiguous = false;
-            return PyDict_Check(value) && find_item(value, leaf.object, leaf.hash, &hint, &ambiguous) == nullptr && !ambiguous;
+            return PyDict_Check(value) && find_item(value, leaf.object, &hint, &ambiguous) == nullptr && !ambiguous;
         }
         case LeafKind::dict_keys: return has_keys(value, leaf.object);
         case LeafKind::set_equals: return has_elements(value, leaf.object);
@@ -92,7 +92,8 @@ int32_t walk(GuardTree &tree, const CallView &call, bool dead) {
     values[0] = reinterpret_cast<PyObject *>(&tree);
     for (int32_t i = 0; i < n_nodes;) {
         Node &node = nodes[i];
-        PyObject *value = values[i] = step(tree, node, values[node.parent], call);
+        PyObject *value = node.in_versioned && nodes[node.parent].fresh ? node.cached : step(tree, node, values[node.parent], call);
+        values[i] = value;
         int32_t next = i + 1, end = node.end_leaf;
         if (node.versioned != Versioned::no) {
             look_at_version(tree, node, i, value);
@@ -183,6 +184,7 @@ bool read_node(GuardTree &tree, PyObject *item) {
     }
     if (lower_payload(node, payload) < 0) return false;
     bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
+    node.in_versioned = in_dict || node.accessor == Accessor::type_attr;
     if (in_dict) tree.nodes[parent].versioned = Versioned::dict;
     if (node.accessor == Accessor::type_attr) tree.nodes[parent].versioned = Versioned::type;
     tree.nodes.push_back(node);
@@ -217,8 +219,7 @@ bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
             break;
         case LeafKind::key_absent:
             object = payload;
-            leaf.hash = PyObject_Hash(payload);
-            if (leaf.hash == -1) return false;
+            if (PyObject_Hash(payload) == -1) return false;
             break;
         case LeafKind::length:
             leaf.length = PyLong_AsSsize_t(payload);
@@ -315,11 +316,8 @@ void find_pure_children(GuardTree &tree) {
         if (tree.nodes[i].versioned != Versioned::no) {
             for (; next < tree.nodes.size() && !walked[next] && tree.nodes[next].parent == static_cast<int32_t>(i); next++) {
                 const Node &child = tree.nodes[next];
-                Accessor accessor = child.accessor;
-                bool versioned = accessor == Accessor::item || accessor == Accessor::dict_key || accessor == Accessor::dict_value_at ||
-                                 accessor == Accessor::type_attr;
                 auto first = tree.leaves.begin() + child.first_leaf, end = tree.leaves.begin() + child.end_leaf;
-                if (!versioned || !std::all_of(first, end, is_pure)) break;
+                if (!child.in_versioned || !std::all_of(first, end, is_pure)) break;
             }
         }
         tree.nodes[i].after_pure = static_cast<int32_t>(next);

@@ -41,14 +41,12 @@ struct GlobalFacts;
 
 struct Leaf {
     LeafKind kind;
-    bool dead;        /* its object is gone, so it can never hold again (set by `mark_dead_leaves`) */
-    int32_t held;     /* which of the tree's held objects it compares with; -1: none */
-    PyObject *object; /* borrowed from `held`; for global_state and tensor_match unused */
+    int32_t held; /* which of the tree's held objects it compares with; -1: none */
     union {
+        PyObject *object; /* borrowed from `held` */
         Py_ssize_t length;
-        Py_hash_t hash;
-        TensorFacts *tensor;
-        GlobalFacts *global_state;
+        TensorFacts *tensor; /* owned */
+        GlobalFacts *global_state; /* owned */
     };
 };
 
@@ -60,25 +58,27 @@ struct Relation {
     std::vector<int64_t> offsets;
 };
 
-struct Node {
+/* One cache line: a large model's tree has thousands, and the walk is bound by memory. */
+struct alignas(64) Node {
     Accessor accessor;
     Versioned versioned;
-    bool fresh;        /* in this walk, the container is as it was at the last match: children's `cached` holds */
-    bool has_keys;     /* one of its leaves is dict_keys: an OrderedDict's order isn't versioned */
+    bool in_versioned; /* the parent's version says whether `cached` holds */
+    bool fresh : 1;    /* in this walk, the container is as it was at the last match: children's `cached` holds */
+    bool has_keys : 1; /* one of its leaves is dict_keys: an OrderedDict's order isn't versioned */
     int32_t parent;
     int32_t first_leaf, versioned_leaf, end_leaf; /* the leaves from versioned_leaf on depend on the container's version only */
-    int32_t after_pure; /* children up to here depend on the container's version only */
-    int32_t held;
-    PyObject *object;  /* payload: a key, a name, a pinned object; borrowed from `held` */
-    PyObject *cached;  /* what a child of a versioned container found last; valid while the parent is fresh */
+    int32_t after_pure;                           /* children up to here depend on the container's version only */
+    int32_t held;                                 /* which of the tree's held objects `object` is; -1: none */
+    int32_t hint;                                 /* where in the dict the key was */
     union {
-        Py_ssize_t number; /* payload: an index, an offset, a field */
-        Py_hash_t hash;    /* payload: the key's hash */
+        PyObject *object;  /* payload: a key, a name, a descriptor, a pinned object; borrowed from `held` */
+        Py_ssize_t number; /* payload: an index or a field */
     };
-    Py_ssize_t hint;       /* where in the dict the key was */
+    PyObject *cached;      /* what a child of a versioned container found last; valid while the parent is fresh */
     uint64_t version;      /* of a versioned container at the last match; 0: unknown */
     uint64_t seen_version; /* ... in this walk */
 };
+static_assert(sizeof(Node) == 64);
 
 /* Told by weak references that an object a tree compares with is gone. A tree holds one; weak references' callbacks hold it too. */
 struct Alive {
@@ -111,7 +111,7 @@ struct CallView {
 /* accessors.cpp */
 PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call);
 int init_accessors();
-PyObject *find_item(PyObject *dict, PyObject *key, Py_hash_t hash, Py_ssize_t *hint, bool *ambiguous);
+PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguous);
 PyTypeObject *deque_type();
 int lower_payload(Node &node, PyObject *payload);
 
