@@ -16,6 +16,8 @@ from tools.models import Architecture, Example, scalar_loss
 # Backends that run the same kernels as eager must also leave torch's random stream where eager leaves it.
 SAME_RANDOM_STREAM = ("eager", "aot_eager")
 STEPS = 5
+# Timing on a shared machine moves by a few per cent: "no slower than eager" allows for that much.
+NOISE = 1.05
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,11 @@ def check(architecture: Architecture, phase: str, compiler: Compiler, backend: B
         if backend in SAME_RANDOM_STREAM and not torch.equal(stream, torch.get_rng_state()):
             raise Mismatch("torch's random stream has advanced by another amount than in eager")
         del expected, actual
-        times = alternate({"eager": lambda: run(reference.model, reference), "compiled": lambda: run(compiled, subject)}, seconds)
+        both = {"eager": lambda: run(reference.model, reference), "compiled": lambda: run(compiled, subject)}
+        times = alternate(both, seconds)
+        if times["compiled"] > NOISE * times["eager"]:
+            # On a busy machine a short measurement can be off by any factor; a slow result must hold up in a longer one.
+            times = alternate(both, 3 * seconds)
     except Exception as exception:
         return Outcome(architecture.name, phase, compiler.statistics(), error, describe(exception), first_call)
     found = compiler.statistics()

@@ -63,10 +63,14 @@ def largest_error(expected: Any, actual: Any) -> float:
             differences.append(_difference(path, a, b))
         elif isinstance(a, float) and isinstance(b, float):
             differences.append((abs(a - b) if a != b else 0.0, abs(a)))
-        elif a != b:
-            raise Mismatch(f"{path or 'the result'}: {a!r} became {b!r}")
+        elif isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor) or a != b:
+            raise Mismatch(f"{path or 'the result'}: {_short(a)} became {_short(b)}")
     floor = max((size for _, size in differences), default=0.0) / 1000
     return max((error / max(size, floor) if error else 0.0 for error, size in differences), default=0.0)
+
+
+def _short(leaf: Any) -> str:
+    return "a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf)
 
 
 def _difference(path: str, a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
@@ -107,7 +111,10 @@ def synchronize() -> None:
 
 
 def alternate(functions: Mapping[str, Callable[[], Any]], seconds: float = 1.0, batch_seconds: float = 2e-3) -> dict[str, float]:
-    """Seconds per call of each function: the median over batches that take turns, so that a slower minute of the machine hits all.
+    """Seconds per call of each function: the lower quartile over batches that take turns.
+
+    Taking turns, a slow minute of the machine hits all; the lower quartile leaves out the batches that another process disturbed.
+
 
     Args:
         functions: what to time, by name. Each is called twice first, to warm up.
@@ -133,4 +140,4 @@ def alternate(functions: Mapping[str, Callable[[], Any]], seconds: float = 1.0, 
             total, _ = elapsed(batch)
             times[name].append(total / count)
         order.reverse()
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.quantiles(found, n=4)[0] for name, found in times.items()}

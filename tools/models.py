@@ -129,6 +129,9 @@ def decoder(prefix: str, head: str = "ForCausalLM", **sizes: Any) -> Callable[[]
 
     def build() -> Example:
         model = _from_config(prefix, head, {**SMALL, **TOKENS, **sizes})
+        if model.loss_type is None:
+            # transformers can't tell the loss from some heads' class names, and would log a warning from inside forward.
+            model.loss_type = "ForCausalLM"
         tokens = _tokens()
         return Example(model, kwargs={"input_ids": tokens, "labels": tokens})
 
@@ -178,12 +181,12 @@ def speech(prefix: str, head: str = "ForCTC", **sizes: Any) -> Callable[[], Exam
     return build
 
 
-def image_model(name: str, image: int = 64, **options: Any) -> Callable[[], Example]:
-    """An image model of timm."""
+def image_model(name: str, image: int = 64, layout: torch.memory_format = torch.contiguous_format, **options: Any) -> Callable[[], Example]:
+    """An image model of timm, with weights and pixels in the memory format `layout`."""
 
     def build() -> Example:
-        model = timm.create_model(name, pretrained=False, num_classes=16, **options)
-        return Example(model, (torch.randn(BATCH, 3, image, image),))
+        model = timm.create_model(name, pretrained=False, num_classes=16, **options).to(memory_format=layout)
+        return Example(model, (torch.randn(BATCH, 3, image, image).to(memory_format=layout),))
 
     return build
 
@@ -261,14 +264,13 @@ _T5 = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
 
 DEMO: tuple[Architecture, ...] = (
     Architecture("bert", "encoder", encoder("Bert", **_WIDE), 1e-3),
-    # transformers can't tell the loss from this head's class name, and would log a warning from inside forward.
-    Architecture("gpt2", "decoder", decoder("GPT2", "LMHeadModel", loss_type="ForCausalLM", **_WIDE), 1e-3),
+    Architecture("gpt2", "decoder", decoder("GPT2", "LMHeadModel", **_WIDE), 1e-3),
     Architecture("llama", "decoder", decoder("Llama", **_WIDE, **_GROUPED), 1e-3),
     Architecture("qwen3", "decoder", decoder("Qwen3", **_WIDE, **_GROUPED, head_dim=64), 1e-3),
     Architecture("t5", "encoder-decoder", encoder_decoder("T5", d_model=256, d_kv=64, d_ff=1024, num_layers=2, num_heads=4), 1e-3),
     Architecture("vit", "vision", vision("ViT", image=64, **{**_VIT, **_WIDE, "image_size": 64}), 1e-3),
-    Architecture("resnet18", "convolutional", image_model("resnet18"), 1e-3),
-    Architecture("convnext", "convolutional", image_model("convnext_atto"), 1e-3),
+    Architecture("resnet18", "convolutional", image_model("resnet18", layout=torch.channels_last), 1e-3),
+    Architecture("convnext", "convolutional", image_model("convnext_atto", layout=torch.channels_last), 1e-3),
     Architecture("mlp", "plain Python", _perceptron, 1e-3),
 )
 

@@ -1,0 +1,17 @@
+"""Text tables of the benchmarks: Markdown for the pages in docs/, fixed columns for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """A Markdown table; the columns numbered in `right` are aligned to the right."""
+    rule = ["---:" if index in right else "---" for index in range(len(header))]
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [list(header), rule, *escaped])
+
+
+def fixed(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """One line with each cell padded to its width."""
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
