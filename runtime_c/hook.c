@@ -24,10 +24,17 @@ static void hook_up(PyInterpreterState *interpreter) {
     }
 }
 
-static void hook_down(PyInterpreterState *interpreter) {
-    /* Another tool may have installed its hook over ours meanwhile; then it is not ours to remove. */
-    if (--hook_users == 0 && _PyInterpreterState_GetEvalFrameFunc(interpreter) == eval_frame) {
+/* Another tool may have installed its hook over ours meanwhile; then it is not ours to remove. When that tool puts ours back, the next
+   frame brings us here again. */
+static void leave(PyInterpreterState *interpreter) {
+    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == eval_frame) {
         _PyInterpreterState_SetEvalFrameFunc(interpreter, previous_hook);
+    }
+}
+
+static void hook_down(PyInterpreterState *interpreter) {
+    if (--hook_users == 0) {
+        leave(interpreter);
     }
 }
 
@@ -159,6 +166,9 @@ static PyObject *eval_frame(PyThreadState *tstate, FJ_Frame *frame, int throwfla
     FJ_ThreadState *thread = &FJ_thread;
     FJ_PendingCall *pending = thread->pending;
     if (pending == NULL || throwflag || FJ_Frame_Function(frame) != pending->target->function) {
+        if (hook_users == 0) {
+            leave(tstate->interp);
+        }
         return run_as_written(tstate, frame, throwflag);
     }
     FJ_CompiledFunction *target = pending->target;

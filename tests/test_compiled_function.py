@@ -225,6 +225,32 @@ def test_torchs_hook_stays_where_it_was():
     assert g(set_eval_frame, lambda: f(5)) == 6
 
 
+def test_a_hook_installed_over_ours_that_puts_ours_back():
+    set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+    before = []
+
+    class Name(str):
+        def __hash__(self):
+            return str.__hash__(self)
+
+        def __eq__(self, other):
+            if not before:
+                before.append(set_eval_frame(False))
+            return str.__eq__(self, other)
+
+    @compiled("return captures", captures=(0, 1))
+    def f(a, b):
+        pass
+
+    assert f(**{"b": 2, Name("a"): 1}) == (1, 2)
+    assert f(1, 2) == (1, 2)
+    assert before == [None]
+    set_eval_frame(before[0])
+    assert f(3, 4) == (3, 4)
+    (lambda: None)()
+    assert not _runtime.hook_installed()
+
+
 def test_under_torch_compile():
     @compiled("return captures[0] + 1", captures=(0,))
     def f(x):
