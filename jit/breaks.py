@@ -129,7 +129,9 @@ class OperatorRaises(Break):
     id: ClassVar[str] = "FJ006"
     message: ClassVar[str] = "tensor operator raises: {what}"
     explanation: ClassVar[str] = "The operator was run on tensors without data, to learn the shape of its result, and raised an error."
-    hints: ClassVar[tuple[str, ...]] = ("Check shapes, dtypes and devices of the operands: the uncompiled program probably fails here as well.",)
+    hints: ClassVar[tuple[str, ...]] = (
+        "Check the shapes, dtypes and devices of the operands: the program probably fails here uncompiled too.",
+    )
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,7 @@ class RecompileLimit(Break):
     what: str
     id: ClassVar[str] = "FJ019"
     message: ClassVar[str] = "{what} was compiled for as many kinds of arguments as the limit allows"
-    explanation: ClassVar[str] = "Each entry serves the calls that its guards accept; none accepts this one, and recompile_limit is reached."
+    explanation: ClassVar[str] = "Each entry serves calls that its guards accept; none accepts this one, and recompile_limit is reached."
     hints: ClassVar[tuple[str, ...]] = (
         "FRAMEJIT_LOGS=recompiles shows which guard failed each time; make that value the same in all calls.",
         "Raise the option recompile_limit if the calls really differ in so many ways.",

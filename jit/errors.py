@@ -7,7 +7,6 @@ import linecache
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
 
 from framejit.breaks import Break
 
@@ -18,7 +17,7 @@ class FramejitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class UserFrame:
-    """Where one frame of the user's program was. Lines count from 1; columns are UTF-8 byte offsets, as in `co_positions`; None: unknown."""
+    """Where one frame of the user's program was. Lines count from 1; columns are UTF-8 byte offsets, as in `co_positions`."""
 
     filename: str
     function: str
@@ -28,12 +27,11 @@ class UserFrame:
     end_col_offset: int | None = None
 
     @classmethod
-    def of(cls, code: CodeType, positions: Any) -> UserFrame:
-        """From a code object and the positions of one of its instructions (lineno, end_lineno, col_offset, end_col_offset)."""
-        lineno = code.co_firstlineno if positions is None or positions.lineno is None else positions.lineno
-        if positions is None:
-            return cls(code.co_filename, code.co_qualname, lineno)
-        return cls(code.co_filename, code.co_qualname, lineno, positions.end_lineno, positions.col_offset, positions.end_col_offset)
+    def of(cls, code: CodeType, position: Sequence[int | None] | None) -> UserFrame:
+        """From a code object and one row of its `co_positions()` (line, last line, column, last column), None if unknown."""
+        if position is None or position[0] is None:
+            return cls(code.co_filename, code.co_qualname, code.co_firstlineno)
+        return cls(code.co_filename, code.co_qualname, position[0], *position[1:])
 
     @property
     def line(self) -> str:

@@ -1,0 +1,8 @@
+"""Writing the replacement bytecode of a finished trace: plan what the graph must return, then emit the code around it."""
+
+from __future__ import annotations
+
+from framejit.codegen.emit import emit
+from framejit.codegen.plan import FinishedTrace, Plan, plan
+
+__all__ = ["FinishedTrace", "Plan", "emit", "plan"]

@@ -1,0 +1,182 @@
+"""Emission: a plan as the code object that runs in the traced frame's place.
+
+The frame starts with its argument slots cleared, then the local `.inputs` (a fresh list of the graph's inputs, which the callee may
+empty) and `.captures` (the values that the guard walk fetched, in the order of `Plan.captures`). The code calls the graph, builds
+what is new, replays what was mutated, and returns the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from framejit.bytecode.assemble import Assembler
+from framejit.bytecode.instruction import Position
+from framejit.codegen.plan import Plan, Value
+from framejit.codegen.recorder import Kind, Step
+
+INPUTS = ".inputs"
+CAPTURES = ".captures"
+MANY_OUTPUTS = 64
+"""With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
+
+
+class Temporary:
+    """A value kept in a fast local from the instruction that stores it to the last one that loads it."""
+
+    __slots__ = ("last", "name")
+
+    def __init__(self) -> None:
+        self.last = -1
+        self.name = ""
+
+
+def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True) -> CodeType:
+    """The replacement code. `graph` returns a tuple or list of the plan's outputs.
+
+    boxed: it is called with the list of inputs, which it may empty; else with the inputs as arguments.
+    """
+    emitter = _Emitter(plan)
+    if plan.needs_graph:
+        assert graph is not None
+        emitter.call_graph(graph, boxed)
+    emitter.statements()
+    return emitter.assemble()
+
+
+class _Emitter:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.position = plan.trace.return_position
+        self.code: list[tuple[str, Any, Position]] = []
+        self.kept: dict[int, Temporary] = {}  # values and sources used more than once
+        self.outputs: dict[int, Temporary] = {}
+        self.output_list: Temporary | None = None
+        self.capture_index = {id(source): index for index, source in enumerate(plan.captures)}
+        self.output_index = {id(node): index for index, node in enumerate(plan.outputs)}
+
+    def op(self, name: str, argument: Any = None) -> None:
+        if type(argument) is Temporary:
+            argument.last = len(self.code)
+        self.code.append((name, argument, self.position))
+
+    def store(self) -> Temporary:
+        """Pop the top of the stack into a new temporary."""
+        temporary = Temporary()
+        self.op("STORE_FAST", temporary)
+        return temporary
+
+    def call_graph(self, graph: Callable[..., Any], boxed: bool) -> None:
+        trace = self.plan.trace
+        if trace.call_position.lineno is not None:
+            self.position = trace.call_position
+        self.op("PUSH_NULL")
+        self.op("LOAD_CONST", graph)
+        # The frame lets go of the list before the call, so that inputs are freed as soon as the callee is done with them.
+        self.op("LOAD_FAST", INPUTS)
+        self.op("DELETE_FAST", INPUTS)
+        if boxed:
+            self.op("CALL", 1)
+        else:
+            self.op("CALL_FUNCTION_EX", 0)
+        outputs = self.plan.outputs
+        if not outputs:
+            self.op("POP_TOP")
+        elif len(outputs) > MANY_OUTPUTS:
+            self.output_list = self.store()
+        else:
+            self.op("UNPACK_SEQUENCE", len(outputs))
+            for node in outputs:
+                self.outputs[id(node)] = self.store()
+
+    def statements(self) -> None:
+        for statement in self.plan.statements:
+            self.position = statement.position
+            for group in statement.groups:
+                self.build(group)
+            self.run(statement.steps)
+        self.op("RETURN_VALUE")
+
+    def build(self, group: list[Value]) -> None:
+        """Build values that stay in temporaries; those built in place are left to their one user."""
+        if group[0].inline:
+            return
+        for value in group:
+            self.run(value.create)
+            self.kept[id(value.obj)] = self.store()
+        for value in group:
+            self.run(value.fill)
+
+    def run(self, steps: list[Step]) -> None:
+        """Emit steps; values built in place are expanded without recursion."""
+        stack: list[tuple[Iterator[Step], Value | None]] = [(iter(steps), None)]
+        while stack:
+            current, created = stack[-1]
+            for step in current:
+                if step.kind is Kind.VALUE and (value := self.plan.values[id(step.payload)]).inline and id(step.payload) not in self.kept:
+                    stack.append((iter(value.create), value))
+                    break
+                self.step(step)
+            else:
+                stack.pop()
+                if created is not None and created.fill:
+                    temporary = self.kept[id(created.obj)] = self.store()
+                    stack.append((iter([*created.fill, Step(Kind.OP, ("LOAD_FAST", temporary))]), None))
+
+    def step(self, step: Step) -> None:
+        kind, payload = step
+        if kind is Kind.OP:
+            self.op(*payload)
+        elif kind is Kind.CONST:
+            self.op("LOAD_CONST", payload)
+        elif kind is Kind.VALUE:
+            self.op("LOAD_FAST", self.kept[id(payload)])
+        elif kind is Kind.NODE:
+            self.load_output(payload)
+        else:
+            self.load_capture(payload)
+
+    def load_output(self, node: Any) -> None:
+        if self.output_list is None:
+            self.op("LOAD_FAST", self.outputs[id(node)])
+        else:
+            self.fetch(self.output_list, self.output_index[id(node)])
+
+    def load_capture(self, source: Any) -> None:
+        kept = self.kept.get(id(source))
+        if kept is not None:
+            self.op("LOAD_FAST", kept)
+            return
+        self.fetch(CAPTURES, self.capture_index[id(source)])
+        if self.plan.source_uses[id(source)] > 1:
+            self.op("COPY", 1)
+            self.kept[id(source)] = self.store()
+
+    def fetch(self, container: Any, index: int) -> None:
+        self.op("LOAD_FAST", container)
+        self.op("LOAD_CONST", index)
+        self.op("BINARY_SUBSCR")
+
+    def name_temporaries(self) -> None:
+        """Give temporaries their locals; a local is used again once the last load of what it held has passed."""
+        free: list[str] = []
+        made = 0
+        for index, (name, argument, _) in enumerate(self.code):
+            if type(argument) is not Temporary:
+                continue
+            if name == "STORE_FAST":
+                if not free:
+                    free.append(f".t{made}")
+                    made += 1
+                argument.name = free.pop()
+            if argument.last == index:
+                free.append(argument.name)
+
+    def assemble(self) -> CodeType:
+        self.name_temporaries()
+        assembler = Assembler()
+        for name, argument, position in self.code:
+            assembler.set_position(position)
+            assembler.emit(name, argument.name if type(argument) is Temporary else argument)
+        return assembler.assemble(self.plan.trace.root_code, (INPUTS, CAPTURES))

@@ -1,0 +1,238 @@
+"""Planning: which values must be built and in which order, which graph nodes must be returned, which sources captured.
+
+Each value made by the trace is recorded once as two fragments: its creation and, for mutable ones, its filling. Values that need
+each other form a group (a strongly connected component); a group is built after the groups that it needs, all its creations before
+its fillings, so that cycles and shared references come out right, and a value is complete before anything else sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from framejit.bytecode.instruction import NO_POSITION, Position
+from framejit.codegen.recorder import Kind, Step, record
+from framejit.effects import Effects
+from framejit.errors import InternalError
+from framejit.guards.source import Source
+from framejit.objects.object import Object
+
+INLINE_HEIGHT = 16
+"""A value used once is built where it is used, unless that would nest deeper than this: then it waits in a temporary."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTrace:
+    """What code generation needs of a trace that has reached its end.
+
+    `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if nothing of it is returned (it
+    writes to its inputs, or draws random numbers). `call_position`: where the traced frame was when the first graph node was made.
+    """
+
+    result: Object
+    effects: Effects
+    root_code: CodeType
+    graph_needed: bool = False
+    return_position: Position = NO_POSITION
+    call_position: Position = NO_POSITION
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """A value made by the trace, and how to build it. `uses` counts the loads by others, not by its own filling."""
+
+    obj: Object
+    create: list[Step]
+    fill: list[Step]
+    uses: int = 0
+    height: int = 0
+    inline: bool = False
+
+    def needs(self) -> Iterator[Object]:
+        """The values made by the trace that it loads."""
+        for steps in (self.create, self.fill):
+            for step in steps:
+                if step.kind is Kind.VALUE:
+                    yield step.payload
+
+
+@dataclass(slots=True)
+class Statement:
+    """Code that starts and ends on an empty stack (or, for the last one, leaves the result), and the values to build before it."""
+
+    steps: list[Step]
+    position: Position
+    groups: list[list[Value]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The order of everything. `outputs`: the FX nodes that the graph must return; `captures`: what the guard walk must fetch."""
+
+    trace: FinishedTrace
+    statements: list[Statement]
+    values: dict[int, Value]
+    outputs: list[Any]
+    captures: list[Source]
+    source_uses: dict[int, int]
+
+    @property
+    def needs_graph(self) -> bool:
+        """Whether the graph is called at all."""
+        return bool(self.outputs) or self.trace.graph_needed
+
+
+def plan(trace: FinishedTrace) -> Plan:
+    """Plan the replacement code: replays in order, then the result."""
+    statements = [
+        Statement(record(logged.effect.replay, 0, logged.effect), logged.position if logged.position.lineno else trace.return_position)
+        for logged in trace.effects.order()
+    ]
+    statements.append(Statement(record(lambda cg: cg.load(trace.result), 1, trace.result), trace.return_position))
+    values = _record_values(statements)
+    grouper = _Grouper(values)
+    for statement in statements:
+        statement.groups = grouper.groups(step.payload for step in statement.steps if step.kind is Kind.VALUE)
+    outputs: dict[int, Any] = {}
+    captures: dict[int, Source] = {}
+    source_uses: dict[int, int] = {}
+    for steps in _fragments(statements, values):
+        for kind, payload in steps:
+            if kind is Kind.NODE:
+                outputs.setdefault(id(payload), payload)
+            elif kind is Kind.SOURCE:
+                captures.setdefault(id(payload), payload)
+                source_uses[id(payload)] = source_uses.get(id(payload), 0) + 1
+    return Plan(trace, statements, values, list(outputs.values()), list(captures.values()), source_uses)
+
+
+def _fragments(statements: list[Statement], values: dict[int, Value]) -> Iterator[list[Step]]:
+    for statement in statements:
+        yield statement.steps
+    for value in values.values():
+        yield value.create
+        yield value.fill
+
+
+def _record_values(statements: list[Statement]) -> dict[int, Value]:
+    """Every value that the statements need, by the id of its Object. One that is a single constant or node is put in place of its loads."""
+    values: dict[int, Value] = {}
+    simple: dict[int, tuple[Object, Step]] = {}  # holds the Objects: some are made just to be loaded, and ids must not come again
+    pending: list[list[Step]] = [statement.steps for statement in statements]
+    while pending:
+        steps = pending.pop()
+        for index, step in enumerate(steps):
+            if step.kind is not Kind.VALUE:
+                continue
+            obj = step.payload
+            key = id(obj)
+            if key in simple:
+                steps[index] = simple[key][1]
+            elif key not in values:
+                create = record(obj.reconstruct, 1, obj)
+                filled = obj.needs_fill()
+                if len(create) == 1 and not filled and create[0].kind in (Kind.CONST, Kind.NODE, Kind.SOURCE):
+                    steps[index] = create[0]
+                    simple[key] = obj, create[0]
+                    continue
+                # Known before its filling is recorded: that loads the value itself.
+                values[key] = value = Value(obj, create, record(obj.fill, 0, obj) if filled else [])
+                pending.append(value.create)
+                pending.append(value.fill)
+    for steps in (statement.steps for statement in statements):
+        _count_uses(steps, values, None)
+    for value in values.values():
+        _count_uses(value.create, values, None)
+        _count_uses(value.fill, values, value.obj)
+    return values
+
+
+def _count_uses(steps: list[Step], values: dict[int, Value], own: Object | None) -> None:
+    for step in steps:
+        if step.kind is Kind.VALUE and step.payload is not own:
+            values[id(step.payload)].uses += 1
+
+
+class _Grouper:
+    """Tarjan's strongly connected components over values, without recursion: each group comes after the groups that it needs."""
+
+    def __init__(self, values: dict[int, Value]) -> None:
+        self._values = values
+        self._number: dict[int, int] = {}
+        self._low: dict[int, int] = {}
+        self._open: list[Value] = []
+        self._is_open: set[int] = set()
+
+    def groups(self, roots: Iterable[Object]) -> list[list[Value]]:
+        """The groups that the roots need and that no earlier call has given, in building order."""
+        found: list[list[Value]] = []
+        for root in roots:
+            if id(root) not in self._number:
+                self._visit(self._values[id(root)], found)
+        return found
+
+    def _enter(self, value: Value, path: list[tuple[Value, Iterator[Object]]]) -> None:
+        key = id(value.obj)
+        self._number[key] = self._low[key] = len(self._number)
+        self._open.append(value)
+        self._is_open.add(key)
+        path.append((value, value.needs()))
+
+    def _visit(self, root: Value, found: list[list[Value]]) -> None:
+        path: list[tuple[Value, Iterator[Object]]] = []
+        self._enter(root, path)
+        while path:
+            value, needs = path[-1]
+            key = id(value.obj)
+            for needed in needs:
+                if id(needed) not in self._number:
+                    self._enter(self._values[id(needed)], path)
+                    break
+                if id(needed) in self._is_open:
+                    self._low[key] = min(self._low[key], self._number[id(needed)])
+            else:
+                path.pop()
+                if path:
+                    parent = id(path[-1][0].obj)
+                    self._low[parent] = min(self._low[parent], self._low[key])
+                if self._low[key] == self._number[key]:
+                    found.append(self._close(value))
+
+    def _close(self, first: Value) -> list[Value]:
+        """The group that was opened by `first`: single values are perhaps built in place, others ordered by what their creation needs."""
+        group: list[Value] = []
+        while not group or group[-1] is not first:
+            value = self._open.pop()
+            self._is_open.discard(id(value.obj))
+            group.append(value)
+        if len(group) == 1:
+            inlined = [needed for obj in first.needs() if (needed := self._values[id(obj)]).inline]
+            first.height = 1 + max((needed.height for needed in inlined), default=0)
+            first.inline = first.uses == 1 and first.height <= INLINE_HEIGHT
+            return group
+        return _by_creation(group)
+
+
+def _by_creation(group: list[Value]) -> list[Value]:
+    """The values of a cycle, each after those that its creation loads; creations alone have no cycles."""
+    members = {id(value.obj): value for value in group}
+    ordered: dict[int, Value] = {}
+    for root in reversed(group):
+        path = [root]
+        while path:
+            if len(path) > len(group) ** 2 + 1:
+                raise InternalError(f"the creation of {root.obj!r} needs itself")
+            value = path[-1]
+            missing = [
+                members[id(step.payload)]
+                for step in value.create
+                if step.kind is Kind.VALUE and id(step.payload) in members and id(step.payload) not in ordered
+            ]
+            if missing:
+                path += missing
+            else:
+                ordered.setdefault(id(value.obj), value)
+                path.pop()
+    return list(ordered.values())

@@ -1,0 +1,160 @@
+"""The Codegen that objects write to: records what they emit as fragments, so that it can be counted and ordered before any code exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from framejit.errors import InternalError
+from framejit.guards.source import Pinned, Source
+from framejit.objects.object import Object, settle
+
+BIG_DISPLAY = 30
+"""Displays with more items than this are built item by item, as CPython's compiler does, to keep the stack shallow."""
+
+
+class Kind(Enum):
+    """What a recorded step pushes, or OP for any other canonical instruction."""
+
+    VALUE = auto()  # an Object made by the trace
+    SOURCE = auto()  # a captured value
+    NODE = auto()  # an output of the graph
+    CONST = auto()
+    OP = auto()
+
+
+class Step(NamedTuple):
+    """One step of a fragment. `payload`: Object, Source, fx.Node, constant, or (canonical operation, argument)."""
+
+    kind: Kind
+    payload: Any
+
+
+def _op(name: str, argument: Any = None) -> Step:
+    return Step(Kind.OP, (name, argument))
+
+
+class Recorder:
+    """Records one fragment: a run of steps that starts on an empty stack."""
+
+    __slots__ = ("steps", "_starts")
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        # For each item on the stack: the index of the step at which its computation starts.
+        self._starts: list[int] = []
+
+    @property
+    def depth(self) -> int:
+        """How many items the fragment leaves on the stack."""
+        return len(self._starts)
+
+    def _push(self, step: Step) -> None:
+        self._starts.append(len(self.steps))
+        self.steps.append(step)
+
+    def _reduce(self, n: int, step: Step, pushes: bool = True) -> None:
+        """`step` pops n items and pushes one or none."""
+        start = self._first(n)
+        self.steps.append(step)
+        self._replace(n, start, pushes)
+
+    def _first(self, n: int) -> int:
+        if n > len(self._starts):
+            raise InternalError(f"code generation pops {n} items of a stack of {len(self._starts)}")
+        return self._starts[-n] if n else len(self.steps)
+
+    def _replace(self, n: int, start: int, pushes: bool = True) -> None:
+        if n:
+            del self._starts[-n:]
+        if pushes:
+            self._starts.append(start)
+
+    # Codegen's protocol.
+
+    def load(self, obj: Object) -> None:
+        obj = settle(obj)
+        if obj.source is not None:
+            self.load_source(obj.source)
+        else:
+            self._push(Step(Kind.VALUE, obj))
+
+    def load_const(self, value: Any) -> None:
+        self._push(Step(Kind.CONST, value))
+
+    def load_source(self, source: Source) -> None:
+        if type(source) is Pinned:
+            self.load_const(source.payload)
+        else:
+            self._push(Step(Kind.SOURCE, source))
+
+    def load_node(self, node: Any) -> None:
+        self._push(Step(Kind.NODE, node))
+
+    def build_tuple(self, n: int) -> None:
+        if n <= BIG_DISPLAY:
+            self._reduce(n, _op("BUILD_TUPLE", n))
+        else:
+            self.build_list(n)
+            self.steps.append(_op("LIST_TO_TUPLE"))
+
+    def build_list(self, n: int) -> None:
+        self._display(n, 1, "BUILD_LIST", "LIST_APPEND")
+
+    def build_set(self, n: int) -> None:
+        self._display(n, 1, "BUILD_SET", "SET_ADD")
+
+    def build_map(self, n: int) -> None:
+        self._display(n, 2, "BUILD_MAP", "MAP_ADD")
+
+    def _display(self, n: int, width: int, build: str, add: str) -> None:
+        """n groups of `width` items become one container."""
+        if n <= BIG_DISPLAY:
+            self._reduce(n * width, _op(build, n))
+            return
+        start = self._first(n * width)
+        bounds = [*self._starts[-n * width :: width], len(self.steps)]
+        steps = [_op(build, 0)]
+        for first, last in zip(bounds, bounds[1:]):
+            steps += self.steps[first:last]
+            steps.append(_op(add, 1))
+        self.steps[start:] = steps
+        self._replace(n * width, start)
+
+    def call_const(self, function: Callable[..., Any], n: int) -> None:
+        # The callable stands below its arguments, on a NULL.
+        start = self._first(n)
+        self.steps[start:start] = (_op("PUSH_NULL"), Step(Kind.CONST, function))
+        self.steps.append(_op("CALL", n))
+        self._replace(n, start)
+
+    def binary_op(self, symbol: str) -> None:
+        self._reduce(2, _op("BINARY_OP", symbol))
+
+    def binary_subscr(self) -> None:
+        self._reduce(2, _op("BINARY_SUBSCR"))
+
+    def store_subscr(self) -> None:
+        self._reduce(3, _op("STORE_SUBSCR"), pushes=False)
+
+    def load_attr(self, name: str) -> None:
+        self._reduce(1, _op("LOAD_ATTR", name))
+
+    def store_attr(self, name: str) -> None:
+        self._reduce(2, _op("STORE_ATTR", name), pushes=False)
+
+    def delete_attr(self, name: str) -> None:
+        self._reduce(1, _op("DELETE_ATTR", name), pushes=False)
+
+    def pop_top(self) -> None:
+        self._reduce(1, _op("POP_TOP"), pushes=False)
+
+
+def record(write: Callable[[Recorder], None], depth: int, what: object) -> list[Step]:
+    """The steps that `write` emits; it must leave `depth` items on the stack."""
+    recorder = Recorder()
+    write(recorder)
+    if recorder.depth != depth:
+        raise InternalError(f"the code of {what!r} leaves {recorder.depth} items on the stack, not {depth}")
+    return recorder.steps

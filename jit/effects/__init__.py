@@ -1,0 +1,78 @@
+"""The ordered log of what the trace changes outside itself: mutated objects, each replayed once, then effects of no object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from framejit.bytecode.instruction import NO_POSITION, Position
+from framejit.objects.object import Object, settle
+from framejit.trail import Trail
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import Codegen
+
+
+class Effect(Protocol):
+    """Something to be done for real after the graph has run: an Object with a source that was mutated, or a change of global state."""
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the code that does it; it leaves the stack as it was."""
+
+    def referents(self) -> list[Object]:
+        """The Objects that `replay` loads, apart from the effect itself."""
+
+
+class Tracer(Protocol):
+    """What the log needs of the running trace."""
+
+    trail: Trail
+
+    def root_position(self) -> Position:
+        """Where in the traced frame's code the program is, inlined calls seen from their caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """An effect, and where in the traced frame it first took place."""
+
+    effect: Effect
+    position: Position = NO_POSITION
+
+
+class Effects:
+    """The effects of one trace, in order of their first occurrence. Undone with the trail."""
+
+    __slots__ = ("_tracer", "_mutated", "_last")
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._mutated: dict[int, Logged] = {}
+        self._last: list[Logged] = []
+
+    def mutated(self, obj: Object) -> None:
+        """The state of a value that came from outside differs from the real one; its `replay` makes it so. Idempotent.
+
+        A value made by the trace needs no replay: whoever builds it builds its last state.
+        """
+        obj = settle(obj)
+        if obj.source is None or id(obj) in self._mutated:
+            return
+        self._mutated[id(obj)] = Logged(obj, self._tracer.root_position())
+        self._tracer.trail.log(self._mutated.__delitem__, id(obj))
+
+    def at_end(self, effect: Effect) -> None:
+        """An effect that is no object's mutation: global modes, generators. Replayed after all mutations, in order."""
+        self._last.append(Logged(effect, self._tracer.root_position()))
+        self._tracer.trail.log(self._last.pop)
+
+    def is_mutated(self, obj: Object) -> bool:
+        """Whether the value from outside was announced as mutated."""
+        return id(settle(obj)) in self._mutated
+
+    def order(self) -> list[Logged]:
+        """Everything to be replayed, in order."""
+        return [*self._mutated.values(), *self._last]
+
+    def __len__(self) -> int:
+        return len(self._mutated) + len(self._last)
