@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from framejit.codegen.emit import emit
 from framejit.codegen.plan import FinishedTrace, Plan, plan
+from framejit.codegen.recorder import CannotGenerate
 
-__all__ = ["FinishedTrace", "Plan", "emit", "plan"]
+__all__ = ["CannotGenerate", "FinishedTrace", "Plan", "emit", "plan"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
+from framejit.breaks import Break
 from framejit.errors import InternalError
 from framejit.guards.source import Pinned, Source
 from framejit.objects.object import Object, settle
@@ -29,6 +30,14 @@ class Step(NamedTuple):
 
     kind: Kind
     payload: Any
+
+
+class CannotGenerate(Exception):
+    """Signal: a value that the code outside the trace needs cannot be built there. Carries the break reason."""
+
+    def __init__(self, reason: Break) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def _op(name: str, argument: Any = None) -> Step:
@@ -149,6 +158,9 @@ class Recorder:
 
     def pop_top(self) -> None:
         self._reduce(1, _op("POP_TOP"), pushes=False)
+
+    def unsupported(self, reason: Break) -> NoReturn:
+        raise CannotGenerate(reason)
 
 
 def record(write: Callable[[Recorder], None], depth: int, what: object) -> list[Step]:
