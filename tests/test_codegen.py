@@ -8,8 +8,9 @@ from types import CellType, FunctionType
 
 import pytest
 
+from framejit.breaks import CannotReconstruct
 from framejit.bytecode.instruction import NO_POSITION, Position
-from framejit.codegen import FinishedTrace, emit, plan
+from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
 from framejit.codegen.recorder import Recorder, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
@@ -325,7 +326,7 @@ def test_two_objects_of_one_node_are_one_output(trace):
     assert trace.planned.outputs == [node]
 
 
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 300, 1000])
+@pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 1000])
 def test_many_outputs(trace, n):
     outputs = [Output() for _ in range(n)]
     assert trace.run(Tuple(*outputs), lambda inputs: list(range(n))) == tuple(range(n))
@@ -584,6 +585,16 @@ def test_a_creation_that_needs_itself_is_refused(trace):
     value.items = (other, Const(1))
     with pytest.raises(InternalError, match="needs itself"):
         trace.plan(value)
+
+
+def test_a_value_may_refuse_to_be_built(trace):
+    class Stubborn(Object):
+        def reconstruct(self, cg):
+            cg.unsupported(CannotReconstruct("a generator"))
+
+    with pytest.raises(CannotGenerate) as caught:
+        trace.plan(List(Stubborn(object)))
+    assert caught.value.reason == CannotReconstruct("a generator")
 
 
 def test_calls_take_their_arguments_in_order(trace):

@@ -18,7 +18,7 @@ from framejit.codegen.recorder import Kind, Step
 
 INPUTS = ".inputs"
 CAPTURES = ".captures"
-MANY_OUTPUTS = 64
+MANY_OUTPUTS = 256
 """With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
 
 
