@@ -9,6 +9,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import fx, nn
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._subclasses import FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
+
 from framejit.backends import ecosystem, list_backends, lookup, register_backend, registry
 from framejit.backends.compile import compile_graph, copy_graph
 from framejit.backends.eager import compile_eager
 from framejit.backends.request import (
+    AliasingGuard,
     CompiledGraph,
     FrozenInputGuard,
     GraphRequest,
@@ -30,10 +38,6 @@ from framejit.backends.request import (
 )
 from framejit.errors import BackendError, ConfigError, UnknownBackend, UnknownMode, UnknownOption, UnsupportedTorch
 from framejit.graph.torch_sources import ConstantOf, InputSource, SizeOf, from_torch, to_torch
-from torch import fx, nn
-from torch._functorch.aot_autograd import aot_module_simplified
-from torch._subclasses import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
 ALL = ["eager", "aot_eager", "inductor"]
 AOT = ["aot_eager", "inductor"]
@@ -48,8 +52,10 @@ class ExampleValues(fx.Interpreter):
         return result
 
 
-def request(fn: Callable[..., tuple], *values: Any, backend: Any = "eager", sources: list[str] | None = None, **kwargs: Any) -> GraphRequest:
-    """A request for the graph of `fn`; nn.Parameters count as parameters, the others as arguments."""
+def request(
+    fn: Callable[..., tuple], *values: Any, backend: Any = "eager", sources: list[str] | None = None, **kwargs: Any
+) -> GraphRequest:
+    """A request for `fn`'s graph; nn.Parameters count as parameters, the others as arguments."""
     gm = fx.symbolic_trace(fn)
     env = ShapeEnv()
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
@@ -311,6 +317,19 @@ def test_overlapping_storages_are_guarded_where_sizes_are_symbolic():
     assert whole.tolist() == [1.0] * 4 + [2.0] * 4
 
 
+@pytest.mark.parametrize("backend", AOT)
+def test_sharing_of_memory_is_guarded_where_an_input_is_written(backend):
+    whole = torch.zeros(8)
+
+    def fn(x, y, z):
+        return x.add_(1), y + x.sum(), z * 2
+
+    compiled = compile_graph(request(fn, whole[:5], whole[3:], torch.zeros(1), backend=backend))
+    assert compiled.guards == (AliasingGuard(inputs=(0, 1, 2), groups=(0, 0, 1), offsets=(0, 3, 0)),)
+    assert call(compiled, whole[:5], whole[3:], torch.zeros(1))[1].tolist() == [6.0] * 2 + [5.0] * 3
+    assert compile_graph(request(lambda x, y: (x + y,), whole[:5], whole[3:], backend="aot_eager")).guards == ()
+
+
 def test_lists_are_emptied_and_inputs_die_inside_the_call():
     alive = []
 
@@ -329,6 +348,33 @@ def test_lists_are_emptied_and_inputs_die_inside_the_call():
     compiled.fn(args)
     assert args == []
     assert alive == [None]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_graph_modules_that_generate_code_late(backend):
+    made = request(linear, torch.randn(4, 3), param(5, 3), param(5), backend=backend)
+    lazy = _LazyGraphModule(made.gm, made.gm.graph)
+    x, w, b = (info.value for info in made.inputs)
+    compiled = compile_graph(replace(made, gm=lazy))
+    torch.testing.assert_close(call(compiled, x, w, b)[0], linear(x, w, b)[0])
+    assert lazy.forward.__name__ == "forward" or backend == "aot_eager"
+
+
+@pytest.mark.parametrize("backend", ALL)
+def test_batch_norm_updates_its_buffers_in_place(backend):
+    def fn(x, w, mean, var, steps):
+        steps.add_(1)
+        return F.batch_norm(x, mean, var, w, None, training=True), steps * 2
+
+    values = torch.randn(4, 3), param(3), torch.zeros(3), torch.ones(3), torch.tensor(0)
+    made = request(fn, *values, backend=backend)
+    held = [replace(info, is_buffer=True, static=True) if i >= 2 else info for i, info in enumerate(made.inputs)]
+    compiled = compile_graph(replace(made, inputs=held))
+    ours, theirs = clone(values), clone(values)
+    for _ in range(2):
+        for a, b in zip(call(compiled, *ours), fn(*theirs), strict=True):
+            torch.testing.assert_close(a, b)
+    torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("backend", AOT)
@@ -440,7 +486,7 @@ def test_parameters_are_static_inputs():
         return inner(gm, inputs, **kwargs)
 
     inner = inductor.call.__globals__["compile_fx_inner"]
-    backend = registry.replace(inductor, call=spy)
+    backend = replace(inductor, call=spy)
     with torch.no_grad(), torch._functorch.config.patch(enable_autograd_cache=False):
         compile_graph(request(linear, torch.randn(4, 3), param(5, 3), param(5), backend=backend))
     assert seen == [[1, 2]]
@@ -461,7 +507,7 @@ def test_options_hold_for_the_backward_pass_too():
     inner = inductor.call.__globals__["compile_fx_inner"]
     with torch._functorch.config.patch(enable_autograd_cache=False):
         x, w, b = torch.randn(4, 3), param(5, 3), param(5)
-        compiled = compile_graph(request(linear, x, w, b, backend=registry.replace(inductor, call=spy)))
+        compiled = compile_graph(request(linear, x, w, b, backend=replace(inductor, call=spy)))
         call(compiled, x, w, b)[0].sum().backward()
     assert seen == [(False, 17), (True, 17)]
     assert config.max_fusion_size != 17

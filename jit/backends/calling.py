@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
@@ -17,6 +18,7 @@ def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
     """The graph's generated code in boxed form; `gm` itself is changed to it."""
     gm.graph.set_codegen(_BoxedCodeGen())
     gm.recompile()
+    _LazyGraphModule.force_recompile(gm)  # one that generates its code late would do so through a slower path at each call
     return gm.forward
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from framejit.backends.calling import checked, dropping, unbox
-from framejit.backends.contexts import annotate, backend_contexts, example_inputs
+from framejit.backends.contexts import aliasing_guards, annotate, backend_contexts, example_inputs
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
@@ -24,10 +24,10 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     """
     outputs = _check(request)
     backend = request.backend
+    guards: list[BackendGuard] = []
     with request.state.applied():
         if not backend.needs_contexts:
-            fn, guards = _call_backend(backend, request.gm, [info.value for info in request.inputs]), []
-            fn, boxed = unbox(fn)
+            fn, boxed = unbox(_call_backend(backend, request.gm, [info.value for info in request.inputs]))
         else:
             fn, boxed, guards = _compile_in_contexts(request)
     if not backend.trusted and not boxed:
@@ -46,6 +46,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     backend = request.backend
     frozen: Frozen | None = None
     inner = request
+    written = aliasing_guards(request)  # before the graph is changed
     if backend.freezes() and not request.state.grad_enabled:
         frozen = freeze(request)
         inner = frozen.request
@@ -55,7 +56,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     with backend_contexts(inner) as contexts:
         examples = example_inputs(inner, contexts)
         fn, boxed = unbox(_call_backend(backend, inner.gm, examples))
-        guards = contexts.guards(request)
+        guards = written + contexts.guards(request)
     if frozen is not None:
         fn, boxed = dropping(fn, boxed, frozen.kept), True
         guards += [FrozenInputGuard(index) for index in frozen.frozen]

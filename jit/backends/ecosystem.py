@@ -43,7 +43,11 @@ def begin_cudagraph_step() -> None:
 
 
 # What the adapters use of torch's internals: "module:attribute", and the parameters relied upon. These move between releases.
-_CONTEXTS: dict[str, tuple[str, ...]] = {
+_EAGER: dict[str, tuple[str, ...]] = {
+    "torch.fx.graph:_BoxedCodeGen": (),
+    "torch.fx._lazy_graph_module:_LazyGraphModule.force_recompile": ("gm",),
+}
+_CONTEXTS: dict[str, tuple[str, ...]] = _EAGER | {
     "torch._guards:TracingContext": ("fake_mode",),
     "torch._guards:CompileContext": ("compile_id",),
     "torch._guards:CompileId": ("frame_id", "frame_compile_id"),
@@ -51,9 +55,16 @@ _CONTEXTS: dict[str, tuple[str, ...]] = {
     "torch._guards:compile_context": ("context",),
     "torch._guards:StorageOverlap": ("overlapping_sources", "non_overlapping_sources"),
     "torch._guards:DuplicateInputs": ("input_source_a", "input_source_b"),
-    "torch._subclasses:FakeTensorMode": ("shape_env", "static_shapes"),
+    "torch._subclasses:FakeTensorMode": ("shape_env",),
     "torch._subclasses:FakeTensorMode.from_tensor": ("static_shapes", "symbolic_context", "source"),
-    "torch.fx.graph:_BoxedCodeGen": (),
+    "torch.fx.experimental.symbolic_shapes:StatefulSymbolicContext": (
+        "dynamic_sizes",
+        "dynamic_strides",
+        "constraint_sizes",
+        "constraint_strides",
+        "tensor_source",
+        "shape_env_to_source_to_symbol_cache",
+    ),
 }
 _AOT: dict[str, tuple[str, ...]] = _CONTEXTS | {
     "torch._functorch.aot_autograd:aot_module_simplified": (
@@ -73,7 +84,7 @@ _INDUCTOR: dict[str, tuple[str, ...]] = _AOT | {
     "torch._inductor.config:triton.cudagraphs": (),
 }
 _NEEDED: dict[str, dict[str, tuple[str, ...]]] = {
-    "eager": {"torch.fx.graph:_BoxedCodeGen": ()},
+    "eager": _EAGER,
     "contexts": _CONTEXTS,
     "aot_eager": _AOT,
     "inductor": _INDUCTOR,

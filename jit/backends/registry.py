@@ -36,7 +36,7 @@ class Backend:
 
     def configured(self, mode: str | None, options: Mapping[str, Any] | None) -> Backend:
         """This backend with `mode` and `options`, as keyword arguments to the function. Raises ConfigError if it takes none."""
-        kwargs = {"mode": mode} if mode not in (None, "default") else {}
+        kwargs: dict[str, Any] = {"mode": mode} if mode not in (None, "default") else {}
         kwargs |= {"options": dict(options)} if options else {}
         for name in kwargs:
             if not _accepts(self.call, name):

@@ -143,6 +143,19 @@ class StorageOverlapGuard:
 
 
 @dataclass(frozen=True, slots=True)
+class AliasingGuard:
+    """The graph writes to an input, and what was compiled holds for this sharing of memory only.
+
+    The inputs `inputs` (indices) are in storages numbered by first appearance, `groups`, at the storage offsets `offsets`, in elements.
+    AOTAutograd asks for no such guard where sizes are constants, though it compiles for the aliasing that it finds.
+    """
+
+    inputs: tuple[int, ...]
+    groups: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SameTensorGuard:
     """The inputs `first` and `second` (indices) are the same tensor."""
 
@@ -168,7 +181,7 @@ class ShapeGuard:
     expr: sympy.Basic
 
 
-BackendGuard = StorageOverlapGuard | SameTensorGuard | FrozenInputGuard | ShapeGuard
+BackendGuard = StorageOverlapGuard | AliasingGuard | SameTensorGuard | FrozenInputGuard | ShapeGuard
 
 
 @dataclass(frozen=True)
