@@ -6,21 +6,25 @@ numbers from outside stay unasked: a `DeferredObject` knows its value, but compu
 
 from __future__ import annotations
 
+import enum
 import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, EllipsisType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards.kinds import Equals
-from framejit.guards.source import Pinned, Source
+from framejit.guards.kinds import Equals, ValueIs
+from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.object import LazyObject, Object, settle
 from framejit.objects.registry import pure_methods, wrapper_for, wraps
 
 if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
     from framejit.objects.vm import VM, Codegen
 
 SCALARS: tuple[type, ...] = (bool, int, float, complex, str, bytes)
 SINGLETONS: tuple[type, ...] = (NoneType, EllipsisType, NotImplementedType)
+ENUM_FIELDS = (enum.Enum.__dict__["value"], enum.Enum.__dict__["name"], MISSING)
+"""What the class says of the fields of a member that doesn't override them: Enum's own properties, or nothing."""
 EXACT = frozenset(SCALARS + SINGLETONS)
 MAX_DEFERRED_DEPTH = 16
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -71,6 +75,33 @@ class ConstObject(Object):
 
     def __repr__(self) -> str:
         return f"<Const {self.value!r:.60}{'' if self.source is None else ' from ' + self.source.describe()}>"
+
+
+class EnumObject(ConstObject):
+    """An enum member: a constant known by identity."""
+
+    __slots__ = ()
+
+    def constant(self, vm: VM) -> Any:
+        if self.pending:
+            vm.guard(ValueIs, self.source, self.value)
+            vm.trail.set(self, "pending", False)
+        return self.value
+
+    def truth(self, vm: VM) -> bool:
+        return vm.generic_truth(self)
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        if self.attrs is None:
+            self.attrs = vm.instance_dict_of(self)
+        return self.attrs
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name in ("value", "name", "_value_", "_name_") and vm.raw_type_lookup(self.cls, name) in ENUM_FIELDS:
+            found = getattr(self.constant(vm), f"_{name.strip('_')}_")
+            if is_plain(found):
+                return vm.const(found)
+        return vm.generic_getattr(self, name)
 
 
 class DeferredObject(Object):
@@ -140,6 +171,8 @@ def const_object(vm: VM, value: Any) -> Object:
         return SINGLETON_OBJECTS[value]
     if cls in EXACT:
         return ConstObject(value)
+    if isinstance(value, enum.Enum):
+        return EnumObject(value, vm.root_source.child(Pinned, value))
     build = CONST_BUILDERS.get(cls)
     if build is not None:
         return build(vm, value)
@@ -158,9 +191,17 @@ def wrap_singleton(vm: VM, value: Any, source: Source) -> ConstObject:
 @wraps(*SCALARS)
 def wrap_scalar(vm: VM, value: Any, source: Source) -> Object:
     """A number or string; a user's subclass of one is an instance of that class."""
+    if isinstance(value, enum.Enum):
+        return EnumObject(value, source, pending=True)
     if type(value) not in EXACT:
         return wrapper_for(object).wrap(vm, value, source)
     return ConstObject(value, source, pending=source is not None)
+
+
+@wraps(enum.Enum)
+def wrap_enum(vm: VM, value: enum.Enum, source: Source) -> EnumObject:
+    """An enum member, guarded when looked at."""
+    return EnumObject(value, source, pending=True)
 
 
 @wraps(CodeType, by_identity=True)
@@ -179,7 +220,7 @@ def may_be_constant(obj: Object) -> bool:
     """Whether the value, once observed, is a constant. Guards nothing."""
     obj = settle(obj)
     if type(obj) is LazyObject:
-        return is_plain(obj.value) or wrapper_for(obj.cls).by_identity
+        return is_plain(obj.value) or isinstance(obj.value, enum.Enum) or wrapper_for(obj.cls).by_identity
     return obj.is_constant()
 
 

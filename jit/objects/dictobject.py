@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
 from framejit.guards.kinds import DictKeys, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.constobject import ConstObject, c_new, is_plain
 from framejit.objects.iterobject import IteratorObject
-from framejit.objects.object import Object, settle
+from framejit.objects.object import NotConstant, Object, settle
 from framejit.objects.registry import wraps
 
 if TYPE_CHECKING:
@@ -233,6 +232,15 @@ class DictObject(Object):
     def contains(self, vm: VM, item: Object) -> Object | None:
         return vm.const(self.has(vm, item)) if self.cls is dict else None
 
+    def is_empty(self) -> bool:
+        """Whether nothing is in a dict made by the trace."""
+        return not self.entries
+
+    def as_real(self, vm: VM) -> Any:
+        if self.family is not dict:
+            raise NotConstant(self)
+        return {vm.observe(key).as_real(vm): vm.observe(value).as_real(vm) for key, value in self.items(vm)}
+
     def as_graph_argument(self, vm: VM) -> Any:
         return {key.constant(vm): vm.observe(value).as_graph_argument(vm) for key, value in self.items(vm)}
 
@@ -348,7 +356,7 @@ def fill_attrs(cg: Codegen, obj: Object) -> None:
         cg.pop_top()
 
 
-# Iterators and views.
+# Iterators.
 
 KEYS, VALUES, ITEMS = "keys", "values", "items"
 VIEW_TYPES: dict[tuple[type, str], type] = {
@@ -426,71 +434,3 @@ def dict_iterator_at(mapping: Any, kind: str, backwards: bool, index: int) -> An
 def view_item(vm: VM, kind: str, entry: Entry) -> Object:
     """What a view of this kind shows of an entry."""
     return entry[0] if kind is KEYS else entry[1] if kind is VALUES else vm.new_tuple([entry[0], entry[1]])
-
-
-class DictView(Object):
-    """dict_keys, dict_values or dict_items of a dict."""
-
-    __slots__ = ("mapping", "kind")
-
-    def __init__(self, mapping: DictObject, kind: str) -> None:
-        super().__init__(VIEW_TYPES[storage(mapping), kind])
-        self.mapping = mapping
-        self.kind = kind
-
-    def items(self, vm: VM) -> list[Object]:
-        """What iterating the view gives."""
-        return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
-
-    def iter(self, vm: VM) -> Object:
-        return DictIterator(vm, self.mapping, self.kind)
-
-    def truth(self, vm: VM) -> bool:
-        return bool(self.mapping.open(vm))
-
-    def length(self, vm: VM) -> Object:
-        return vm.const(len(self.mapping.open(vm)))
-
-    def hash_key(self, vm: VM) -> Any:
-        if self.kind is not VALUES:
-            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
-        return self.identity_key(vm)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.mapping)
-        cg.call_const(getattr(storage(self.mapping), self.kind), 1)
-
-    def referents(self) -> list[Object]:
-        return [self.mapping]
-
-
-class MappingProxyObject(Object):
-    """`types.MappingProxyType(mapping)` made by the trace: reads go to the mapping."""
-
-    __slots__ = ("mapping",)
-
-    def __init__(self, cls: type, mapping: Object) -> None:
-        super().__init__(cls)
-        self.mapping = mapping
-
-    def iter(self, vm: VM) -> Object:
-        return vm.observe(self.mapping).iter(vm)
-
-    def truth(self, vm: VM) -> bool:
-        return vm.observe(self.mapping).truth(vm)
-
-    def length(self, vm: VM) -> Object:
-        return vm.observe(self.mapping).length(vm)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.mapping)
-        cg.call_const(self.cls, 1)
-
-    def referents(self) -> list[Object]:
-        return [self.mapping]
-
-
-@wraps(*VIEW_TYPES.values(), shared=True)
-def wrap_view(vm: VM, value: Any, source: Source) -> Object:
-    """A view from outside: the dict behind it cannot be reached by C code without side effects."""
-    vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__name__} made outside the compiled function"))

@@ -115,6 +115,9 @@ class ListObject(Object):
         self.set_at(vm, index % size, value)
         return True
 
+    def as_real(self, vm: VM) -> Any:
+        return [vm.observe(item).as_real(vm) for item in self.items(vm)]
+
     def as_graph_argument(self, vm: VM) -> Any:
         return [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
 

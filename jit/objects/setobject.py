@@ -109,6 +109,9 @@ class SetObject(Object):
             return self.value
         return frozenset([vm.observe(element).constant(vm) for element in self.open(vm).values()])
 
+    def as_real(self, vm: VM) -> Any:
+        return self.family([vm.observe(element).as_real(vm) for element in self.items(vm)])
+
     def hash_key(self, vm: VM) -> Any:
         if self.cls.__hash__ is None:
             vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import Equals, Length
@@ -91,6 +92,19 @@ class TupleObject(Object):
         if self.cls is tuple and key.cls is int:
             return item_at(vm, self.items(vm), key.constant(vm), "tuple")
         return None
+
+    def as_real(self, vm: VM) -> Any:
+        if self.is_constant():
+            return self.constant(vm)
+        values = tuple([vm.observe(item).as_real(vm) for item in self.items(vm)])
+        return values if self.cls is tuple else c_new(self.cls)(self.cls, values)
+
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        """A named field of a struct sequence."""
+        names = getattr(self.cls, "__match_args__", ())
+        if member.__name__ in names:
+            return self.items(vm)[names.index(member.__name__)]
+        return super().get_slot(vm, member)
 
     def as_graph_argument(self, vm: VM) -> Any:
         if self.is_constant():

@@ -1,0 +1,246 @@
+"""The methods of collections.deque (Modules/_collectionsmodule.c)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from framejit.objects import abstract
+from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
+from framejit.objects.dequeobject import DequeIterator, DequeObject
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+from framejit.objects.sequence import COMPARISONS, bounds, comparison, find, index_value, repeat, text, text_of_items
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+for _name, _symbol in COMPARISONS.items():
+    models(getattr(deque, _name))(comparison(_symbol, deque))
+
+
+@models(deque.__new__)
+def deque_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+    return DequeObject([], None, vm.observe(cls).constant(vm))
+
+
+@models(deque.__init__)
+def deque_init(vm: VM, self: DequeObject, iterable: Object | None = None, maxlen: Object | None = None) -> Object:
+    limit = None
+    if maxlen is not None and vm.observe(maxlen).cls is not type(None):
+        limit = index_value(vm, maxlen, lambda: "an integer is required")
+        if limit < 0:
+            vm.raise_(ValueError, "maxlen must be non-negative")
+    items = [] if iterable is None else list(abstract.iterate(vm, iterable))
+    self.items(vm)
+    vm.trail.set(self, "maxlen", limit)
+    self.replace(vm, items)
+    return NONE
+
+
+@models(deque)
+def make_deque(vm: VM, iterable: Object | None = None, maxlen: Object | None = None) -> Object:
+    made = DequeObject([], None)
+    deque_init(vm, made, iterable, maxlen)
+    return made
+
+
+@models(deque.__dict__["maxlen"])
+def maxlen(vm: VM, self: DequeObject) -> Object:
+    self.items(vm)
+    return vm.const(self.maxlen)
+
+
+@models(deque.append)
+def append(vm: VM, self: DequeObject, item: Object) -> Object:
+    self.replace(vm, [*self.items(vm), item])
+    return NONE
+
+
+@models(deque.appendleft)
+def appendleft(vm: VM, self: DequeObject, item: Object) -> Object:
+    self.replace(vm, [item, *self.items(vm)], drop_left=False)
+    return NONE
+
+
+@models(deque.extend)
+def extend(vm: VM, self: DequeObject, iterable: Object) -> Object:
+    self.replace(vm, self.items(vm) + abstract.iterate(vm, iterable))
+    return NONE
+
+
+@models(deque.__iadd__)
+def iadd(vm: VM, self: DequeObject, iterable: Object) -> Object:
+    extend(vm, self, iterable)
+    return self
+
+
+@models(deque.extendleft)
+def extendleft(vm: VM, self: DequeObject, iterable: Object) -> Object:
+    self.replace(vm, abstract.iterate(vm, iterable)[::-1] + self.items(vm), drop_left=False)
+    return NONE
+
+
+def taken(vm: VM, self: DequeObject, position: int) -> Object:
+    """Remove the first or the last item and give it."""
+    items = list(self.items(vm))
+    if not items:
+        vm.raise_(IndexError, "pop from an empty deque")
+    item = items.pop(position)
+    self.replace(vm, items)
+    return item
+
+
+@models(deque.pop)
+def pop(vm: VM, self: DequeObject) -> Object:
+    return taken(vm, self, -1)
+
+
+@models(deque.popleft)
+def popleft(vm: VM, self: DequeObject) -> Object:
+    return taken(vm, self, 0)
+
+
+@models(deque.rotate)
+def rotate(vm: VM, self: DequeObject, n: Object | None = None) -> Object:
+    items = self.items(vm)
+    if items:
+        by = (1 if n is None else index_value(vm, n, lambda: "an integer is required")) % len(items)
+        self.replace(vm, items[len(items) - by :] + items[: len(items) - by])
+    return NONE
+
+
+@models(deque.clear)
+def clear(vm: VM, self: DequeObject) -> Object:
+    self.replace(vm, [])
+    return NONE
+
+
+@models(deque.reverse)
+def reverse(vm: VM, self: DequeObject) -> Object:
+    self.replace(vm, self.items(vm)[::-1])
+    return NONE
+
+
+@models(deque.copy, deque.__copy__)
+def copy(vm: VM, self: DequeObject) -> Object:
+    items = list(self.items(vm))
+    if self.cls is deque:
+        return DequeObject(items, self.maxlen)
+    args = [vm.new_list(items)] if self.maxlen is None else [vm.new_list(items), vm.const(self.maxlen)]
+    return abstract.call(vm, vm.const(self.cls), args)
+
+
+@models(deque.count)
+def count(vm: VM, self: DequeObject, item: Object) -> Object:
+    return vm.const(sum([abstract.equal(vm, each, item) for each in self.items(vm)]))
+
+
+@models(deque.index)
+def index(vm: VM, self: DequeObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
+    items = self.items(vm)
+    position = find(vm, items, item, *bounds(vm, len(items), start, stop))
+    if position < 0:
+        vm.raise_(ValueError, f"{text(vm, item)} is not in deque")
+    return vm.const(position)
+
+
+@models(deque.insert)
+def insert(vm: VM, self: DequeObject, index: Object, item: Object) -> Object:
+    items = list(self.items(vm))
+    if self.maxlen is not None and len(items) >= self.maxlen:
+        vm.raise_(IndexError, "deque already at its maximum size")
+    items.insert(index_value(vm, index, lambda: "an integer is required"), item)
+    self.replace(vm, items)
+    return NONE
+
+
+@models(deque.remove)
+def remove(vm: VM, self: DequeObject, item: Object) -> Object:
+    items = list(self.items(vm))
+    position = find(vm, items, item)
+    if position < 0:
+        vm.raise_(ValueError, f"{text(vm, item)} is not in deque")
+    del items[position]
+    self.replace(vm, items)
+    return NONE
+
+
+def position_of(vm: VM, self: DequeObject, key: Object) -> int:
+    """A checked index."""
+    size = len(self.items(vm))
+    position = index_value(vm, key, lambda: f"sequence index must be integer, not '{vm.observe(key).cls.__name__}'")
+    if not -size <= position < size:
+        vm.raise_(IndexError, "deque index out of range")
+    return position % size
+
+
+@models(deque.__getitem__)
+def getitem(vm: VM, self: DequeObject, key: Object) -> Object:
+    return self.items(vm)[position_of(vm, self, key)]
+
+
+@models(deque.__setitem__)
+def setitem(vm: VM, self: DequeObject, key: Object, value: Object) -> Object:
+    position = position_of(vm, self, key)
+    items = list(self.items(vm))
+    items[position] = value
+    self.replace(vm, items)
+    vm.trail.set(self, "version", self.version - 1)
+    return NONE
+
+
+@models(deque.__delitem__)
+def delitem(vm: VM, self: DequeObject, key: Object) -> Object:
+    position = position_of(vm, self, key)
+    items = list(self.items(vm))
+    del items[position]
+    self.replace(vm, items)
+    return NONE
+
+
+@models(deque.__len__)
+def length(vm: VM, self: DequeObject) -> Object:
+    return vm.const(len(self.items(vm)))
+
+
+@models(deque.__contains__)
+def contains(vm: VM, self: DequeObject, item: Object) -> Object:
+    return vm.const(find(vm, self.items(vm), item) >= 0)
+
+
+@models(deque.__iter__)
+def iterate(vm: VM, self: DequeObject) -> Object:
+    return DequeIterator(vm, self, False)
+
+
+@models(deque.__reversed__)
+def backwards(vm: VM, self: DequeObject) -> Object:
+    return DequeIterator(vm, self, True)
+
+
+@models(deque.__add__)
+def add(vm: VM, self: DequeObject, other: Object) -> Object:
+    other = vm.observe(other)
+    if not isinstance(other, DequeObject):
+        vm.raise_(TypeError, f'can only concatenate deque (not "{other.cls.__name__}") to deque')
+    made = vm.observe(copy(vm, self))
+    extend(vm, made, other)  # type: ignore[arg-type]
+    return made
+
+
+@models(deque.__mul__, deque.__rmul__)
+def mul(vm: VM, self: DequeObject, times: Object) -> Object:
+    items = repeat(vm, self.items(vm), times)
+    if items is None:
+        return NOT_IMPLEMENTED
+    made = DequeObject([], self.maxlen)
+    made.replace(vm, items)
+    return made
+
+
+@models(deque.__repr__)
+def render(vm: VM, self: DequeObject) -> Object:
+    body = text_of_items(vm, self, "[]", lambda: [text(vm, item) for item in self.items(vm)]).constant(vm)
+    limit = "" if self.maxlen is None else f", maxlen={self.maxlen}"
+    return vm.const(f"{self.cls.__name__}({body}{limit})")

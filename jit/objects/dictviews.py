@@ -1,0 +1,212 @@
+"""Views of dicts: keys, values, items with their set operations; mapping proxies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.guards.source import Source
+from framejit.objects import abstract
+from framejit.objects.constobject import NOT_IMPLEMENTED
+from framejit.objects.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
+from framejit.objects.object import Object
+from framejit.objects.registry import models, wraps
+from framejit.objects.sequence import COMPARISONS, compare_sets, text, text_of_items
+from framejit.objects.setobject import SetObject, set_of
+from framejit.objects.tupleobject import TupleObject
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+
+class DictView(Object):
+    """dict_keys, dict_values or dict_items of a dict."""
+
+    __slots__ = ("mapping", "kind")
+
+    def __init__(self, mapping: DictObject, kind: str) -> None:
+        super().__init__(VIEW_TYPES[storage(mapping), kind])
+        self.mapping = mapping
+        self.kind = kind
+
+    def items(self, vm: VM) -> list[Object]:
+        """What iterating the view gives."""
+        return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
+
+    def iter(self, vm: VM) -> Object:
+        return DictIterator(vm, self.mapping, self.kind)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.mapping.open(vm))
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.mapping.open(vm)))
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.kind is not VALUES:
+            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        return self.identity_key(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.mapping)
+        cg.call_const(getattr(storage(self.mapping), self.kind), 1)
+
+    def referents(self) -> list[Object]:
+        return [self.mapping]
+
+
+class MappingProxyObject(Object):
+    """`types.MappingProxyType(mapping)` made by the trace: reads go to the mapping."""
+
+    __slots__ = ("mapping",)
+
+    def __init__(self, cls: type, mapping: Object) -> None:
+        super().__init__(cls)
+        self.mapping = mapping
+
+    def iter(self, vm: VM) -> Object:
+        return vm.observe(self.mapping).iter(vm)
+
+    def truth(self, vm: VM) -> bool:
+        return vm.observe(self.mapping).truth(vm)
+
+    def length(self, vm: VM) -> Object:
+        return vm.observe(self.mapping).length(vm)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.mapping)
+        cg.call_const(self.cls, 1)
+
+    def referents(self) -> list[Object]:
+        return [self.mapping]
+
+
+@wraps(*VIEW_TYPES.values(), shared=True)
+def wrap_view(vm: VM, value: Any, source: Source) -> Object:
+    """A view from outside: the dict behind it cannot be reached by C code without side effects."""
+    vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__name__} made outside the compiled function"))
+
+
+for _view in VIEW_TYPES.values():
+
+    @models(_view.__len__)
+    def view_length(vm: VM, self: DictView) -> Object:
+        return self.length(vm)
+
+    @models(_view.__iter__)
+    def view_iter(vm: VM, self: DictView) -> Object:
+        return self.iter(vm)
+
+    @models(_view.__reversed__)
+    def view_reversed(vm: VM, self: DictView) -> Object:
+        return DictIterator(vm, self.mapping, self.kind, True)
+
+    @models(_view.__repr__)
+    def view_repr(vm: VM, self: DictView) -> Object:
+        body = text_of_items(vm, self, "[]", lambda: [text(vm, item) for item in self.items(vm)])
+        return vm.const(f"{self.cls.__name__}({body.constant(vm)})")
+
+    @models(_view.__dict__.get("mapping") or type({}.keys()).__dict__["mapping"])
+    def view_mapping(vm: VM, self: DictView) -> Object:
+        return MappingProxyObject(MappingProxyType, self.mapping)
+
+
+dict_keys, dict_items = VIEW_TYPES[dict, KEYS], VIEW_TYPES[dict, ITEMS]
+
+
+def hash_keys(vm: VM, view: DictView) -> list[Any]:
+    """The hash keys of the elements of a view of keys or items."""
+    if view.kind is KEYS:
+        return list(view.mapping.open(vm))
+    return [(key, vm.observe(value).hash_key(vm)) for key, (_, value) in view.mapping.open(vm).items()]
+
+
+@models(dict_keys.__contains__)
+def keys_contains(vm: VM, self: DictView, item: Object) -> Object:
+    return vm.const(self.mapping.has(vm, item))
+
+
+@models(dict_items.__contains__)
+def items_contains(vm: VM, self: DictView, item: Object) -> Object:
+    pair = vm.observe(item)
+    parts = pair.items(vm) if isinstance(pair, TupleObject) else []
+    if len(parts) != 2:
+        return vm.const(False)
+    found = self.mapping.get_item(vm, parts[0])
+    return vm.const(found is not None and abstract.equal(vm, found, parts[1]))
+
+
+def elements(vm: VM, obj: Object) -> set[Any] | None:
+    """The hash keys of a set, frozenset or view of keys or items; None for anything else."""
+    if isinstance(obj, SetObject):
+        return set(obj.open(vm))
+    if isinstance(obj, DictView) and obj.kind is not VALUES:
+        return set(hash_keys(vm, obj))
+    return None
+
+
+def view_comparison(symbol: str) -> Callable[..., Object]:
+    """The model of a comparison of views (dictview_richcompare)."""
+
+    def model(vm: VM, self: DictView, other: Object) -> Object:
+        theirs = elements(vm, vm.observe(other))
+        if theirs is None:
+            return NOT_IMPLEMENTED
+        return compare_sets(vm, symbol, hash_keys(vm, self), theirs)
+
+    return model
+
+
+def view_operation(name: str) -> Callable[..., Object]:
+    """The model of `&`, `|`, `-`, `^` of views: a set of the elements, then its update by the other operand."""
+
+    def model(vm: VM, self: DictView, other: Object) -> Object:
+        return abstract.call_method(vm, set_of(vm, self.items(vm)), name, other)
+
+    return model
+
+
+def view_reflected(name: str) -> Callable[..., Object]:
+    """The same with the view on the right."""
+
+    def model(vm: VM, self: DictView, other: Object) -> Object:
+        return abstract.call_method(vm, set_of(vm, abstract.iterate(vm, other)), name, self)
+
+    return model
+
+
+OPERATIONS = {"and": "intersection", "or": "union", "sub": "difference", "xor": "symmetric_difference"}
+for _view in (dict_keys, dict_items):
+    for _name, _symbol in COMPARISONS.items():
+        models(getattr(_view, _name))(view_comparison(_symbol))
+    for _name, _method in OPERATIONS.items():
+        models(getattr(_view, f"__{_name}__"))(view_operation(_method))
+        models(getattr(_view, f"__r{_name}__"))(view_reflected(_method))
+
+    @models(_view.isdisjoint)
+    def isdisjoint(vm: VM, self: DictView, other: Object) -> Object:
+        return abstract.call_method(vm, set_of(vm, self.items(vm)), "isdisjoint", other)
+
+
+@models(MappingProxyType)
+def make_proxy(vm: VM, mapping: Object) -> Object:
+    return MappingProxyObject(MappingProxyType, mapping)
+
+
+def proxied(name: str) -> Callable[..., Object]:
+    """The model of a method of mappingproxy: the same of the mapping."""
+
+    def model(vm: VM, self: MappingProxyObject, *args: Object) -> Object:
+        return abstract.call_method(vm, self.mapping, name, *args)
+
+    return model
+
+
+PROXIED = (
+    "get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__",
+    "__or__", "__ror__", "__eq__", "__ne__",
+)  # fmt: skip
+for _name in PROXIED:
+    models(getattr(MappingProxyType, _name))(proxied(_name))

@@ -1,0 +1,179 @@
+"""What lists, tuples and deques share: indexing, slicing, searching, ordering, sorting and their text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.objects import abstract
+from framejit.objects.constobject import NOT_IMPLEMENTED, may_be_constant
+from framejit.objects.object import Object
+from framejit.objects.sliceobject import SliceObject
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+MAX_REPEAT = 1 << 16
+
+
+def index_value(vm: VM, key: Object, refuse: Callable[[], str]) -> int:
+    """PyNumber_AsSsize_t: an int, or what `__index__` gives; `refuse` makes the TypeError's message."""
+    key = vm.observe(key)
+    if issubclass(key.cls, int) and key.is_constant():
+        return int(key.constant(vm))
+    found = None if key.cls in (str, float, type(None)) else abstract.call_special(vm, key, "__index__")
+    if found is None:
+        vm.raise_(TypeError, refuse())
+    return int(vm.observe(found).constant(vm))
+
+
+def real_slice(vm: VM, key: SliceObject) -> slice:
+    """The slice with its parts as real ints."""
+    parts: list[int | None] = []
+    for part in key.parts():
+        part = vm.observe(part)
+        if part.cls is type(None):
+            parts.append(None)
+        else:
+            parts.append(index_value(vm, part, lambda: "slice indices must be integers or None or have an __index__ method"))
+    if parts[2] == 0:
+        vm.raise_(ValueError, "slice step cannot be zero")
+    return slice(*parts)
+
+
+def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> int:
+    """An index into a sequence of `size` items, made non-negative; IndexError where it is out of range."""
+    index = index_value(vm, key, lambda: f"{kind} indices must be integers or slices, not {vm.observe(key).cls.__name__}")
+    if not -size <= index < size:
+        vm.raise_(IndexError, f"{kind} {verb}index out of range")
+    return index % size
+
+
+def find(vm: VM, items: list[Object], item: Object, start: int = 0, stop: int | None = None) -> int:
+    """The first index of an equal item, or -1. `items` may change while it is compared, as in CPython."""
+    index = start
+    while index < len(items) and (stop is None or index < stop):
+        if abstract.equal(vm, items[index], item):
+            return index
+        index += 1
+    return -1
+
+
+def bounds(vm: VM, size: int, start: Object | None, stop: Object | None) -> tuple[int, int]:
+    """The optional limits of `index`, as _PyEval_SliceIndexNotNone clips them."""
+    limits = []
+    for part, default in ((start, 0), (stop, size)):
+        if part is None:
+            limits.append(default)
+            continue
+        value = index_value(vm, part, lambda: "slice indices must be integers or have an __index__ method")
+        limits.append(max(0, value + size) if value < 0 else value)
+    return limits[0], limits[1]
+
+
+def compare_items(vm: VM, symbol: str, left: list[Object], right: list[Object]) -> Object:
+    """Objects/listobject.c: list_richcompare."""
+    if symbol in ("==", "!=") and len(left) != len(right):
+        return vm.const(symbol == "!=")
+    for a, b in zip(left, right, strict=False):
+        if not abstract.equal(vm, a, b):
+            if symbol in ("==", "!="):
+                return vm.const(symbol == "!=")
+            return abstract.compare(vm, symbol, a, b)
+    sizes = {"<": len(left) < len(right), "<=": len(left) <= len(right), ">": len(left) > len(right), ">=": len(left) >= len(right)}
+    return vm.const(sizes.get(symbol, symbol == "=="))
+
+
+def comparison(symbol: str, base: type) -> Callable[..., Object]:
+    """The model of one rich comparison slot of a sequence type."""
+
+    def model(vm: VM, self: Object, other: Object) -> Object:
+        other = vm.observe(other)
+        if not issubclass(other.cls, base):
+            return NOT_IMPLEMENTED
+        return compare_items(vm, symbol, self.items(vm), other.items(vm))  # type: ignore[attr-defined]
+
+    return model
+
+
+COMPARISONS = {"__lt__": "<", "__le__": "<=", "__eq__": "==", "__ne__": "!=", "__gt__": ">", "__ge__": ">="}
+
+
+def compare_sets(vm: VM, symbol: str, left: Collection[Any], right: Collection[Any]) -> Object:
+    """Sets, frozensets and views of keys and items, given their hash keys."""
+    a, b = dict.fromkeys(left), dict.fromkeys(right)
+    below, above = all(key in b for key in a), all(key in a for key in b)
+    same = below and above
+    return vm.const({"==": same, "!=": not same, "<=": below, ">=": above, "<": below and not above, ">": above and not below}[symbol])
+
+
+def repeat(vm: VM, items: list[Object], times: Object) -> list[Object] | None:
+    """`items * times`, or None where times is no integer."""
+    times = vm.observe(times)
+    if not issubclass(times.cls, int) and vm.raw_type_lookup(times.cls, "__index__") is abstract.MISSING:
+        return None
+    count = index_value(vm, times, lambda: "can't multiply sequence by non-int")
+    if count > 0 and len(items) * count > MAX_REPEAT:
+        vm.unsupported(breaks.UnsupportedOperation(f"a sequence of {len(items) * count} items"))
+    return items * count
+
+
+class Ordered:
+    """A sort key whose `<` is the traced program's; list.sort asks for nothing else."""
+
+    __slots__ = ("vm", "key")
+
+    def __init__(self, vm: VM, key: Object) -> None:
+        self.vm = vm
+        self.key = key
+
+    def __lt__(self, other: Ordered) -> bool:
+        return abstract.truth(self.vm, abstract.compare(self.vm, "<", self.key, other.key))
+
+
+def sort(vm: VM, items: list[Object], key: Object | None, reverse: Object | None) -> list[Object]:
+    """A sorted copy; stable, with the comparisons that CPython makes."""
+    backwards = reverse is not None and abstract.truth(vm, reverse)
+    function = None if key is None else vm.observe(key)
+    keys = [vm.observe(item) for item in items]
+    if function is not None and function.cls is not type(None):
+        keys = [vm.observe(function.call(vm, [item], {})) for item in keys]
+    order = list(range(len(items)))
+    if all(map(may_be_constant, keys)):
+        real = [each.constant(vm) for each in keys]
+        try:
+            order.sort(key=real.__getitem__, reverse=backwards)
+        except TypeError as error:
+            vm.raise_(TypeError, *error.args)
+    else:
+        ordered = [Ordered(vm, each) for each in keys]
+        order.sort(key=ordered.__getitem__, reverse=backwards)
+    return [items[i] for i in order]
+
+
+class Rendering(threading.local):
+    """Which containers this thread is rendering, so that one inside itself is shown as `[...]` (Py_ReprEnter)."""
+
+    def __init__(self) -> None:
+        self.active: list[Object] = []
+
+
+RENDERING = Rendering()
+
+
+def text_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list[str]], inside: str = "...") -> Object:
+    """The repr of a container: `parts` in brackets, or `inside` in them where the container holds itself."""
+    if any(active is owner for active in RENDERING.active):
+        return vm.const(f"{brackets[0]}{inside}{brackets[-1]}")
+    RENDERING.active.append(owner)
+    try:
+        return vm.const(brackets[0] + ", ".join(parts()) + brackets[-1])
+    finally:
+        RENDERING.active.pop()
+
+
+def text(vm: VM, obj: Object) -> str:
+    """`repr(obj)` as a real string."""
+    return vm.observe(abstract.repr_(vm, obj)).constant(vm)  # type: ignore[no-any-return]

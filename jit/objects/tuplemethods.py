@@ -1,0 +1,153 @@
+"""The methods of tuple (Objects/tupleobject.c), and the field getters of named tuples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from framejit.guards.source import Source
+from framejit.objects import abstract
+from framejit.objects.constobject import NOT_IMPLEMENTED
+from framejit.objects.iterobject import SequenceIterator, tuple_iterator
+from framejit.objects.object import Object
+from framejit.objects.registry import models, pure, pure_methods, wraps
+from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat, text, text_of_items
+from framejit.objects.sliceobject import SliceObject
+from framejit.objects.tupleobject import TupleObject
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+pure_methods(torch.Size)
+pure(torch.Size)
+
+for _name, _symbol in COMPARISONS.items():
+    models(getattr(tuple, _name))(comparison(_symbol, tuple))
+
+
+@models(tuple)
+def make_tuple(vm: VM, iterable: Object | None = None) -> Object:
+    if iterable is None:
+        return TupleObject([])
+    iterable = vm.observe(iterable)
+    return iterable if iterable.cls is tuple else TupleObject(abstract.iterate(vm, iterable))
+
+
+@models(tuple.__new__)
+def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
+    real = vm.observe(cls).constant(vm)
+    if real is tuple:
+        return make_tuple(vm, iterable)
+    return TupleObject([] if iterable is None else list(abstract.iterate(vm, iterable)), real)
+
+
+@models(tuple.__add__)
+def add(vm: VM, self: TupleObject, other: Object) -> Object:
+    other = vm.observe(other)
+    if not isinstance(other, TupleObject):
+        vm.raise_(TypeError, f'can only concatenate tuple (not "{other.cls.__name__}") to tuple')
+    return TupleObject(self.items(vm) + other.items(vm))
+
+
+@models(tuple.__mul__, tuple.__rmul__)
+def mul(vm: VM, self: TupleObject, times: Object) -> Object:
+    items = repeat(vm, self.items(vm), times)
+    return NOT_IMPLEMENTED if items is None else TupleObject(items)
+
+
+@models(tuple.__len__)
+def length(vm: VM, self: TupleObject) -> Object:
+    return vm.const(len(self.items(vm)))
+
+
+@models(tuple.__iter__)
+def iterate(vm: VM, self: TupleObject) -> Object:
+    return SequenceIterator(self, tuple_iterator)
+
+
+@models(tuple.__contains__)
+def contains(vm: VM, self: TupleObject, item: Object) -> Object:
+    return vm.const(find(vm, self.items(vm), item) >= 0)
+
+
+@models(tuple.__getitem__)
+def getitem(vm: VM, self: TupleObject, key: Object) -> Object:
+    items = self.items(vm)
+    key = vm.observe(key)
+    if isinstance(key, SliceObject):
+        return TupleObject(items[real_slice(vm, key)])
+    return items[checked_index(vm, key, len(items), "tuple")]
+
+
+@models(tuple.index)
+def index(vm: VM, self: TupleObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
+    items = self.items(vm)
+    position = find(vm, items, item, *bounds(vm, len(items), start, stop))
+    if position < 0:
+        vm.raise_(ValueError, "tuple.index(x): x not in tuple")
+    return vm.const(position)
+
+
+@models(tuple.count)
+def count(vm: VM, self: TupleObject, item: Object) -> Object:
+    return vm.const(sum([abstract.equal(vm, each, item) for each in self.items(vm)]))
+
+
+@models(tuple.__hash__)
+def hash_tuple(vm: VM, self: TupleObject) -> Object:
+    return vm.const(tuple.__hash__(tuple([vm.observe(abstract.hash_(vm, item)).constant(vm) for item in self.items(vm)])))
+
+
+@models(tuple.__repr__)
+def render(vm: VM, self: TupleObject) -> Object:
+    def parts() -> list[str]:
+        texts = [text(vm, item) for item in self.items(vm)]
+        return [texts[0] + ","] if len(texts) == 1 else texts
+
+    return text_of_items(vm, self, "()", parts)
+
+
+@models(tuple.__getnewargs__)
+def getnewargs(vm: VM, self: TupleObject) -> Object:
+    return TupleObject([TupleObject(list(self.items(vm)))])
+
+
+class Probe(NamedTuple):
+    """A named tuple, to find out what its fields' descriptors are."""
+
+    field: Any
+
+
+FieldGetter: type = type(Probe.__dict__["field"])
+
+
+class FieldGetterObject(Object):
+    """A named tuple's field (Modules/_collectionsmodule.c: _tuplegetter): immutable, known by identity."""
+
+    __slots__ = ()
+
+    def is_data_descriptor(self, vm: VM) -> bool:
+        return True
+
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+        if obj is None:
+            return self
+        assert isinstance(obj, TupleObject)
+        position = self.value.__reduce__()[1][0]
+        items = obj.items(vm)
+        if position >= len(items):
+            vm.raise_(IndexError, "tuple index out of range")
+        return items[position]
+
+    def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
+        vm.raise_(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.value)
+
+
+@wraps(FieldGetter, by_identity=True)
+def wrap_field_getter(vm: VM, value: Any, source: Source | None) -> FieldGetterObject:
+    """The descriptor of a named tuple's field."""
+    return FieldGetterObject(FieldGetter, source, value)
