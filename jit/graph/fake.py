@@ -1,0 +1,84 @@
+"""Fake tensors: how real tensors become fakes, which tensors may, and what the errors of operators on fakes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from framejit import breaks
+
+if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+SymbolicContextOf = Callable[[torch.Tensor], Any]
+"""Which sizes of an input are symbolic: tensor -> SymbolicContext, or None where every size is a constant."""
+
+DISABLED_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
+    """The mode under which a trace runs its operators."""
+    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
+
+
+def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) -> torch.Tensor:
+    """The fake of a real tensor: made outside inference mode unless the tensor was, so that it is as ordinary as the tensor is."""
+    with torch._C._DisableTorchFunctionSubclass():
+        if torch.is_inference_mode_enabled() and not tensor.is_inference():
+            with torch.inference_mode(False):
+                return _to_fake(mode, tensor, symbolic_context)
+        return _to_fake(mode, tensor, symbolic_context)
+
+
+def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) -> torch.Tensor:
+    if symbolic_context is None:
+        return mode.from_tensor(tensor, static_shapes=True)
+    return mode.from_tensor(tensor, symbolic_context=symbolic_context)
+
+
+def refusal(tensor: torch.Tensor) -> breaks.Break | None:
+    """Why a real tensor can't be an input of a graph, or None."""
+    cls = type(tensor)
+    if cls not in PLAIN_TENSORS:
+        if isinstance(tensor, FakeTensor):
+            return breaks.UnsupportedValue("a fake tensor (of another tracer)")
+        hooked = cls.__torch_function__
+        overrides = hooked is not DISABLED_TORCH_FUNCTION
+        if overrides or hasattr(cls, "__torch_dispatch__") and cls.__torch_dispatch__ is not DISABLED_TORCH_FUNCTION:
+            return breaks.TensorSubclass(cls.__qualname__)
+        if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+            return breaks.UnsupportedValue(f"an uninitialized {cls.__qualname__}")
+    if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")
+    if tensor.is_quantized:
+        return breaks.UnsupportedValue("a quantized tensor")
+    return None
+
+
+def meaning_of(error: Exception, operation: str) -> breaks.Break:
+    """The break reason for an exception that an operator on fakes raised."""
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)):
+        return breaks.DataDependent(operation)
+    first = str(error).strip().partition("\n")[0]
+    if isinstance(error, (UnsupportedFakeTensorException, UnsupportedOperatorException, NotImplementedError)):
+        return breaks.UnsupportedOperation(f"{operation}, which has no implementation for tensors without data ({first})")
+    return breaks.OperatorRaises(f"{operation}: {type(error).__name__}: {first}")
+
+
+def version_of(fake: torch.Tensor) -> int:
+    """The counter of in-place changes; -1 for inference tensors, which have none."""
+    return -1 if fake.is_inference() else fake._version

@@ -1,0 +1,128 @@
+"""Removing what a finished graph doesn't need, and running single nodes on their fakes to learn what they do."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+SET_GRAD = torch._C._set_grad_enabled
+PURE_TARGETS = frozenset({getattr(operator, name) for name in dir(operator) if not name.startswith("_")} | {builtins.getattr})
+"""Python's operators: on tensors they neither draw random numbers nor (in-place ones are kept anyway) change anything."""
+
+
+def fake_of(arg: Any, tensors: list[torch.Tensor] | None = None) -> Any:
+    """A node's argument with fakes in the place of nodes; the tensors among them are appended to `tensors`."""
+    if isinstance(arg, fx.Node):
+        fake = arg.meta["example_value"]
+        if tensors is not None and isinstance(fake, torch.Tensor):
+            tensors.append(fake)
+        return fake
+    kind = type(arg)
+    if kind is tuple or kind is list:
+        return kind([fake_of(item, tensors) for item in arg])
+    if kind is slice:
+        return slice(fake_of(arg.start, tensors), fake_of(arg.stop, tensors), fake_of(arg.step, tensors))
+    if isinstance(arg, dict):
+        return {key: fake_of(item, tensors) for key, item in arg.items()}
+    if isinstance(arg, (tuple, list)):
+        items = [fake_of(item, tensors) for item in arg]
+        return type(arg)(*items) if hasattr(arg, "_fields") else tuple(items) if isinstance(arg, tuple) else items
+    return arg
+
+
+def run_node(node: fx.Node) -> Any:
+    """The result of a node on the fakes of its arguments."""
+    args = [fake_of(arg) for arg in node.args]
+    kwargs = {name: fake_of(arg) for name, arg in node.kwargs.items()}
+    if node.op == "call_method":
+        assert isinstance(node.target, str)
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    assert callable(node.target)
+    return node.target(*args, **kwargs)
+
+
+class Recorder(TorchDispatchMode):
+    """Notes whether anything that runs below draws random numbers or gives no result (and so runs for its effect)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_effect = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(func, OpOverload) or torch.Tag.nondeterministic_seeded in func.tags or not func._schema.returns:
+            self.has_effect = True
+        return func(*args, **(kwargs or {}))
+
+
+def has_effect(node: fx.Node, mode: FakeTensorMode) -> bool:
+    """Whether a node does more than compute its result: run again, on fakes, and watched."""
+    if node.target in PURE_TARGETS:
+        return False
+    recorder = Recorder()
+    try:
+        with mode, recorder:
+            run_node(node)
+    except Exception:
+        return True
+    return recorder.has_effect
+
+
+def output_nodes(graph: fx.Graph) -> tuple[fx.Node, ...]:
+    """What the graph's output node gives."""
+    found = graph.output_node().args[0]
+    assert isinstance(found, tuple)
+    return found  # type: ignore[return-value]
+
+
+def prune(graph: fx.Graph, kept: set[fx.Node], mode: FakeTensorMode) -> None:
+    """Remove nodes without users, last first, unless they are `kept` or have an effect; then grad-mode switches that switch nothing."""
+    for node in reversed(graph.nodes):
+        if node.op in ("placeholder", "output") or node.users or node in kept:
+            continue
+        if has_effect(node, mode):
+            kept.add(node)
+        else:
+            graph.erase_node(node)
+    drop_idle_switches(graph, kept)
+
+
+def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
+    """Of grad-mode switches with nothing between them only the last counts, and only if it changes the mode; one at the end does nothing."""
+    last: fx.Node | None = None
+    computed_since = False
+    mode_before: dict[fx.Node, bool] = {}
+    mode: bool | None = None
+    for node in list(graph.nodes):
+        if node.op == "placeholder":
+            continue
+        if node.op == "output":
+            break
+        if node.target is not SET_GRAD:
+            computed_since = True
+            continue
+        if mode is None:
+            mode = not node.args[0]
+        if last is not None and not computed_since:
+            mode = mode_before.pop(last)
+            _drop(graph, last, kept)
+            last = None
+        if node.args[0] == mode:
+            _drop(graph, node, kept)
+            continue
+        mode_before[node] = mode
+        mode = bool(node.args[0])
+        last, computed_since = node, False
+    if last is not None and not computed_since:
+        _drop(graph, last, kept)
+
+
+def _drop(graph: fx.Graph, node: fx.Node, kept: set[fx.Node]) -> None:
+    kept.discard(node)
+    graph.erase_node(node)

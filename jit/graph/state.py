@@ -1,0 +1,178 @@
+"""torch's global modes as a trace sees them: set for real while tracing, recorded in the graph, put back afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from framejit.graph.builder import GraphBuilder
+    from framejit.objects.object import Object
+    from framejit.objects.vm import Codegen
+    from framejit.trail import Trail
+
+AUTOCAST_DEVICES: tuple[str, ...] = tuple(torch._C._autocast_supported_devices())
+MODE_CHANGES = frozenset({torch._C._set_grad_enabled, _enter_inference_mode, _exit_inference_mode, _enter_autocast, _exit_autocast})
+"""Targets of the nodes that change modes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The modes that a program may switch inside a trace. `autocast`: (device, enabled, dtype) for each device type that has it."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[tuple[str, bool, torch.dtype], ...]
+
+    @staticmethod
+    def read() -> Modes:
+        """The modes of this thread."""
+        return Modes(
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            tuple((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in AUTOCAST_DEVICES),
+        )
+
+    def set_flags(self) -> None:
+        """Put grad mode and autocast in force (inference mode is a scope, not a flag)."""
+        torch._C._set_grad_enabled(self.grad)
+        for device, enabled, dtype in self.autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """In force inside the `with` block."""
+        before = Modes.read()
+        scope = torch.inference_mode(self.inference) if before.inference != self.inference else contextlib.nullcontext()
+        with scope:
+            self.set_flags()
+            try:
+                yield
+            finally:
+                before.set_flags()
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChange:
+    """The effect of leaving the trace with other modes than it began with. (Leaving inference mode open is not among them: it breaks.)"""
+
+    before: Modes
+    after: Modes
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the calls that put `after` in force."""
+        cg.load_const(self.after)
+        cg.call_const(Modes.set_flags, 1)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return []
+
+
+@dataclass(slots=True)
+class Scope:
+    """An inference mode or autocast that `owner` entered. `node` opened it in the graph, None where that would change nothing."""
+
+    manager: Any
+    node: fx.Node | None
+    reopen: Callable[[], Any]
+    owner: Object
+    exit_function: Callable[..., None]
+
+
+class GlobalModes:
+    """The modes of one trace. Call `enter` before tracing and `restore` after it, also when it fails."""
+
+    def __init__(self, graph: GraphBuilder, trail: Trail) -> None:
+        self._graph = graph
+        self._trail = trail
+        self._scopes: list[Scope] = []
+        self.autocast_cache = torch.is_autocast_cache_enabled()
+        self.initial = Modes.read()
+        self.current = self.initial
+
+    def enter(self) -> None:
+        """Begin: the cache of autocast is off meanwhile, so that it never holds fakes."""
+        torch.set_autocast_cache_enabled(False)
+
+    def restore(self) -> None:
+        """Put everything back as it was at the start. Idempotent."""
+        while self._scopes:
+            self._scopes.pop().manager.__exit__(None, None, None)
+        self.initial.set_flags()
+        self.current = self.initial
+        torch.set_autocast_cache_enabled(self.autocast_cache)
+
+    def final_difference(self) -> ModeChange | None:
+        """What the trace so far leaves changed, as an effect; None where nothing is."""
+        return None if self.current == self.initial else ModeChange(self.initial, self.current)
+
+    @property
+    def scopes_open(self) -> bool:
+        """Whether a scope entered inside the trace is still open."""
+        return bool(self._scopes)
+
+    def set_grad_enabled(self, enabled: bool) -> None:
+        """`torch._C._set_grad_enabled`."""
+        if enabled == self.current.grad:
+            return
+        self._graph.effect_node(torch._C._set_grad_enabled, (enabled,))
+        torch._C._set_grad_enabled(enabled)
+        self._trail.log(torch._C._set_grad_enabled, not enabled)
+        self._reread()
+
+    def enter_inference_mode(self, enabled: bool, owner: Object) -> None:
+        """Open `torch.inference_mode(enabled)`."""
+        node = self._graph.effect_node(_enter_inference_mode, (enabled,))
+        self._open(Scope(None, node, lambda: torch._C._InferenceMode(enabled), owner, _exit_inference_mode))
+
+    def enter_autocast(self, device: str, dtype: torch.dtype | None, enabled: bool, cache: bool, owner: Object) -> None:
+        """Open `torch.autocast(...)`. Off inside off changes no operator, and leaves no node."""
+        node = None
+        if enabled or torch.is_autocast_enabled(device):
+            node = self._graph.effect_node(_enter_autocast, (device, dtype, enabled, cache))
+
+        def make() -> Any:
+            return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
+
+        self._open(Scope(None, node, make, owner, _exit_autocast))
+
+    def exit_scope(self, owner: Object) -> bool:
+        """Close the innermost scope; False if it isn't the owner's."""
+        if not self._scopes or self._scopes[-1].owner is not owner:
+            return False
+        scope = self._scopes[-1]
+        if scope.node is not None:
+            self._graph.effect_node(scope.exit_function, (scope.node,))
+        self._scopes.pop()
+        scope.manager.__exit__(None, None, None)
+        self._trail.log(self._enter, scope)
+        self._reread()
+        return True
+
+    def _open(self, scope: Scope) -> None:
+        self._enter(scope)
+        self._trail.log(self._undo_enter, scope)
+        self._reread()
+
+    def _enter(self, scope: Scope) -> None:
+        scope.manager = scope.reopen()
+        scope.manager.__enter__()
+        self._scopes.append(scope)
+
+    def _undo_enter(self, scope: Scope) -> None:
+        if self._scopes and self._scopes[-1] is scope:
+            self._scopes.pop()
+            scope.manager.__exit__(None, None, None)
+
+    def _reread(self) -> None:
+        self._trail.set(self, "current", Modes.read())

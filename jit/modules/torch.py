@@ -1,0 +1,245 @@
+"""torch's own functions: those that enter the graph, and those that read or switch torch's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+import torch.utils.checkpoint
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from framejit import breaks
+from framejit.graph.callables import graph_callable, is_tensor_method
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING, Source
+from framejit.objects import abstract
+from framejit.objects.object import NotConstant, Object
+from framejit.objects.registry import library, models, wraps
+from framejit.objects.tensorobject import TensorObject, tensor_method
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+# What enters the graph.
+
+
+@library
+def enter_graph(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """The rule for callables that are nodes as they are. None: not one, or its arguments can't be a node's."""
+    real = function.value
+    if real is MISSING:
+        return None
+    try:
+        if graph_callable(real):
+            found = vm.graph.call_function(real, args, kwargs)
+        elif is_tensor_method(real):
+            method = tensor_method(vm, real, args, kwargs)
+            if method is None:
+                return None
+            found = method
+        else:
+            return None
+    except NotConstant as needed:
+        if type(real) is FunctionType:
+            return None
+        vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)} with the argument {needed.obj!r}"))
+    if function.source is not None and type(real) is FunctionType:
+        vm.guard(ValueIs, function.source, real)
+    return found
+
+
+class OperatorObject(Object):
+    """An operator of `torch.ops`, or a custom one: a constant known by identity."""
+
+    __slots__ = ()
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self, vm: VM) -> Any:
+        return self.value
+
+    def hash_key(self, vm: VM) -> Any:
+        return self.value
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        try:
+            found = getattr(self.value, name)
+        except AttributeError as error:
+            vm.raise_(AttributeError, *error.args)
+        return vm.from_real(found)
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        real = self.value
+        if isinstance(real, HigherOrderOperator):
+            vm.unsupported(breaks.UnsupportedOperation(f"the higher-order operator {real.name()}"))
+        operator = real._opoverload if isinstance(real, CustomOpDef) else real
+        try:
+            return vm.graph.call_function(operator, args, kwargs)
+        except NotConstant as needed:
+            vm.unsupported(breaks.UnsupportedCall(f"{operator} with the argument {needed.obj!r}"))
+
+
+@wraps(OpOverload, OpOverloadPacket, HigherOrderOperator, CustomOpDef, by_identity=True)
+def wrap_operator(vm: VM, value: Any, source: Source | None) -> OperatorObject:
+    return OperatorObject(type(value), source, value)
+
+
+# State that is read: a constant of the trace, guarded with the rest of torch's global state.
+
+
+def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
+    """The model of a function that reads state and changes none: it is called for real on constants."""
+
+    def read(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        real_args = [vm.observe(arg).as_real(vm) for arg in args]
+        real_kwargs = {name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()}
+        try:
+            found = function(*real_args, **real_kwargs)
+        except Exception as error:
+            vm.raise_(type(error), *error.args)
+        return vm.from_real(found)
+
+    return read
+
+
+READ_PREFIXES = (
+    "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_", "_get_flash_sdp_",
+    "_get_math_sdp_", "_get_mem_efficient_sdp_", "_get_overrideable_sdp_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
+    "_get_warnAlways", "_has_", "_is_torch_function_", "_len_torch_function_stack", "_is_any_autocast_", "_is_autocast_available",
+    "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount",
+)  # fmt: skip
+READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch._C) if name.startswith(READ_PREFIXES)]
+READS += [
+    torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
+    torch.is_autocast_cpu_enabled, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype, torch.amp.is_autocast_available,
+    torch.get_default_dtype, torch.get_default_device, torch.are_deterministic_algorithms_enabled,
+    torch.is_deterministic_algorithms_warn_only_enabled, torch.get_float32_matmul_precision, torch.cuda.is_available,
+    torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.is_initialized, torch.backends.mps.is_available,
+    torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.math_sdp_enabled,
+    torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
+    torch.distributed.is_available, torch.get_num_threads, torch.promote_types, torch.can_cast,
+]  # fmt: skip
+for _function in READS:
+    if type(_function) is FunctionType or callable(_function):
+        models(_function)(read_for_real(_function))
+
+
+@models(torch.is_autocast_cache_enabled)
+def is_autocast_cache_enabled(vm: VM) -> Object:
+    """The trace keeps the cache off; the program sees what it asked for."""
+    return vm.const(vm.modes.autocast_cache)
+
+
+def folds_to(value: Any) -> Callable[..., Object]:
+    """The model of a function with one answer inside a trace."""
+
+    def fold(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        return vm.const(value)
+
+    return fold
+
+
+models(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)(folds_to(True))
+models(
+    torch.compiler.is_exporting, torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing,
+    torch.onnx.is_in_onnx_export, torch._C._is_tracing,
+)(folds_to(False))  # fmt: skip
+models(torch._C._get_tracing_state, torch._C._log_api_usage_once)(folds_to(None))
+
+
+@models(torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
+def has_torch_function(vm: VM, *args: Object) -> Object:
+    """False for the tensors that a trace works on: others are refused as inputs."""
+    for arg in args:
+        arg = vm.observe(arg)
+        values = abstract.iterate(vm, arg) if arg.cls in (tuple, list) else [arg]
+        for value in values:
+            value = vm.observe(value)
+            if not isinstance(value, TensorObject) and not isinstance(value.value, type) and hasattr(value.cls, "__torch_function__"):
+                vm.unsupported(breaks.UnsupportedValue(f"a {value.cls.__qualname__}, which overrides torch's functions"))
+    return vm.const(False)
+
+
+# State that is switched.
+
+
+@models(torch._C._set_grad_enabled)
+def set_grad_enabled(vm: VM, enabled: Object) -> Object:
+    vm.modes.set_grad_enabled(bool(vm.observe(enabled).constant(vm)))
+    return vm.const(None)
+
+
+def attribute(vm: VM, obj: Object, name: str) -> Any:
+    """A constant attribute of a context manager."""
+    return vm.observe(abstract.getattr_(vm, obj, name)).constant(vm)
+
+
+@models(torch.inference_mode.__enter__)
+def inference_mode_enter(vm: VM, self: Object) -> Object:
+    vm.modes.enter_inference_mode(bool(attribute(vm, vm.observe(self), "mode")), vm.observe(self))
+    return vm.const(None)
+
+
+@models(torch.autocast.__enter__)
+def autocast_enter(vm: VM, self: Object) -> Object:
+    self = vm.observe(self)
+    device, dtype = attribute(vm, self, "device"), attribute(vm, self, "fast_dtype")
+    vm.modes.enter_autocast(device, dtype, bool(attribute(vm, self, "_enabled")), bool(attribute(vm, self, "_cache_enabled")), self)
+    return self
+
+
+@models(torch.inference_mode.__exit__, torch.autocast.__exit__)
+def scope_exit(vm: VM, self: Object, *error: Object) -> Object:
+    if not vm.modes.exit_scope(vm.observe(self)):
+        vm.unsupported(breaks.GlobalStateUnsupported("leaving a torch mode that was entered elsewhere, or out of order"))
+    return vm.const(None if issubclass(self.cls, torch.inference_mode) else False)
+
+
+@models(torch.autograd.profiler.record_function.__enter__)
+def record_function_enter(vm: VM, self: Object) -> Object:
+    """The profiler sees the compiled call as a whole."""
+    return self
+
+
+models(torch.autograd.profiler.record_function.__exit__)(folds_to(None))
+
+# Checks.
+
+
+@models(torch._check_with)
+def check_with(vm: VM, error: Object, condition: Object, message: Object) -> Object:
+    condition = vm.observe(condition)
+    if isinstance(condition, TensorObject):
+        vm.unsupported(breaks.DataDependent("torch._check of a tensor"))
+    if abstract.truth(vm, condition):
+        return vm.const(None)
+    message = vm.observe(message)
+    text = vm.const("Expected cond to be True, but got False.") if message.cls is type(None) else abstract.call(vm, message, [])
+    vm.raise_(vm.observe(error).constant(vm), text)
+
+
+# What is refused, by name.
+
+
+def refuse(reason: breaks.Break) -> Callable[..., NoReturn]:
+    def stop(vm: VM, *args: Object, **kwargs: Object) -> NoReturn:
+        vm.unsupported(reason)
+
+    return stop
+
+
+for _function in (torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state, torch.random.fork_rng):
+    models(_function)(refuse(breaks.Random(f"torch.{_function.__name__}")))
+for _function in (torch.set_default_dtype, torch.set_default_device, torch._C._set_default_dtype, torch.use_deterministic_algorithms):
+    models(_function)(refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}")))
+for _function in (torch.autograd.backward, torch.autograd.grad):
+    models(_function)(refuse(breaks.UnsupportedOperation(f"torch.autograd.{_function.__name__}")))
+models(torch.utils.checkpoint.checkpoint)(refuse(breaks.UnsupportedOperation("torch.utils.checkpoint.checkpoint")))
+models(torch.autograd.Function.apply.__func__)(refuse(breaks.UnsupportedOperation("a torch.autograd.Function")))

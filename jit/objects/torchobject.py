@@ -1,0 +1,188 @@
+"""torch's small values: dtypes, devices, layouts, memory formats, sizes, finfo and iinfo, struct sequences, generators."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from framejit import breaks
+from framejit.guards.source import Source
+from framejit.objects.constobject import CONST_BUILDERS, ConstObject
+from framejit.objects.object import Object
+from framejit.objects.registry import models, pure_methods, wraps
+from framejit.objects.iterobject import SequenceIterator, tuple_iterator
+from framejit.objects.tupleobject import TupleObject, item_at
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+BY_VALUE = (torch.device, torch.finfo, torch.iinfo)
+EQUALITY = {"==": operator.eq, "!=": operator.ne}
+
+pure_methods(*BY_IDENTITY, *BY_VALUE)
+
+
+class TorchConstObject(ConstObject):
+    """An immutable value of torch's: compared and asked for attributes while tracing."""
+
+    __slots__ = ()
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        function = EQUALITY.get(symbol)
+        if function is None:
+            return None
+        if not other.is_constant():
+            return None
+        return vm.const(function(self.constant(vm), other.constant(vm)))
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return None
+
+
+@wraps(*BY_IDENTITY, by_identity=True)
+def wrap_by_identity(vm: VM, value: Any, source: Source | None) -> TorchConstObject:
+    """A dtype or its like: which one it is, is guarded."""
+    return TorchConstObject(value, source)
+
+
+@wraps(*BY_VALUE)
+def wrap_by_value(vm: VM, value: Any, source: Source | None) -> TorchConstObject:
+    """A device or its like: guarded by value, when asked for."""
+    return TorchConstObject(value, source, pending=source is not None)
+
+
+def build_by_value(vm: VM, value: Any) -> TorchConstObject:
+    return TorchConstObject(value)
+
+
+class CSequence(TupleObject):
+    """A C subclass of tuple: iteration, length and items are the tuple's."""
+
+    __slots__ = ()
+
+    def iter(self, vm: VM) -> Object:
+        return SequenceIterator(self, tuple_iterator)
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.items(vm))
+
+    def length(self, vm: VM) -> Object:
+        return vm.const(len(self.items(vm)))
+
+    def getitem(self, vm: VM, key: Object) -> Object | None:
+        key = vm.observe(key)
+        if key.cls is not int and key.cls is not bool and key.cls is not slice:
+            return None
+        index = key.constant(vm)
+        if isinstance(index, slice):
+            return self.sliced(self.items(vm)[index])
+        return item_at(vm, self.items(vm), index, "tuple")
+
+    def sliced(self, items: list[Object]) -> Object:
+        """What a slice of these items is."""
+        return TupleObject(items)
+
+
+class SizeObject(CSequence):
+    """A torch.Size."""
+
+    __slots__ = ()
+
+    def sliced(self, items: list[Object]) -> Object:
+        return SizeObject(items, torch.Size)
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if symbol not in ("+", "+=", "*", "*="):
+            return None
+        if not other.is_constant():
+            return None
+        mine, others = self.constant(vm), other.constant(vm)
+        function = operator.add if symbol[0] == "+" else operator.mul
+        try:
+            return vm.from_real(function(others, mine) if reflected else function(mine, others))
+        except TypeError as error:
+            vm.raise_(TypeError, *error.args)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.elements is not None
+        for item in self.elements:
+            cg.load(item)
+        cg.build_tuple(len(self.elements))
+        cg.call_const(torch.Size, 1)
+
+
+@wraps(torch.Size)
+def wrap_size(vm: VM, value: torch.Size, source: Source) -> SizeObject:
+    return SizeObject(None, torch.Size, source, value)
+
+
+def size_object(vm: VM, value: torch.Size) -> SizeObject:
+    """A size that the trace knows."""
+    return SizeObject([vm.const(n) for n in value], torch.Size)
+
+
+CONST_BUILDERS[torch.Size] = size_object
+
+
+@models(torch.Size.numel)
+def size_numel(vm: VM, self: Object) -> Object:
+    return vm.const(self.constant(vm).numel())
+
+
+class StructSequence(CSequence):
+    """A `torch.return_types` value, or a named tuple, that an operator gave."""
+
+    __slots__ = ()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.elements is not None
+        for item in self.elements:
+            cg.load(item)
+        if hasattr(self.cls, "_fields"):
+            cg.call_const(self.cls, len(self.elements))
+        else:
+            cg.build_tuple(len(self.elements))
+            cg.call_const(self.cls, 1)
+
+
+def struct_sequence(cls: type, items: list[Object]) -> Object:
+    """The result of an operator that gives a tuple of a class of its own."""
+    if cls is torch.Size:
+        return SizeObject(items, cls)
+    return StructSequence(items, cls)
+
+
+class GeneratorObject(Object):
+    """A torch.Generator: it may be passed along, not drawn from."""
+
+    __slots__ = ()
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        vm.unsupported(breaks.Random("an explicit torch.Generator"))
+
+
+@wraps(torch.Generator, shared=True)
+def wrap_generator(vm: VM, value: torch.Generator, source: Source) -> GeneratorObject:
+    return GeneratorObject(torch.Generator, source, value)
+
+
+def make_constructor(cls: type) -> Any:
+    """The model of an immutable type's constructor: called for real on constants."""
+
+    def construct(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        real_args = [vm.observe(arg).as_real(vm) for arg in args]
+        real_kwargs = {name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()}
+        try:
+            return vm.from_real(cls(*real_args, **real_kwargs))
+        except (TypeError, ValueError, RuntimeError) as error:
+            vm.raise_(type(error), *error.args)
+
+    return construct
+
+
+for _cls in (*BY_VALUE, torch.Size):
+    models(_cls)(make_constructor(_cls))
+    CONST_BUILDERS.setdefault(_cls, build_by_value)
