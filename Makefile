@@ -42,7 +42,7 @@ $(DEPENDENCIES): pyproject.toml | $(BIN)/python
 	@mkdir -p build
 	@$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 		print(*p["dependencies"], *sum(p["optional-dependencies"].values(), []), sep="\n")' > build/requirements.txt
-	$(BIN)/python -m pip install --quiet --requirement build/requirements.txt
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" --requirement build/requirements.txt
 	@touch $@
 
 # Strict editable installs link the files that are there: the list of them decides when to link again.
