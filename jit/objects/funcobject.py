@@ -109,6 +109,10 @@ class FunctionObject(Object):
             intercepted = vm.call_library(self, args, kwargs)
             if intercepted is not None:
                 return intercepted
+        return self.inline(vm, args, kwargs)
+
+    def inline(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        """Trace the function's own code."""
         self.check_code(vm)
         return vm.run_function(self, self.code, bind(vm, self, args, kwargs))
 

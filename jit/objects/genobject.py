@@ -8,7 +8,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -33,7 +33,7 @@ class GeneratorObject(Object):
         return None if finished else value
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.refuse(breaks.CannotReconstruct("a generator that outlives the compiled code"))
+        raise NotConstant(self)
 
 
 @wraps(GeneratorType, shared=True)

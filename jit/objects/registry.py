@@ -119,3 +119,13 @@ def is_pure(function: Any) -> bool:
 def registered(functions: Iterable[Any]) -> list[Any]:
     """Those of the functions that have a model or a stand-in."""
     return [f for f in functions if model_of(f) is not None or app_of(f) is not None]
+
+
+Library = Callable[["VM", "Object", list["Object"], dict[str, "Object"]], "Object | None"]
+LIBRARY: list[Library] = []
+
+
+def library(fn: Library) -> Library:
+    """Register a rule for callables without a model of their own: `fn(vm, callable, args, kwargs)` answers, or gives None."""
+    LIBRARY.append(fn)
+    return fn

@@ -84,7 +84,49 @@ class VM(Protocol):
     def name_of(self, obj: Object) -> str:
         """A short text for messages: the qualified name of a function or class, else the type."""
 
+    missing: Any
+    """MISSING, for comparisons with what `raw_type_lookup` gives."""
+
+    def new_dict(self, items: list[tuple[Object, Object]]) -> Object:
+        """A dict made by the trace."""
+
+    def pin(self, value: Any) -> Object:
+        """A real object that something already guarded by identity holds (a property's function): observed, no guard of its own."""
+
+    def own_attribute(self, cls: type, name: str) -> Object | None:
+        """The class's own attribute, not an inherited one, as `type_lookup` gives it; guarded (found or not)."""
+
+    def instance_dict_of(self, obj: Object) -> DictObject | None:
+        """The instance `__dict__` of an object: wrapped where the object came from outside, new and empty where the trace made it."""
+
+    def load_lazy_attribute(self, module: Any, name: str) -> Any:
+        """Have a module that loads its attributes lazily load one; MISSING where it has none."""
+
+    def super_arguments(self) -> tuple[Object, Object]:
+        """What zero-argument `super()` takes from its frame: the `__class__` cell's content and argument 0."""
+
     # Running.
+
+    def call_model(self, model: Callable[..., Object], function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+        """Call the model of a real function, turning what it can't do into a break."""
+
+    def call_library(self, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+        """Ask the libraries' rules (registry.library) what a callable without a model means; None: nobody knows it."""
+
+    def import_module(self, namespace: Object, name: str, fromlist: Any, level: int) -> Object:
+        """`__import__`: of modules that are imported already."""
+
+    def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
+        """Run a generator on: what it yields and False, or what it returns and True. Raises what it raises."""
+
+    def is_suspended(self, generator: Object) -> bool:
+        """Whether the generator has started and not finished."""
+
+    def object_getattribute(self, obj: Object, name: str) -> Object:
+        """`object.__getattribute__`."""
+
+    def object_setattr(self, obj: Object, name: str, value: Object | None) -> None:
+        """`object.__setattr__` (None: `__delattr__`)."""
 
     def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
         """`call_app` of a function of modules/app/support.py."""
@@ -160,6 +202,9 @@ class Codegen(Protocol):
     def delete_attr(self, name: str) -> None: ...
 
     def pop_top(self) -> None: ...
+
+    def unsupported(self, reason: Break) -> NoReturn:
+        """Refuse to build the value: tracing stops with this reason, at the place where the value leaves the trace."""
 
 
 class Builtin(Protocol):

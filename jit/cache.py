@@ -1,0 +1,100 @@
+"""Recompile policy: what happens when no entry of a function matches a call, and when that is too often."""
+
+from __future__ import annotations
+
+import threading
+import types
+import weakref
+from typing import Any
+
+from framejit import breaks, config, logs
+from framejit._runtime import CompiledFunction, Entry, Unset
+from framejit.compile import Keep, Options, compile_frame
+from framejit.errors import FramejitError, InternalError, Unsupported, UserFrame
+from framejit.guards.build import build
+from framejit.guards.explain import explain_failure
+from framejit.guards.source import MISSING, Call
+from framejit.report import STATISTICS
+
+_functions: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class Compiler:
+    """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.compiles = 0
+        self._owner: weakref.ref[Any] | None = None
+        self._limit_reported = False
+        self._lock = threading.Lock()
+
+    def attach(self, function: types.FunctionType) -> Any:
+        """The CompiledFunction of a function with this as its callback."""
+        compiled = CompiledFunction(function, self)
+        self._owner = weakref.ref(compiled)
+        _functions.add(compiled)
+        return compiled
+
+    def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Entry | None:
+        if config.current().disable:
+            return None
+        values = tuple(MISSING if arg is Unset else arg for arg in args)
+        entries = self._entries()
+        if entries:
+            if len(entries) >= self.options.config.recompile_limit:
+                return self._over_limit(function)
+            STATISTICS.add("recompiles")
+            self._log_recompile(function, values, entries)
+        with self._lock:
+            number = self.compiles
+            self.compiles += 1
+        try:
+            return compile_frame(function, values, self.options, number)
+        except (FramejitError, RecursionError) as error:
+            if isinstance(error, (Unsupported, FramejitError)) and not isinstance(error, InternalError):
+                raise
+            return self._internal_error(function, error)
+        except Exception as error:
+            return self._internal_error(function, error)
+
+    def _entries(self) -> tuple[Entry, ...]:
+        owner = self._owner() if self._owner is not None else None
+        return owner.entries if owner is not None else ()
+
+    def _over_limit(self, function: types.FunctionType) -> None:
+        reason = breaks.RecompileLimit(function.__qualname__)
+        if self.options.fullgraph:
+            raise Unsupported(reason, [UserFrame.of(function.__code__, None)])
+        if not self._limit_reported:
+            self._limit_reported = True
+            STATISTICS.add("fallbacks")
+            STATISTICS.reason(str(reason))
+            logs.fallback(function.__code__, reason, [UserFrame.of(function.__code__, None)])
+
+    def _log_recompile(self, function: types.FunctionType, values: tuple[Any, ...], entries: tuple[Entry, ...]) -> None:
+        if not logs.enabled("recompiles"):
+            return
+        lines = []
+        for entry in entries:
+            keep: Keep = entry.keep
+            failure = explain_failure(keep.guards, Call(values, function))
+            lines.append(f"  {failure}" if failure is not None else "  an entry whose guards hold now")
+        logs.info("recompiles", f"recompiling {function.__qualname__}: no entry matches", "\n".join(lines))
+
+    def _internal_error(self, function: types.FunctionType, error: BaseException) -> Entry:
+        STATISTICS.add("internal_errors")
+        if self.options.config.strict or config.current().strict:
+            raise InternalError(f"framejit failed on {function.__qualname__}: {type(error).__name__}: {error}") from error
+        STATISTICS.add("fallbacks")
+        STATISTICS.reason(f"internal error: {type(error).__name__}: {error}")
+        logs.internal_error(function.__code__, error)
+        built = build([], [], [])
+        return Entry(None, built.tree, 0, Keep(None, ()))
+
+
+def reset() -> None:
+    """Throw all entries away; functions compile again when they are next called."""
+    for compiled in list(_functions):
+        compiled.clear()
+    logs.forget()

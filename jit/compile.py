@@ -1,0 +1,204 @@
+"""The pipeline: one frame's call -> trace -> plan -> graph -> backend -> guards -> code -> cache entry."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from framejit import breaks, logs
+from framejit._runtime import Entry
+from framejit.backends.compile import compile_graph, copy_graph
+from framejit.backends.registry import Backend
+from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
+from framejit.bytecode.decode import decode
+from framejit.ceval.signals import Raise
+from framejit.codegen import FinishedTrace, emit, plan
+from framejit.config import Config
+from framejit.errors import InternalError, Unsupported, UserFrame
+from framejit.graph.builder import GraphResult
+from framejit.guards.build import build
+from framejit.guards.explain import describe
+from framejit.guards.global_state import global_state_guard
+from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
+from framejit.objects.object import NotConstant, Object
+from framejit.report import STATISTICS
+from framejit.tracer import GraphBreak, Tracer
+
+_numbers = itertools.count()
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `compile()` was asked for."""
+
+    backend: Backend
+    fullgraph: bool
+    config: Config
+
+
+@dataclass(slots=True)
+class Keep:
+    """What lives as long as an entry: the graph's callable, and the guards for reports."""
+
+    graph: Any
+    guards: Sequence[Guard]
+    fallback: breaks.Break | None = None
+
+
+def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Options, number: int) -> Entry:
+    """Compile one call of a function. The entry holds replacement code, or None where the frame has to run as written.
+
+    Raises Unsupported where tracing stops and `options.fullgraph` is set, BackendError where the backend fails.
+    """
+    frame_id = next(_numbers)
+    tracer = Tracer(function, args, options.config)
+    try:
+        with _lock:
+            try:
+                result = trace(tracer)
+                return finish(tracer, result, options, frame_id, number)
+            finally:
+                tracer.modes.restore()
+    except GraphBreak as stop:
+        return fall_back(tracer, options, stop.reason, stop.stack)
+
+
+def trace(tracer: Tracer) -> Object:
+    """Run the frame symbolically. An exception that leaves it is the program's own: it runs as written, to raise it for real."""
+    tracer.guards.append(global_state_guard(tracer.root_source))
+    tracer.modes.enter()
+    try:
+        return tracer.run()
+    except Raise as raised:
+        entries = getattr(raised.exc, "entries", [])
+        raise GraphBreak(breaks.ExceptionEscapes(raised.exc.cls.__qualname__), entries[::-1]) from None
+    except NotConstant as needed:
+        raise GraphBreak(breaks.UnsupportedValue(repr(needed.obj)), tracer.user_stack()) from needed
+
+
+def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, number: int) -> Entry:
+    """From the end of a trace to the entry."""
+    function = tracer.function
+    change = tracer.modes.final_difference()
+    if change is not None:
+        tracer.effects.at_end(change)
+    position = tracer.root_position()
+    root = tracer.root
+    assert root is not None
+    here = [UserFrame.of(function.__code__, position)]
+    if tracer.modes.scopes_open:
+        raise GraphBreak(breaks.GlobalStateUnsupported("a mode that was entered is still in force at the return"), here)
+    try:
+        planned = plan(
+            FinishedTrace(result, tracer.effects, function.__code__, False, position, tracer.first_position or position)
+        )
+    except NotConstant as needed:
+        raise GraphBreak(breaks.CannotReconstruct(repr(needed.obj)), here) from needed
+    graph = tracer.graph.finish(planned.outputs, debug=options.config.verify)
+    if graph.has_effects:
+        planned.trace = replace(planned.trace, graph_needed=True)
+    guard_aliasing(tracer)
+    fn, boxed, guards = None, True, tracer.guards
+    if planned.needs_graph:
+        if logs.enabled("graph_code"):
+            logs.info("graph_code", f"graph of {function.__qualname__}", graph.gm.print_readable(print_output=False))
+        compiled = compile_graph(request_of(tracer, graph, options.backend, frame_id, number))
+        fn, boxed = compiled.fn, compiled.boxed
+        guards = [*guards, *(translated for asked in compiled.guards for translated in backend_guards(asked, graph))]
+        STATISTICS.add("graphs")
+    inputs = [described.source for described in graph.inputs] if planned.needs_graph else []
+    built = build(guards, inputs, planned.captures)
+    code = emit(planned, fn, boxed)
+    STATISTICS.add("frames")
+    STATISTICS.add("guards", len(built.guards))
+    if logs.enabled("guards"):
+        logs.info("guards", f"guards of {function.__qualname__}", describe(built.guards))
+    if logs.enabled("bytecode"):
+        logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
+        logs.info("bytecode", f"{function.__qualname__} as compiled", decode(code).listing())
+    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards))
+
+
+def guard_aliasing(tracer: Tracer) -> None:
+    """A value from outside that the trace changes must be none of the other values it has looked at."""
+    observed = tracer.shared_values()
+    for logged in tracer.effects.order():
+        obj = logged.effect
+        if not isinstance(obj, Object) or obj.source is None:
+            continue
+        others = tuple(other.source for other in observed if other is not obj and other.cls is obj.cls and other.source is not None)
+        if others:
+            tracer.guards.append(Distinct(obj.source, None, others))
+
+
+def request_of(tracer: Tracer, graph: GraphResult, backend: Backend, frame_id: int, number: int) -> GraphRequest:
+    """What the backend stage needs."""
+    inputs = [
+        InputInfo(
+            name=described.name,
+            source_name=described.source.describe(),
+            value=described.tensor,
+            is_parameter=described.is_parameter,
+            is_buffer=described.is_buffer,
+            static=described.static,
+            origin=described.source,
+        )
+        for described in graph.inputs
+    ]
+    names: dict[str, int] = {}
+    for index, info in enumerate(inputs):
+        count = names[info.source_name] = names.get(info.source_name, -1) + 1
+        if count:
+            inputs[index] = InputInfo(**{f: getattr(info, f) for f in info.__slots__} | {"source_name": f"{info.source_name}#{count}"})
+    with graph.modes.applied():
+        return GraphRequest(
+            gm=graph.gm,
+            inputs=inputs,
+            shape_env=tracer.graph.shape_env,
+            fake_mode=tracer.graph.fake_mode,
+            backend=backend,
+            frame_id=frame_id,
+            frame_compile_id=number,
+        )
+
+
+def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
+    """What the backend relies upon, as guards of ours."""
+    sources = [described.source for described in graph.inputs]
+    if isinstance(asked, FrozenInputGuard):
+        return [ValueIs(sources[asked.index], None, graph.inputs[asked.index].tensor)]
+    if isinstance(asked, SameTensorGuard):
+        return [Same(sources[asked.first], None, sources[asked.second])]
+    if isinstance(asked, StorageOverlapGuard):
+        indices = sorted({*asked.overlapping, *asked.separate})
+        if not indices:
+            return []
+        groups: dict[int, int] = {}
+        tensors = [graph.inputs[i].tensor for i in indices]
+        numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
+        return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), numbers, tuple(t.storage_offset() for t in tensors))]
+    raise InternalError(f"a guard on symbolic shapes from a static graph: {asked}")
+
+
+def fall_back(tracer: Tracer, options: Options, reason: breaks.Break, stack: list[UserFrame]) -> Entry:
+    """An entry that runs the frame as written, for calls that would make tracing stop at the same place for the same reason."""
+    raises = isinstance(reason, (breaks.ExceptionEscapes, breaks.OperatorRaises))
+    if options.fullgraph and not raises:
+        raise Unsupported(reason, stack)
+    STATISTICS.add("fallbacks")
+    where = f" at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
+    STATISTICS.reason(f"{reason}{where}")
+    if not raises:
+        STATISTICS.add("graph_breaks")
+    logs.fallback(tracer.function.__code__, reason, stack)
+    guards = list(tracer.guards)
+    built = build(guards, [], [])
+    return Entry(None, built.tree, 0, Keep(None, built.guards, reason))
+
+
+__all__ = ["Keep", "Options", "compile_frame", "copy_graph"]

@@ -1,0 +1,104 @@
+"""nn.Module: attributes, calls and stores by short cuts that say what torch's Python code comes to in the usual case.
+
+An nn.Module is a UserObject; nothing here changes what its class says. Where hooks or parameters make the usual case not hold,
+torch's own function is traced instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+from framejit.objects import abstract
+from framejit.objects.funcobject import FunctionObject
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+from framejit.objects.vm import VM
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
+
+TENSOR_SPACES = ("_parameters", "_buffers", "_modules")
+INSTANCE_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+
+
+def space(vm: VM, self: Object, name: str) -> DictObject | None:
+    """One of the module's dicts, from its instance dict."""
+    namespace = self.instance_dict(vm)
+    found = None if namespace is None else namespace.lookup(vm, name)
+    return None if found is None else vm.observe(found)  # type: ignore[return-value]
+
+
+@models(nn.Module.__getattr__)
+def module_getattr(vm: VM, self: Object, name: Object) -> Object:
+    """torch.nn.Module.__getattr__: parameters, then buffers, then submodules."""
+    text = vm.observe(name).constant(vm)
+    for part in TENSOR_SPACES:
+        members = space(vm, self, part)
+        found = None if members is None else members.lookup(vm, text)
+        if found is not None:
+            return found
+    vm.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{text}'")
+
+
+@models(nn.Module.__setattr__)
+def module_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
+    """torch.nn.Module.__setattr__ where neither a parameter nor a submodule is involved; else torch's own code."""
+    text = vm.observe(name).constant(vm)
+    value = vm.observe(value)
+    spaces = [space(vm, self, part) for part in TENSOR_SPACES]
+    held = [members is not None and members.lookup(vm, text) is not None for members in spaces]
+    if issubclass(value.cls, (nn.Parameter, nn.Module)) or held[0] or held[2] or isinstance(value.value, nn.Buffer):
+        return inline(vm, nn.Module.__setattr__, [self, name, value])
+    if held[1]:
+        if not issubclass(value.cls, (torch.Tensor, type(None))):
+            return inline(vm, nn.Module.__setattr__, [self, name, value])
+        assert spaces[1] is not None
+        spaces[1].store(vm, text, value)
+    else:
+        vm.object_setattr(self, text, value)
+    return vm.const(None)
+
+
+def inline(vm: VM, function: object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+    """Trace torch's own code of a function that has a model here."""
+    found = vm.pin(function)
+    assert isinstance(found, FunctionObject)
+    return found.inline(vm, args, kwargs or {})
+
+
+def has_hooks(vm: VM, self: Object) -> bool:
+    """Whether a hook of the module or a global one would run at a call; all of them are guarded to be empty as long as none is found."""
+    for name in INSTANCE_HOOKS:
+        hooks = space(vm, self, name)
+        if hooks is None or abstract.truth(vm, hooks):
+            return True
+    namespace = vm.globals_of(torch_module.__dict__)
+    for name in GLOBAL_HOOKS:
+        found = namespace.lookup(vm, name)
+        if found is None or abstract.truth(vm, found):
+            return True
+    return False
+
+
+@models(nn.Module._wrapped_call_impl)
+def module_call(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+    """A module compiled in place calls its compiled form; tracing sees through that."""
+    return abstract.call(vm, abstract.getattr_(vm, self, "_call_impl"), list(args), kwargs)
+
+
+@models(nn.Module._call_impl)
+def module_call_impl(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+    """Without hooks a call is a call of `forward`."""
+    if has_hooks(vm, self):
+        return inline(vm, nn.Module._call_impl, [self, *args], kwargs)
+    outer = vm.graph.module_stack
+    path = "<new>" if self.source is None else self.source.describe()
+    vm.trail.set(vm.graph, "module_stack", {**outer, path: (path, self.cls)})
+    result = abstract.call(vm, abstract.getattr_(vm, self, "forward"), list(args), kwargs)
+    vm.trail.set(vm.graph, "module_stack", outer)
+    return result

@@ -1,0 +1,522 @@
+"""The tracer: the VM that objects and the interpreter see, for one trace of one frame and everything it calls."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NoReturn
+
+from framejit import breaks
+from framejit.bytecode.instruction import Position
+from framejit.ceval.frame import Frame, State
+from framejit.ceval.loop import resume, run
+from framejit.ceval.signals import Raise, Yield
+from framejit.config import Config
+from framejit.effects import Effects
+from framejit.errors import UserFrame
+from framejit.graph.builder import GraphBuilder
+from framejit.graph.fake import make_fake_mode
+from framejit.graph.state import GlobalModes
+from framejit.guards.kinds import Distinct, Guard, IsMissing, Same, TypeIs, ValueIs
+from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Item, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
+from framejit.modules.app import support
+from framejit.objects import abstract, build
+from framejit.objects.cellobject import CellObject
+from framejit.objects.constobject import const_object
+from framejit.objects.dictobject import DictObject
+from framejit.objects.exceptions import ExceptionObject
+from framejit.objects.funcobject import FunctionObject, bind
+from framejit.objects.genobject import GeneratorObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import LazyObject, NotConstant, Object, settle
+from framejit.objects.registry import LIBRARY, WRAPPERS, wrapper_for
+from framejit.objects.tupleobject import TupleObject
+from framejit.trail import Trail
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+HEAP_TYPE = 1 << 9
+IMMUTABLE_TYPE = 1 << 8
+SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
+COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class GraphBreak(Exception):
+    """Signal: tracing stops here. `stack`: the user's frames, outermost first."""
+
+    def __init__(self, reason: breaks.Break, stack: list[UserFrame]) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+        self.stack = stack
+
+
+class AppNamespace(DictObject):
+    """The globals of framejit's own stand-ins (modules/app): fixed, so nothing of them is guarded."""
+
+    __slots__ = ()
+
+    def lookup(self, vm: Any, name: Any) -> Object | None:
+        value = self.value.get(name, MISSING)
+        return None if value is MISSING else vm.pin(value)
+
+
+class Tracer:
+    """One trace. `args`: the frame's raw argument slots (MISSING where unset)."""
+
+    Raise = Raise
+    missing = MISSING
+
+    def __init__(self, function: FunctionType, args: Sequence[Any], config: Config) -> None:
+        self.function = function
+        self.args = args
+        self.config = config
+        self.trail = Trail()
+        self.root_source = Root()
+        self.guards: list[Guard] = []
+        shape_env = ShapeEnv()
+        self.graph = GraphBuilder(self, make_fake_mode(shape_env), shape_env)
+        self.modes = GlobalModes(self.graph, self.trail)
+        self.effects = Effects(self)
+        self.frame: Frame | None = None
+        self.root: Frame | None = None
+        self.depth = 0
+        self.frames_run = 0
+        self.first_position: Position | None = None
+        self._wrapped: dict[Source, Object] = {}
+        self._shared: dict[int, Object] = {}
+        self._constants: dict[int, Object] = {}
+        self._raw_attributes: dict[tuple[type, str], Any] = {}
+        self._attributes: dict[tuple[type, str], Object | None] = {}
+        self._namespaces: dict[int, DictObject] = {}
+        self._lines: dict[tuple[CodeType, int], UserLine] = {}
+
+    # Running the traced frame.
+
+    def run(self) -> Object:
+        """Trace the frame to its end. Raises GraphBreak; Raise where the traced program raises."""
+        code = self.function.__code__
+        names = code.co_varnames
+        bound: dict[str, Object | None] = {}
+        for index, value in enumerate(self.args):
+            bound[names[index]] = None if value is MISSING else self.wrap(value, self.root_source.child(Local, Slot(index, names[index])))
+        source = self.root_source.child(FrameFunction)
+        root = FunctionObject(code, self.globals_of(self.function.__globals__), self.function.__qualname__, source, self.function)
+        root.checked = True
+        self._shared[id(self.function)] = root
+        self.root = self.new_frame(root, code, bound)
+        return self.run_frame(self.root)
+
+    def new_frame(self, function: FunctionObject, code: CodeType, bound: dict[str, Object | None]) -> Frame:
+        namespace = function.globals
+        real_builtins = builtins.__dict__
+        if function.value is not MISSING:
+            real_builtins = function.value.__builtins__
+        return Frame(code, bound, namespace, self.globals_of(real_builtins), function, function.cells(self), None, self.frame)
+
+    def run_frame(self, frame: Frame) -> Object:
+        caller, self.frame = self.frame, frame
+        self.depth += 1
+        try:
+            if self.depth > self.config.inline_depth_limit:
+                self.unsupported(breaks.TooDeep(frame.code.co_qualname))
+            return run(self, frame)
+        finally:
+            # A frame that breaks stays the current one: the break reports from it.
+            self.depth -= 1
+            self.frame = caller
+
+    def run_function(self, function: Object, code: CodeType, bound: dict[str, Object | None]) -> Object:
+        assert isinstance(function, FunctionObject)
+        if code.co_flags & COROUTINE_FLAGS:
+            self.unsupported(breaks.UnsupportedCall(f"the coroutine function {code.co_qualname}"))
+        self.frames_run += 1
+        return self.run_frame(self.new_frame(function, code, bound))
+
+    def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
+        assert isinstance(generator, GeneratorObject)
+        frame: Frame = generator.frame
+        if frame.state is State.RUNNING:
+            self.raise_(ValueError, "generator already executing")
+        if frame.state is State.FINISHED:
+            if exc is not None:
+                raise Raise(exc)
+            return self.const(None), True
+        self.trail.log(frame.restore, frame.snapshot())
+        caller, self.frame = self.frame, frame
+        self.depth += 1
+        try:
+            signal = resume(self, frame, sent, exc, caller)
+        finally:
+            self.depth -= 1
+            self.frame = caller
+        return signal.value, type(signal) is not Yield
+
+    def is_suspended(self, generator: Object) -> bool:
+        assert isinstance(generator, GeneratorObject)
+        return generator.frame.state is State.SUSPENDED
+
+    def call_app(self, function: FunctionType, args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
+        made = self.pin_app(function)
+        return self.run_function(made, function.__code__, bind(self, made, list(args), kwargs or {}))
+
+    def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
+        return self.call_app(getattr(support, name), args)
+
+    def pin_app(self, function: FunctionType) -> FunctionObject:
+        found = self._constants.get(id(function))
+        if found is None:
+            namespace = self._namespaces.get(id(function.__globals__))
+            if namespace is None:
+                namespace = AppNamespace(dict, None, function.__globals__)
+                self._namespaces[id(function.__globals__)] = namespace
+            found = self._constants[id(function)] = FunctionObject(function.__code__, namespace, function.__qualname__, None, function)
+        assert isinstance(found, FunctionObject)
+        return found
+
+    def call_model(self, model: Callable[..., Object], function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+        try:
+            return model(self, *args, **kwargs)
+        except NotConstant as needed:
+            self.unsupported(breaks.UnsupportedCall(f"{self.text_of(function)} on {needed.obj!r}"))
+        except TypeError:
+            try:
+                inspect.signature(model).bind(self, *args, **kwargs)
+            except TypeError as wrong:
+                self.unsupported(breaks.UnsupportedCall(f"{self.text_of(function)} with these arguments ({wrong})"))
+            raise
+
+    def call_library(self, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+        for rule in LIBRARY:
+            found = rule(self, function, args, kwargs)  # type: ignore[arg-type]
+            if found is not None:
+                return found
+        return None
+
+    # Stopping.
+
+    def unsupported(self, reason: breaks.Break) -> NoReturn:
+        raise GraphBreak(reason, self.user_stack())
+
+    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        raise Raise(ExceptionObject(cls, [arg if isinstance(arg, Object) else self.from_real(arg) for arg in args]))
+
+    def chain_context(self, exc: Object, handled: Object) -> None:
+        """Python/errors.c: _PyErr_SetObject: the exception being handled becomes the context; a cycle is cut."""
+        if exc is handled or not isinstance(exc, ExceptionObject):
+            return
+        link: Object | None = handled
+        while isinstance(link, ExceptionObject):
+            following = link.fields.get("__context__")
+            if following is exc:
+                link.set_field(self, "__context__", self.const(None))
+                break
+            link = following
+        exc.set_field(self, "__context__", handled)
+
+    def add_traceback(self, exc: Object, frame: Frame) -> None:
+        if isinstance(exc, ExceptionObject):
+            exc.entries.append(UserFrame.of(frame.code, frame.position()))
+
+    def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
+        """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""
+        exc = self.observe(exc)
+        if isinstance(exc.value, type) and issubclass(exc.value, BaseException):
+            exc = self.observe(abstract.call(self, exc, []))
+        if not issubclass(exc.cls, BaseException):
+            self.raise_(TypeError, "exceptions must derive from BaseException")
+        if cause is not None:
+            cause = self.observe(cause)
+            if isinstance(cause.value, type) and issubclass(cause.value, BaseException):
+                cause = self.observe(abstract.call(self, cause, []))
+            if not isinstance(exc, ExceptionObject):
+                self.unsupported(breaks.UnsupportedValue("an exception that came from outside"))
+            if cause.cls is not type(None) and not issubclass(cause.cls, BaseException):
+                self.raise_(TypeError, "exception causes must derive from BaseException")
+            exc.set_field(self, "__cause__", cause)
+            exc.set_field(self, "__suppress_context__", self.const(True))
+        return exc
+
+    # Positions.
+
+    def user_stack(self) -> list[UserFrame]:
+        """The frames of the traced program, outermost first; framejit's own stand-ins are left out."""
+        stack = []
+        frame = self.frame
+        while frame is not None:
+            if not isinstance(frame.globals, AppNamespace):
+                stack.append(UserFrame.of(frame.code, frame.position()))
+            frame = frame.parent
+        return stack[::-1]
+
+    def root_position(self) -> Position:
+        assert self.root is not None
+        return self.root.position()
+
+    def user_line(self) -> UserLine | None:
+        """Where the program is now, for guards."""
+        frame = self.frame
+        while frame is not None and isinstance(frame.globals, AppNamespace):
+            frame = frame.parent
+        if frame is None:
+            return None
+        code, lineno = frame.code, frame.lineno
+        line = self._lines.get((code, lineno))
+        if line is None:
+            line = self._lines[code, lineno] = UserLine(code.co_filename, lineno, code.co_qualname)
+        return line
+
+    def name_of(self, obj: Object) -> str:
+        obj = settle(obj)
+        if isinstance(obj, FunctionObject):
+            return obj.qualname
+        return self.text_of(obj.value) if obj.value is not MISSING and callable(obj.value) else f"a {obj.cls.__qualname__}"
+
+    def text_of(self, function: Any) -> str:
+        name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__
+        return str(name)
+
+    # Guards.
+
+    def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
+        self.guards.append(guard_class(source, self.user_line(), *payload))
+        self.trail.log(self.guards.pop)
+
+    # Values.
+
+    def wrap(self, value: Any, source: Source) -> Object:
+        found = self._wrapped.get(source)
+        if found is None:
+            found = self._wrapped[source] = LazyObject(value, source)
+        return found
+
+    def observe(self, obj: Object) -> Object:
+        if type(obj) is not LazyObject:
+            return obj
+        real = obj.real
+        if real is None:
+            assert obj.source is not None
+            real = self._observe(obj.value, obj.source, True)
+            obj.real = real
+            self.trail.log(setattr, obj, "real", None)
+        return real
+
+    def _observe(self, value: Any, source: Source, check: bool) -> Object:
+        wrapper = WRAPPERS.get(type(value)) or wrapper_for(type(value))
+        if wrapper.shared:
+            known = self._shared.get(id(value))
+            if known is not None:
+                if known.source is not source and known.source is not None:
+                    self.guard(Same, source, known.source)
+                return known
+        if check and not isinstance(source, Pinned):
+            if wrapper.by_identity:
+                self.guard(ValueIs, source, value)
+            else:
+                self.guard(TypeIs, source, type(value))
+        obj = wrapper.wrap(self, value, source)  # type: ignore[arg-type]
+        if wrapper.shared:
+            self._shared[id(value)] = obj
+            self.trail.log(self._shared.pop, id(value))
+        return obj
+
+    def observe_all(self, objs: Sequence[Object]) -> list[Object]:
+        return [self.observe(obj) for obj in objs]
+
+    def const(self, value: Any) -> Object:
+        cls = type(value)
+        if cls in SCALARS:
+            return const_object(self, value)  # type: ignore[arg-type]
+        found = self._constants.get(id(value))
+        if found is None or found.value is not value:
+            found = const_object(self, value)  # type: ignore[arg-type]
+            if found.value is value:
+                self._constants[id(value)] = found
+        return found
+
+    def pin(self, value: Any) -> Object:
+        if isinstance(value, FunctionType) and value.__globals__.get("__name__", "").startswith("framejit.modules.app"):
+            return self.pin_app(value)
+        wrapper = wrapper_for(type(value))
+        if wrapper.by_identity or type(value) in SCALARS:
+            return self.const(value)
+        return self._observe(value, self.root_source.child(Pinned, value), False)
+
+    def from_real(self, value: Any) -> Object:
+        if isinstance(value, Object):
+            return value
+        cls = type(value)
+        if cls is list:
+            return ListObject([self.from_real(item) for item in value])
+        if cls is tuple:
+            return TupleObject([self.from_real(item) for item in value])
+        if cls is dict:
+            return build.dict_(self, [(self.from_real(k), self.from_real(v)) for k, v in value.items()])
+        if cls is set or cls is frozenset:
+            made = build.set_(self, [self.from_real(item) for item in value])
+            if cls is frozenset:
+                made = abstract.call(self, self.const(frozenset), [made])
+            return made
+        return self.const(value)
+
+    def new_list(self, items: list[Object]) -> Object:
+        return ListObject(items)
+
+    def new_tuple(self, items: list[Object]) -> Object:
+        return TupleObject(items)
+
+    def new_dict(self, items: list[tuple[Object, Object]]) -> Object:
+        return build.dict_(self, items)
+
+    def shared_values(self) -> list[Object]:
+        """Every value from outside that is mutable or compared by identity, as far as it was observed."""
+        return list(self._shared.values())
+
+    def mapping_items(self, mapping: Object) -> list[tuple[Object, Object]]:
+        mapping = self.observe(mapping)
+        if isinstance(mapping, DictObject) and self.raw_type_lookup(mapping.cls, "keys") in (dict.keys, MISSING):
+            return mapping.items(self)
+        if abstract.lookup_attr(self, mapping, "keys") is None:
+            self.raise_(TypeError, f"argument after ** must be a mapping, not {mapping.cls.__name__}")
+        keys = abstract.iterate(self, abstract.call_method(self, mapping, "keys"))
+        return [(key, abstract.getitem(self, mapping, key)) for key in keys]
+
+    def same_value(self, a: Object, b: Object, unsure: bool) -> bool:
+        if isinstance(a.value, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
+            left, right = a.constant(self), b.constant(self)
+            if left is right:
+                return True
+            if unsure and left == right and type(left) is type(right):
+                self.unsupported(breaks.UnsupportedOperation("`is` between equal values, whose identity is an accident"))
+            return False
+        if a.value is b.value:
+            return True
+        if a.source is not None and b.source is not None and not wrapper_for(a.cls).by_identity:
+            self.guard(Distinct, a.source, (b.source,))
+        return False
+
+    def identity_key(self, obj: Object) -> Any:
+        hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
+        if hashes is None:
+            self.raise_(TypeError, f"unhashable type: '{obj.cls.__name__}'")
+        if isinstance(hashes, FunctionType) or isinstance(equals, FunctionType):
+            self.unsupported(breaks.ComparesByPython(obj.cls.__qualname__))
+        return settle(obj)
+
+    def globals_of(self, namespace: dict[str, Any]) -> DictObject:
+        found = self._namespaces.get(id(namespace))
+        if found is None:
+            source = self.root_source.child(Pinned, namespace)
+            known = self._shared.get(id(namespace))
+            found = known if isinstance(known, DictObject) else DictObject(dict, source, namespace)
+            self._namespaces[id(namespace)] = self._shared[id(namespace)] = found
+        return found
+
+    def instance_dict_of(self, obj: Object) -> DictObject | None:
+        if obj.cls.__dictoffset__ == 0:
+            return None
+        if obj.source is None:
+            return DictObject()
+        namespace = object.__getattribute__(obj.value, "__dict__")
+        found = self.observe(self.wrap(namespace, obj.source.child(InstanceDict)))
+        assert isinstance(found, DictObject)
+        return found
+
+    # Classes.
+
+    def raw_type_lookup(self, cls: type, name: str) -> Any:
+        key = (cls, name)
+        if key in self._raw_attributes:
+            return self._raw_attributes[key]
+        found = MISSING
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                found = base.__dict__[name]
+                break
+        if cls.__flags__ & HEAP_TYPE and not cls.__flags__ & IMMUTABLE_TYPE:
+            source = self.root_source.child(Pinned, cls).child(TypeAttr, name)
+            if found is MISSING:
+                self.guard(IsMissing, source)
+            elif type(found) not in SCALARS:
+                self.guard(ValueIs, source, found)
+            elif found is None:
+                self.guard(TypeIs, source, type(None))
+        self._raw_attributes[key] = found
+        self.trail.log(self._raw_attributes.pop, key)
+        return found
+
+    def type_lookup(self, cls: type, name: str) -> Object | None:
+        key = (cls, name)
+        if key in self._attributes:
+            return self._attributes[key]
+        raw = self.raw_type_lookup(cls, name)
+        if raw is MISSING:
+            found = None
+        elif not (cls.__flags__ & HEAP_TYPE) or cls.__flags__ & IMMUTABLE_TYPE:
+            found = self.pin(raw)
+        else:
+            source = self.root_source.child(Pinned, cls).child(TypeAttr, name)
+            found = self.observe(self.wrap(raw, source)) if type(raw) in SCALARS else self._observe(raw, source, False)
+        self._attributes[key] = found
+        self.trail.log(self._attributes.pop, key)
+        return found
+
+    def own_attribute(self, cls: type, name: str) -> Object | None:
+        found = self.type_lookup(cls, name)
+        return found if name in cls.__dict__ else None
+
+    def super_arguments(self) -> tuple[Object, Object]:
+        frame = self.frame
+        assert frame is not None
+        slot = frame.decoded.slot_of.get("__class__")
+        cell = frame.locals[slot] if slot is not None else None
+        if frame.code.co_argcount == 0:
+            self.raise_(RuntimeError, "super(): no arguments")
+        if not isinstance(cell, CellObject):
+            self.raise_(RuntimeError, "super(): __class__ cell not found")
+        cls = cell.load(self)
+        receiver = frame.locals[0]
+        if isinstance(receiver, CellObject) and 0 in frame.decoded.cells:
+            receiver = receiver.load(self)
+        if cls is None or receiver is None:
+            self.raise_(RuntimeError, "super(): empty __class__ cell" if cls is None else "super(): arg[0] deleted")
+        return cls, receiver
+
+    # The generic slots.
+
+    generic_getattr = abstract.generic_getattr
+    generic_setattr = abstract.generic_setattr
+    generic_call = abstract.generic_call
+    generic_iter = abstract.generic_iter
+    generic_next = abstract.generic_next
+    generic_truth = abstract.generic_truth
+    generic_length = abstract.generic_length
+    object_getattribute = abstract.object_getattribute
+    object_setattr = abstract.object_setattr
+
+    # Modules.
+
+    def import_module(self, namespace: Object, name: str, fromlist: Any, level: int) -> Object:
+        full = name
+        if level:
+            assert isinstance(namespace, DictObject)
+            package = namespace.lookup(self, "__package__")
+            if package is None:
+                self.raise_(ImportError, "attempted relative import with no known parent package")
+            base = self.observe(package).constant(self)
+            for _ in range(level - 1):
+                base = base.rpartition(".")[0]
+            full = f"{base}.{name}" if name else base
+        modules = self.globals_of(sys.modules)  # type: ignore[arg-type]
+        module = modules.lookup(self, full)
+        if module is None:
+            self.unsupported(breaks.UnsupportedCall(f"import of {full}, which is not imported yet"))
+        if fromlist or not name.partition(".")[2]:
+            return module
+        top = modules.lookup(self, full.partition(".")[0] if not level else full[: len(full) - len(name)] + name.partition(".")[0])
+        assert top is not None
+        return top
+
+    def load_lazy_attribute(self, module: ModuleType, name: str) -> Any:
+        return getattr(module, name, MISSING)
