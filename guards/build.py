@@ -13,11 +13,38 @@ from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
 from framejit.guards.global_state import native_form, read_state
 from framejit.guards.kinds import (
-    CodeIs, DictKeys, Distinct, Equals, GlobalState, Guard, IsMissing, KeyAbsent, Length, Same, SetEquals, StorageAliasing, TensorMatch,
-    TypeIs, ValueIs,
+    CodeIs,
+    DictKeys,
+    Distinct,
+    Equals,
+    GlobalState,
+    Guard,
+    IsMissing,
+    KeyAbsent,
+    Length,
+    Same,
+    SetEquals,
+    StorageAliasing,
+    TensorMatch,
+    TypeIs,
+    ValueIs,
 )  # fmt: skip
 from framejit.guards.source import (
-    ACCESSORS, MISSING, Call, CAttr, ClosureCell, DictKey, DictValueAt, FunctionField, Item, Local, MethodField, Pinned, Root, Source, TypeAttr,
+    ACCESSORS,
+    MISSING,
+    Call,
+    CAttr,
+    ClosureCell,
+    DictKey,
+    DictValueAt,
+    FunctionField,
+    Item,
+    Local,
+    MethodField,
+    Pinned,
+    Root,
+    Source,
+    TypeAttr,
     WrappedDescriptor,
 )  # fmt: skip
 
@@ -71,7 +98,8 @@ class BuiltGuards:
 
     tree: the native matcher; its captures are the values of the inputs, then of the other captures. guards: without duplicates,
     numbered as `tree.failing` numbers them. num_inputs: how many of the captures are graph inputs.
-    The guards hold classes, code objects and functions; who must not keep those alive keeps the tree and `explain.notes(guards)`.
+    Neither keeps alive what the guards compare with, except objects that can't be referenced weakly (globals that are no imported
+    module's, lists, dicts, instances with __slots__) and the classes of tensors.
     """
 
     tree: GuardTree
@@ -184,12 +212,13 @@ def check_safe(step: Step) -> None:
     """Refuses what could run the user's Python: attributes of objects of unguarded type, and `==` of the user's."""
     for child in step.children:
         if isinstance(child.source, CAttr) and not any(isinstance(guard, EXACT_TYPES) for guard in step.leaves):
-            raise ValueError(f"{child.source.describe()}: an attribute of a C type needs a guard on the exact type of {step.source.describe()}")
+            owner = step.source.describe()
+            raise ValueError(f"{child.source.describe()}: an attribute of a C type needs a guard on the exact type of {owner}")
     for guard in step.leaves:
         if isinstance(guard, Equals) and isinstance(type(guard.value).__eq__, FunctionType):
             raise TypeError(f"{step.source.describe()} can't be guarded by ==: {type(guard.value).__qualname__}.__eq__ is Python code")
-        if isinstance(guard, ValueIs) and guard.value is MISSING:
-            raise ValueError(f"{step.source.describe()}: the object that it is to be is gone already")
+        if isinstance(guard, (ValueIs, TypeIs, CodeIs)) and guard.reference.get() is MISSING:
+            raise ValueError(f"{step.source.describe()}: what it is compared with is gone already")
 
 
 def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
@@ -231,6 +260,8 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
         accessor, lower = STEPS[type(source)]
         payload = source.payload if lower is None else lower(source.payload)
         nodes.append((accessor, 0 if source.base is None else index[id(source.base)], payload))
+        if payload is MISSING:
+            raise ValueError(f"{source.describe()}: what the path goes through is gone already")
         check_safe(step)
         for guard in step.leaves:
             kind, get_payload = LEAVES[type(guard)]

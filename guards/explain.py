@@ -8,8 +8,21 @@ from typing import Any
 
 from framejit.guards.build import check_all
 from framejit.guards.kinds import (
-    CodeIs, DictKeys, Distinct, Equals, GlobalState, Guard, IsMissing, KeyAbsent, Length, Same, SetEquals, StorageAliasing, TensorMatch,
-    TypeIs, ValueIs,
+    CodeIs,
+    DictKeys,
+    Distinct,
+    Equals,
+    GlobalState,
+    Guard,
+    IsMissing,
+    KeyAbsent,
+    Length,
+    Same,
+    SetEquals,
+    StorageAliasing,
+    TensorMatch,
+    TypeIs,
+    ValueIs,
 )  # fmt: skip
 from framejit.guards.source import MISSING, Call, Item, Source, UserLine
 
@@ -34,7 +47,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A guard as text, which keeps nothing of the user's alive."""
+    """A guard as text, which holds nothing of the user's."""
 
     kind: str
     source: str
@@ -116,7 +129,7 @@ def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
 
 
 def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:
-    """The guards as text, numbered as they are, for whoever mustn't keep alive what they compare with."""
+    """The guards as text, numbered as they are."""
     texts: dict[int, str] = {}
     return tuple(
         Note(guard.leaf, text_of(guard.source, texts), guard.expected(), guard.line, lasting_hint(guard))

@@ -23,7 +23,8 @@ NAMES = (
 )  # fmt: skip
 """What each value of `read_state` is."""
 
-PRECISIONS = (("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn")) if torch.version.cuda is not None and torch.cuda.device_count() > 0 else ()
+HAS_CUDA = torch.version.cuda is not None and torch.cuda.device_count() > 0
+PRECISIONS = (("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn")) if HAS_CUDA else ()
 """Whose float32 precision (TF32 or not) goes into generated code. The getter is the one that works whichever API set it."""
 
 
@@ -84,7 +85,7 @@ def read_state() -> tuple[Any, ...]:
     )
 
 
-def guard(root: Root, line: UserLine | None = None) -> GlobalState:
+def global_state_guard(root: Root, line: UserLine | None = None) -> GlobalState:
     """The guard that the global state is as it is now."""
     return GlobalState(root, line, read_state, read_state(), NAMES)
 

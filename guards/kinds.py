@@ -7,14 +7,13 @@ fetched (MISSING if the path ended early, which only the kinds that say so accep
 from __future__ import annotations
 
 import struct
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
-from framejit.guards.source import MISSING, Call, Source, UserLine
+from framejit.guards.source import MISSING, Call, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset, tensor_spec
 
 __all__ = [
@@ -91,47 +90,32 @@ def exact_key(value: Any) -> Any:
     return (type(value), value)
 
 
-UNMANAGED = (int, float, complex, str, bytes, type(None), list, dict, tuple)
-
-
-class Reference:
-    """An object held weakly where its type allows, so that guards don't keep the user's models alive; MISSING once it is gone."""
-
-    __slots__ = ("strong", "weak", "address")
-
-    def __init__(self, value: Any) -> None:
-        self.address = id(value)
-        self.strong: Any = value
-        self.weak: weakref.ref[Any] | None = None
-        if type(value) not in UNMANAGED:
-            try:
-                self.weak, self.strong = weakref.ref(value), MISSING
-            except TypeError:
-                self.weak, self.strong = None, value
-
-    def get(self) -> Any:
-        if self.weak is None:
-            return self.strong
-        found = self.weak()
-        return MISSING if found is None else found
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class TypeIs(Guard):
-    """The exact type."""
+    """The exact type. Held weakly, as ValueIs does."""
 
-    cls: type
+    reference: Reference
     leaf: ClassVar[str] = "type_is"
     cost: ClassVar[int] = 0
+
+    def __init__(self, source: Source, line: UserLine | None, cls: type) -> None:
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "line", line)
+        object.__setattr__(self, "reference", Reference(cls))
+
+    @property
+    def cls(self) -> type:
+        """MISSING once it is gone."""
+        return self.reference.get()  # type: ignore[no-any-return]
 
     def check(self, value: Any, call: Call) -> bool:
         return type(value) is self.cls
 
     def expected(self) -> str:
-        return f"is exactly a {self.cls.__qualname__}"
+        return f"is exactly a {getattr(self.cls, '__qualname__', 'class that is gone')}"
 
     def key(self) -> Any:
-        return id(self.cls)
+        return self.reference.address
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -164,7 +148,8 @@ class ValueIs(Guard):
 
 @dataclass(frozen=True, eq=False)
 class Equals(Guard):
-    """Same exact type and same value: int, float, complex, bool, str, bytes, range, torch.Size, tuples and frozensets of such; types whose `==` is C code."""
+    """Same exact type and same value: int, float, complex, bool, str, bytes, range, torch.Size, tuples and frozensets of such;
+    other types whose `==` is C code."""
 
     value: Any
     leaf: ClassVar[str] = "equals"
@@ -193,7 +178,8 @@ def builtin_length(value: Any) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Length(Guard):
-    """The number of items of a list, tuple, dict, set, frozenset, deque, str or bytes (or that part of a subclass), by the C slot of the builtin type."""
+    """The number of items of a list, tuple, dict, set, frozenset, deque, str or bytes (or that part of a subclass), by the C slot
+    of the builtin type."""
 
     length: int
     leaf: ClassVar[str] = "length"
@@ -280,22 +266,32 @@ class SetEquals(Guard):
         return frozenset(exact_elements(self.elements))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class CodeIs(Guard):
-    """An exact Python function with this code object."""
+    """An exact Python function with this code object. Held weakly, as ValueIs does."""
 
-    code: CodeType
+    reference: Reference
     leaf: ClassVar[str] = "code_is"
     cost: ClassVar[int] = 0
+
+    def __init__(self, source: Source, line: UserLine | None, code: CodeType) -> None:
+        object.__setattr__(self, "source", source)
+        object.__setattr__(self, "line", line)
+        object.__setattr__(self, "reference", Reference(code))
+
+    @property
+    def code(self) -> CodeType:
+        """MISSING once it is gone."""
+        return self.reference.get()  # type: ignore[no-any-return]
 
     def check(self, value: Any, call: Call) -> bool:
         return type(value) is FunctionType and value.__code__ is self.code
 
     def expected(self) -> str:
-        return f"is a function with the code of {self.code.co_qualname}"
+        return f"is a function with the code of {getattr(self.code, 'co_qualname', 'a function that is gone')}"
 
     def key(self) -> Any:
-        return id(self.code)
+        return self.reference.address
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,7 +409,7 @@ class StorageAliasing(Guard):
 
 @dataclass(frozen=True, eq=False)
 class GlobalState(Guard):
-    """torch's global modes and settings on this thread. source: the root. Made by `global_state.guard`.
+    """torch's global modes and settings on this thread. source: the root. Made by `global_state.global_state_guard`.
 
     read: global_state.read_state, the reference that the C++ leaf agrees with; state: what it gave; names: what each value is.
     """
@@ -439,6 +435,7 @@ class GlobalState(Guard):
 
 
 KINDS: tuple[type[Guard], ...] = (
-    TypeIs, ValueIs, Equals, Length, KeyAbsent, DictKeys, SetEquals, CodeIs, IsMissing, TensorMatch, Same, Distinct, StorageAliasing, GlobalState,
+    TypeIs, ValueIs, Equals, Length, KeyAbsent, DictKeys, SetEquals, CodeIs, IsMissing, TensorMatch, Same, Distinct, StorageAliasing,
+    GlobalState,
 )  # fmt: skip
 """Every kind there is; the C++ side has one leaf for each `leaf` name."""

@@ -8,13 +8,68 @@ same name is tested against.
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
-from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType
+from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 """What `fetch` gives where the path ends early: no such key, an empty cell, an unset slot."""
+
+
+UNMANAGED = (int, float, complex, str, bytes, type(None), list, tuple)
+
+
+class Reference:
+    """An object held weakly where its type allows, so that guards don't keep the user's models and classes alive; MISSING once it is gone.
+
+    The globals of an imported module, a dict, live as long as the module does here.
+    """
+
+    __slots__ = ("strong", "weak", "module", "address")
+
+    def __init__(self, value: Any, weakly: bool = True) -> None:
+        self.address = id(value)
+        self.strong: Any = value
+        self.weak: weakref.ref[Any] | None = None
+        self.module: weakref.ref[ModuleType] | None = None
+        if type(value) is dict:
+            module = module_of_globals(value)
+            if module is not None:
+                self.module, self.strong = weakref.ref(module), MISSING
+        elif weakly and type(value) not in UNMANAGED:
+            try:
+                self.weak, self.strong = weakref.ref(value), MISSING
+            except TypeError:
+                self.weak, self.strong = None, value
+
+    def get(self) -> Any:
+        if self.weak is not None:
+            found = self.weak()
+            return MISSING if found is None else found
+        if self.module is not None:
+            module = self.module()
+            return MISSING if module is None else module.__dict__
+        return self.strong
+
+
+def module_of_globals(namespace: dict[str, Any]) -> ModuleType | None:
+    """The imported module whose globals these are."""
+    name = namespace.get("__name__")
+    module = sys.modules.get(name) if type(name) is str else None
+    return module if isinstance(module, ModuleType) and object.__getattribute__(module, "__dict__") is namespace else None
+
+
+def mro(cls: type) -> tuple[type, ...]:
+    """`cls.__mro__`, past any metaclass."""
+    return type.__dict__["__mro__"].__get__(cls)  # type: ignore[no-any-return]
+
+
+def class_dict(cls: type) -> Any:
+    """`cls.__dict__`, past any metaclass."""
+    return type.__dict__["__dict__"].__get__(cls)
 
 
 @dataclass(slots=True)
@@ -121,10 +176,25 @@ class FrameFunction(Source):
 
 
 class Pinned(Source):
-    """An object that the guard tree itself holds: a module's globals, a class. Payload: the object, keyed by identity."""
+    """An object that the guard tree itself knows: a module's globals, a class. Payload: the object, keyed by identity.
 
-    __slots__ = ()
+    A class, and the globals of an imported module, are held weakly: once they are gone the path ends here.
+    """
+
+    __slots__ = ("reference",)
     accessor = "pinned"
+
+    def __init__(self, base: Source | None, payload: Any) -> None:
+        self.reference = Reference(payload, weakly=isinstance(payload, type))
+        super().__init__(base, None)
+
+    @property
+    def payload(self) -> Any:
+        return self.reference.get()
+
+    @payload.setter
+    def payload(self, unused: None) -> None:
+        """The base class sets it; the reference is what counts."""
 
     @staticmethod
     def key(payload: Any) -> Any:
@@ -137,16 +207,6 @@ class Pinned(Source):
         if isinstance(self.payload, dict):
             return f"globals of {self.payload.get('__name__', '?')}"
         return getattr(self.payload, "__qualname__", None) or type(self.payload).__name__
-
-
-def mro(cls: type) -> tuple[type, ...]:
-    """`cls.__mro__`, past any metaclass."""
-    return type.__dict__["__mro__"].__get__(cls)  # type: ignore[no-any-return]
-
-
-def class_dict(cls: type) -> Any:
-    """`cls.__dict__`, past any metaclass."""
-    return type.__dict__["__dict__"].__get__(cls)
 
 
 class InstanceDict(Source):
@@ -244,10 +304,24 @@ class Index(Source):
 
 
 class SlotMember(Source):
-    """A `__slots__` member. Payload: the member descriptor, whose type the base's type was checked to be."""
+    """A `__slots__` member. Payload: the member descriptor, whose type the base's type was checked to be (that class is held weakly)."""
 
-    __slots__ = ()
+    __slots__ = ("owner", "name")
     accessor = "slot_member"
+
+    def __init__(self, base: Source | None, payload: MemberDescriptorType) -> None:
+        self.owner = Reference(payload.__objclass__)
+        self.name = payload.__name__
+        super().__init__(base, None)
+
+    @property
+    def payload(self) -> Any:
+        owner = self.owner.get()
+        return MISSING if owner is MISSING else class_dict(owner).get(self.name, MISSING)
+
+    @payload.setter
+    def payload(self, unused: None) -> None:
+        """The base class sets it; owner and name are what counts."""
 
     @staticmethod
     def key(payload: MemberDescriptorType) -> Any:
@@ -255,13 +329,13 @@ class SlotMember(Source):
 
     def step(self, value: Any) -> Any:
         try:
-            return self.payload.__get__(value)
+            return MISSING if self.payload is MISSING else self.payload.__get__(value)
         except (AttributeError, TypeError):
             return MISSING
 
     def describe(self) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}.{self.payload.__name__}"
+        return f"{self.base.describe()}.{self.name}"
 
 
 class CAttr(Source):
@@ -344,7 +418,10 @@ class ClosureCell(Source):
 
 
 class FunctionField(Source):
-    """A field of a function object. Payload: "code", "defaults", "kwdefaults", "globals", "closure" or "dict"; None and an empty dict are MISSING."""
+    """A field of a function object. Payload: "code", "defaults", "kwdefaults", "globals", "closure" or "dict".
+
+    None is MISSING, and so is an empty dict.
+    """
 
     __slots__ = ()
     accessor = "function_field"

@@ -48,7 +48,8 @@ class TensorSpec:
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
     """The spec of `tensor` as it is now. TypeError if its sizes, device or layout aren't plain data: symbolic, or given by Python code."""
     if not has_plain_sizes(tensor):
-        raise TypeError(f"a {type(tensor).__qualname__}'s sizes, device or layout can't be guarded: they are symbolic or computed by Python code")
+        name = type(tensor).__qualname__
+        raise TypeError(f"a {name}'s sizes, device or layout can't be guarded: they are symbolic or computed by Python code")
     with torch._C.DisableTorchFunction():
         layout = READERS["layout"](tensor)
         return TensorSpec(

@@ -40,11 +40,11 @@ PyObject *instance_dict(PyObject *object) {
     return *slot;
 }
 
-PyObject *slot_member(PyObject *object, PyObject *payload) {
-    auto *descriptor = reinterpret_cast<PyMemberDescrObject *>(payload);
-    if (!PyObject_TypeCheck(object, descriptor->d_common.d_type)) return nullptr;
-    PyObject *found = field(object, descriptor->d_member->offset);
-    return found == nullptr && descriptor->d_member->type == T_OBJECT ? Py_None : found;
+/* Of a member declared as T_OBJECT, NULL stands for None. */
+PyObject *slot_member(PyObject *object, PyObject *owner, Py_ssize_t offset, bool none_if_null) {
+    if (!PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject *>(owner))) return nullptr;
+    PyObject *found = field(object, offset);
+    return found == nullptr && none_if_null ? Py_None : found;
 }
 
 PyObject *function_field(PyObject *object, Py_ssize_t which) {
@@ -167,7 +167,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             if (PyTuple_Check(base)) return node.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, node.number) : nullptr;
             if (PyList_Check(base)) return node.number < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, node.number) : nullptr;
             return nullptr;
-        case Accessor::slot_member: return slot_member(base, node.object);
+        case Accessor::slot_member: return slot_member(base, node.object, node.hint, node.none_if_null);
         case Accessor::c_attr: return keep(tree, PyObject_GetAttr(base, node.object));
         case Accessor::type_of: return reinterpret_cast<PyObject *>(Py_TYPE(base));
         case Accessor::type_attr:
@@ -190,15 +190,32 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
     return nullptr;
 }
 
+/* The object that a node compares or walks with: its payload, or of a slot_member the class, since a descriptor would keep that
+ * alive. Borrowed; NULL where the payload is a number or nothing. */
+PyObject *payload_object(const Node &node, PyObject *payload) {
+    switch (node.accessor) {
+        case Accessor::pinned:
+        case Accessor::item:
+        case Accessor::c_attr:
+        case Accessor::type_attr: return payload;
+        case Accessor::slot_member:
+            if (Py_IS_TYPE(payload, &PyMemberDescr_Type)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));
+            PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be a member descriptor");
+            return nullptr;
+        default: return nullptr;
+    }
+}
+
 /* Turns a node's payload, already in node.object where it is an object, into what `step` reads. 0, or -1 with an exception set. */
 int lower_payload(Node &node, PyObject *payload) {
     switch (node.accessor) {
         case Accessor::item:
             return PyObject_Hash(payload) == -1 ? -1 : 0;
         case Accessor::slot_member: {
-            bool is_member = Py_IS_TYPE(payload, &PyMemberDescr_Type);
-            int kind = is_member ? reinterpret_cast<PyMemberDescrObject *>(payload)->d_member->type : -1;
-            if (kind == T_OBJECT || kind == T_OBJECT_EX) return 0;
+            const PyMemberDef *member = reinterpret_cast<PyMemberDescrObject *>(payload)->d_member; /* checked by payload_object */
+            node.hint = static_cast<int32_t>(member->offset);
+            node.none_if_null = member->type == T_OBJECT;
+            if (member->type == T_OBJECT || member->type == T_OBJECT_EX) return 0;
             PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be the descriptor of an object member");
             return -1;
         }

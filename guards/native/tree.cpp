@@ -176,10 +176,12 @@ bool read_node(GuardTree &tree, PyObject *item) {
     node.accessor = static_cast<Accessor>(accessor);
     node.parent = parent;
     node.held = -1;
-    bool has_object = node.accessor == Accessor::pinned || node.accessor == Accessor::item || node.accessor == Accessor::slot_member ||
-                      node.accessor == Accessor::c_attr || node.accessor == Accessor::type_attr;
-    if (has_object) {
-        node.object = hold(tree, payload, &node.held);
+    PyObject *object = payload_object(node, payload);
+    if (object == nullptr && PyErr_Occurred()) return false;
+    if (object != nullptr) {
+        /* What is pinned may be known to the trace alone; classes and the globals of modules aren't. */
+        bool weakly = node.accessor != Accessor::pinned || PyType_Check(object) || PyDict_CheckExact(object);
+        node.object = hold(tree, object, weakly, &node.held);
         if (node.object == nullptr) return false;
     }
     if (lower_payload(node, payload) < 0) return false;
@@ -228,7 +230,7 @@ bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
         case LeafKind::tensor_match:
             leaf.tensor = new_tensor_facts(payload);
             if (leaf.tensor == nullptr) return false;
-            if (hold(tree, tensor_facts_class(leaf.tensor), &leaf.held) != nullptr) return true;
+            if (hold(tree, tensor_facts_class(leaf.tensor), true, &leaf.held) != nullptr) return true;
             delete_tensor_facts(leaf.tensor);
             return false;
         case LeafKind::global_state:
@@ -236,7 +238,7 @@ bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
             return leaf.global_state != nullptr;
         default: PyErr_SetString(PyExc_ValueError, "a relation is not a leaf of one node"); return false;
     }
-    leaf.object = hold(tree, object, &leaf.held);
+    leaf.object = hold(tree, object, true, &leaf.held);
     return leaf.object != nullptr;
 }
 

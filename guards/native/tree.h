@@ -64,14 +64,15 @@ struct alignas(64) Node {
     Versioned versioned;
     bool in_versioned; /* the parent's version says whether `cached` holds */
     bool fresh : 1;    /* in this walk, the container is as it was at the last match: children's `cached` holds */
+    bool none_if_null : 1; /* payload of a slot_member */
     bool has_keys : 1; /* one of its leaves is dict_keys: an OrderedDict's order isn't versioned */
     int32_t parent;
     int32_t first_leaf, versioned_leaf, end_leaf; /* the leaves from versioned_leaf on depend on the container's version only */
     int32_t after_pure;                           /* children up to here depend on the container's version only */
     int32_t held;                                 /* which of the tree's held objects `object` is; -1: none */
-    int32_t hint;                                 /* where in the dict the key was */
+    int32_t hint;                                 /* where in the dict the key was; of a slot_member, its offset */
     union {
-        PyObject *object;  /* payload: a key, a name, a descriptor, a pinned object; borrowed from `held` */
+        PyObject *object;  /* payload: a key, a name, a class, a pinned object; borrowed from `held` */
         Py_ssize_t number; /* payload: an index or a field */
     };
     PyObject *cached;      /* what a child of a versioned container found last; valid while the parent is fresh */
@@ -113,6 +114,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
 int init_accessors();
 PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguous);
 PyTypeObject *deque_type();
+PyObject *payload_object(const Node &node, PyObject *payload);
 int lower_payload(Node &node, PyObject *payload);
 
 /* leaf_object.cpp */
@@ -120,7 +122,7 @@ bool same_constant(PyObject *a, PyObject *b);
 bool same_elements(PyObject *a, PyObject *b);
 bool is_immutable_constant(PyObject *value);
 bool is_constant_type(PyTypeObject *type);
-PyObject *hold(GuardTree &tree, PyObject *object, int32_t *index);
+PyObject *hold(GuardTree &tree, PyObject *object, bool weakly, int32_t *index);
 bool is_gone(GuardTree &tree, int32_t held);
 int init_leaf_object();
 Alive *new_alive();
