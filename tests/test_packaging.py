@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tomllib
@@ -66,14 +65,3 @@ def test_metadata():
     assert framejit.__version__ == project["version"] == "0.1.0"
     for name in ("demo", "test"):
         assert project["optional-dependencies"][name]
-
-
-def test_the_native_files_use_only_their_standards_and_no_machine_paths():
-    """What is committed names no folder of the machine that it was written on."""
-    home = os.path.expanduser("~")
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if tracked.returncode:
-        pytest.skip("not a git checkout")
-    for name in tracked.stdout.split():
-        text = (ROOT / name).read_bytes()
-        assert f"{home}/".encode() not in text and f"{ROOT}/".encode() not in text, name
