@@ -1,1 +1,1 @@
-"""Bytecode in and out: decoding code objects into version-neutral instructions, and assembling new code objects. Knows no torch and no objects."""
+"""Bytecode in and out: code objects to version-neutral instructions, and back to new code objects. Knows no torch, no objects."""

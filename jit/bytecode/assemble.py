@@ -58,9 +58,9 @@ class Assembler:
     def emit(self, op: str, argument: Any = None) -> None:
         """Append one canonical instruction; raises AssembleError for one that straight-line code can't have.
 
-        `argument` is what `Instruction.value` would be: for LOAD_CONST any object (kept by identity), for the FAST operations a local's name,
-        for the ATTR operations an attribute's name, for BINARY_OP, UNARY_OP and COMPARE_OP the symbol, for CALL the number of arguments or
-        (number, keyword names), for the rest a count, depth or flags. As in CPython, the callable of a CALL stands on a PUSH_NULL.
+        `argument` is what `Instruction.value` would be: for LOAD_CONST any object (kept by identity), for the FAST operations a local's
+        name, for the ATTR operations an attribute's name, for BINARY_OP, UNARY_OP and COMPARE_OP the symbol, for CALL the number of
+        arguments or (number, keyword names), for the rest a count, depth or flags. As in CPython, a callable stands on a PUSH_NULL.
         """
         encode = _ENCODERS.get(op)
         if encode is None:

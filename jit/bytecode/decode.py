@@ -49,7 +49,7 @@ _cache: dict[int, tuple[weakref.ref[CodeType], Decoded]] = {}
 
 
 def decode(code: CodeType) -> Decoded:
-    """The decoded form of a code object; kept while the code object lives. Keyed by identity, since equal code objects may differ in lines."""
+    """The decoded form of a code object; kept while the code object lives, by identity: equal code objects may differ in file and lines."""
     key = id(code)
     cached = _cache.get(key)
     if cached is not None and cached[0]() is code:

@@ -1,7 +1,7 @@
 """The evaluation loop: runs frames, unwinds exceptions by the exception table, and resumes generators.
 
-What it asks of `vm`: `vm.chain_context(exc, handled)` sets `exc.__context__` as CPython's `_PyErr_SetObject` does (nothing if they are the same;
-a cycle is broken), and `vm.add_traceback(exc, frame)` records an entry as `PyTraceBack_Here` does.
+What it asks of `vm`: `vm.chain_context(exc, handled)` sets `exc.__context__` as CPython's `_PyErr_SetObject` does (nothing if they
+are the same; a cycle is broken), and `vm.add_traceback(exc, frame)` records an entry as `PyTraceBack_Here` does.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _finish(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     except Raise:
         frame.state = State.FINISHED
         raise
-    frame.state = State.SUSPENDED if type(signal) is Yield else State.FINISHED
+    frame.state = signal.leaves
     return signal
 
 

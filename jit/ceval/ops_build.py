@@ -95,7 +95,9 @@ def dict_update(vm: Any, frame: Frame, instruction: Instruction, mapping: Object
 
 @op("DICT_MERGE", "mapping --")
 def dict_merge(vm: Any, frame: Frame, instruction: Instruction, mapping: Object) -> None:
-    build.dict_merge(vm, frame.stack[-1 - instruction.value], mapping)
+    depth = instruction.value
+    # The function being called stands below its positional arguments; its name is in the error for a repeated keyword.
+    build.dict_merge(vm, frame.stack[-1 - depth], mapping, frame.stack[-3 - depth])
 
 
 # Taking apart: the first item ends on top.

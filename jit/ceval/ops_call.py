@@ -17,9 +17,7 @@ DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
 
 
 @op("CALL", "method_or_null self_or_callable args[n] -- result")
-def call(
-    vm: Any, frame: Frame, instruction: Instruction, method: Object | None, self_or_callable: Object, args: list[Object]
-) -> Object:
+def call(vm: Any, frame: Frame, instruction: Instruction, method: Object | None, self_or_callable: Object, args: list[Object]) -> Object:
     names = instruction.value[1]
     positional = len(args) - len(names)
     kwargs = dict(zip(names, args[positional:]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.ceval.signals import Raise, Return, Yield
+from framejit.ceval.signals import Created, Raise, Yield
 from framejit.objects import abstract, build
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def for_iter(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
 @op("RETURN_GENERATOR", "-- sent")
 def return_generator(vm: Any, frame: Frame, instruction: Instruction) -> None:
     # The frame stays at this instruction; the first value sent is its result.
-    raise Return(build.generator(vm, frame))
+    raise Created(build.generator(vm, frame))
 
 
 @op("YIELD_VALUE", "value -- sent", raw=True)
@@ -81,12 +81,4 @@ def throw_into(vm: Any, receiver: Object, exc: Object) -> tuple[Object, bool]:
         if close is not None:
             abstract.call(vm, close, [], {})
         raise Raise(exc)
-    throw = abstract.lookup_attr(vm, receiver, "throw")
-    if throw is None:
-        raise Raise(exc)
-    try:
-        return abstract.call(vm, throw, [exc], {}), False
-    except Raise as signal:
-        if not abstract.exception_match(vm, signal.exc, build.const(vm, StopIteration)):
-            raise
-        return abstract.getattr_(vm, signal.exc, "value"), True
+    return abstract.throw(vm, receiver, exc)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from framejit.ceval.frame import State
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -15,12 +17,22 @@ class Signal(Exception):
 class Return(Signal):
     """The frame returns `value`."""
 
+    leaves: ClassVar[State] = State.FINISHED
+
     def __init__(self, value: Object) -> None:
         self.value = value
 
 
+class Created(Return):
+    """The frame of a generator function returns the generator, and waits to be resumed by it."""
+
+    leaves = State.CREATED
+
+
 class Yield(Signal):
     """The generator frame yields `value` and is suspended."""
+
+    leaves: ClassVar[State] = State.SUSPENDED
 
     def __init__(self, value: Object) -> None:
         self.value = value

@@ -1,4 +1,4 @@
-"""The vocabulary of the version files: rows that map one instruction of a Python version to canonical ones, and the rows all versions share.
+"""The vocabulary of the version files: rows that map a Python version's instructions to canonical ones, and the rows all versions share.
 
 A version file is one table: opcode name -> Row. A row says which canonical operations it can emit (so that tests can hold every one of
 them against the interpreter) and how to expand one raw instruction into them.

@@ -1,0 +1,386 @@
+"""Decoding and assembling bytecode: instructions, positions, handlers, and code objects that run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio.base_events
+import dataclasses
+import dis
+import gc
+import inspect
+import time
+import traceback
+import types
+import typing
+import weakref
+
+import pytest
+
+from framejit.bytecode import decode as decode_module
+from framejit.bytecode.assemble import AssembleError, Assembler
+from framejit.bytecode.decode import decode, exception_table
+from framejit.bytecode.instruction import Position
+from framejit.bytecode.versions import SUPPORTED, UnsupportedPython, select
+
+MODULES = [argparse, asyncio.base_events, dataclasses, inspect, typing]
+
+
+def code_objects(module):
+    pending = [compile(inspect.getsource(module), module.__file__, "exec")]
+    while pending:
+        code = pending.pop()
+        yield code
+        pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+
+
+def operations(function):
+    return [instruction.op for instruction in decode(function.__code__).instructions]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_agrees_with_dis(module):
+    """Every instruction of a library module: names, constants, operators, slots, positions and targets."""
+    for code in code_objects(module):
+        decoded = decode(code)
+        theirs = {instruction.offset: instruction for instruction in dis.get_instructions(code)}
+        positions = {offset: tuple(instruction.positions) for offset, instruction in theirs.items()}
+        at = {}
+        for instruction in decoded.instructions:
+            assert instruction is decoded.instructions[instruction.index]
+            at.setdefault(instruction.offset, instruction)
+            assert tuple(instruction.position) == positions[instruction.offset]
+            their = theirs[instruction.offset]
+            match instruction.op:
+                case "LOAD_CONST":
+                    assert instruction.value is code.co_consts[their.arg] or instruction.value == their.argval
+                case (
+                    "LOAD_FAST" | "STORE_FAST" | "LOAD_DEREF" | "STORE_DEREF" | "MAKE_CELL" | "LOAD_CLOSURE" | "LOAD_GLOBAL" | "STORE_ATTR"
+                ):
+                    assert instruction.value == their.argval
+                case "COMPARE_OP":
+                    assert instruction.value == their.argval
+                case "BINARY_OP":
+                    assert instruction.value == their.argrepr
+        for instruction in decoded.instructions:
+            if "JUMP" in instruction.op:
+                target = theirs[instruction.offset].argval
+                # NOP, RESUME and their like are dropped: the next instruction kept is the target.
+                while target not in at:
+                    target += 2
+                assert decoded.instructions[instruction.value].offset == target
+        entries = list(dis._parse_exception_table(code))
+        assert [tuple(entry) for entry in entries] == list(exception_table(code.co_exceptiontable))
+
+
+def test_canonical_form_of_calls():
+    def function(f, x):
+        f(x, 1, key=x)
+        x.method(1)
+        print(*x, **f)
+
+    calls = [i for i in decode(function.__code__).instructions if i.op.startswith("CALL")]
+    assert [(i.op, i.value) for i in calls] == [("CALL", (3, ("key",))), ("CALL", (1, ())), ("CALL_FUNCTION_EX", 1)]
+    assert operations(function).count("PUSH_NULL") == 2  # below `f` and below `print`; `x.method` brings its own
+    assert operations(function).count("LOAD_METHOD") == 1
+    assert not {"PRECALL", "KW_NAMES", "CACHE", "RESUME", "EXTENDED_ARG", "NOP"} & set(operations(function))
+
+
+def test_canonical_form_of_jumps_and_returns():
+    def function(a, b):
+        for _ in a:
+            if a is None and b is not None:
+                continue
+        return 5
+
+    ops = operations(function)
+    assert set(ops) >= {"JUMP", "FOR_ITER", "LOAD_CONST", "RETURN_VALUE"}
+    assert not {op for op in ops if "FORWARD" in op or "BACKWARD" in op or op == "RETURN_CONST"}
+    instructions = decode(function.__code__).instructions
+    loop = next(i for i in instructions if i.op == "FOR_ITER")
+    # Exhausted, it goes on behind the loop, its iterator gone.
+    assert [i.value for i in instructions[loop.value : loop.value + 2]] == [5, None]
+    assert instructions[-1].op == "RETURN_VALUE"
+
+
+def test_super_is_an_attribute_of_its_three_operands():
+    class Child(list):
+        def append(self, x):
+            super().append(x)
+            return super().__len__, super(Child, self).pop()
+
+    ops = operations(Child.append)
+    assert ops.count("LOAD_SUPER_ATTR") in (0, 3)  # 3.11 calls super as any class
+    assert ops.count("CALL") >= 2
+
+
+def test_yield_from_is_told_from_yield():
+    def function(a):
+        yield 1
+        yield from a
+
+    assert [i.value for i in decode(function.__code__).instructions if i.op == "YIELD_VALUE"] == [False, True]
+
+
+def test_slots_and_parameters():
+    def outer(free):
+        def function(a, /, b, *args, c, **kw):
+            local = free
+            return lambda: (a, local, b, args, c, kw)
+
+        return function
+
+    code = outer(1).__code__
+    decoded = decode(code)
+    assert decoded.parameters == 5
+    assert decoded.slots[:5] == ("a", "b", "c", "args", "kw")
+    assert {decoded.slots[slot] for slot in decoded.cells} == {"a", "b", "c", "args", "kw", "local"}
+    assert [decoded.slots[slot] for slot in decoded.frees] == ["free"]
+    assert all(decoded.slots[decoded.slot_of[name]] == name for name in decoded.slots)
+
+
+def test_handlers_cover_their_instructions():
+    def function(x):
+        try:
+            x.a()
+        except ValueError:
+            x.b()
+        return x.c
+
+    decoded = decode(function.__code__)
+    by_name = {i.value: decoded.handler_at[i.index] for i in decoded.instructions if i.op in ("LOAD_METHOD", "LOAD_ATTR")}
+    first = by_name["a"]
+    assert decoded.instructions[first.target].op == "PUSH_EXC_INFO"
+    assert (first.depth, first.lasti) == (0, False)
+    assert by_name["b"].lasti
+    assert by_name["b"].target != first.target
+    assert by_name["c"] is None
+
+
+def test_long_arguments():
+    source = "def f():\n" + "".join(f"    v{i} = {i + 1000}\n" for i in range(300)) + "    return v299\n"
+    namespace = {}
+    exec(source, namespace)
+    instructions = decode(namespace["f"].__code__).instructions
+    assert [i.value for i in instructions[-4:]] == [1299, "v299", "v299", None]
+    assert len(instructions) == 602
+
+
+def test_cache_is_by_identity_and_weak():
+    def make():
+        namespace = {}
+        exec(compile("def f():\n    return 1\n", "one.py", "exec"), namespace)
+        return namespace["f"].__code__
+
+    first, second = make(), make()
+    assert first == second and first is not second
+    assert decode(first) is decode(first)
+    assert decode(first) is not decode(second)
+    decoded = [weakref.ref(first), weakref.ref(second)]
+    keys = {id(first), id(second)}
+    assert keys <= set(decode_module._cache)
+    del first, second
+    gc.collect()
+    assert [reference() for reference in decoded] == [None, None]
+    assert not keys & set(decode_module._cache)
+
+
+def test_unknown_python_is_refused():
+    with pytest.raises(UnsupportedPython, match=r"Python 3\.99.*3\.11, 3\.12"):
+        select((3, 99))
+    assert issubclass(UnsupportedPython, ImportError)
+
+
+@pytest.mark.parametrize("version", SUPPORTED, ids=str)
+def test_version_files_share_one_interface(version):
+    selected, current = select(version), select((3, 11))
+    assert selected.number == version
+    assert set(selected.write) == set(current.write)
+
+
+# Assembling.
+
+
+def template(a, b=2, /, c=3, *args, d=4, **kw):
+    def use():
+        return a, b, c, args, d, kw
+
+    return use
+
+
+def assembled(steps, **kwargs):
+    assembler = Assembler()
+    assembler.set_position(Position(template.__code__.co_firstlineno + 1, template.__code__.co_firstlineno + 1, 4, 12))
+    for step in steps:
+        assembler.emit(*step)
+    return assembler.assemble(template.__code__, (".inputs", ".captures"), **kwargs)
+
+
+def function_of(code):
+    made = types.FunctionType(code, {}, "made", template.__defaults__)
+    made.__kwdefaults__ = template.__kwdefaults__
+    return made
+
+
+LOAD_ALL = [("LOAD_FAST", name) for name in ("a", "b", "c", "args", "d", "kw")]
+
+
+def test_signature_and_slots_of_the_template():
+    code = assembled(
+        [("LOAD_CONST", "x"), ("STORE_FAST", "t1"), ("LOAD_CONST", "y"), ("STORE_FAST", "t0"), *LOAD_ALL]
+        + [("LOAD_FAST", "t0"), ("LOAD_FAST", "t1"), ("DELETE_FAST", "t1"), ("BUILD_TUPLE", 8), ("RETURN_VALUE",)]
+    )
+    assert code.co_varnames == ("a", "b", "c", "d", "args", "kw", ".inputs", ".captures", "t1", "t0")
+    assert code.co_freevars == code.co_cellvars == ()
+    original = template.__code__
+    for attribute in ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_filename", "co_qualname", "co_name", "co_firstlineno"):
+        assert getattr(code, attribute) == getattr(original, attribute)
+    assert inspect.signature(function_of(code)) == inspect.signature(template)
+    assert function_of(code)(1, 5, 6, 7, 8, d=9, e=10) == (1, 5, 6, (7, 8), 9, {"e": 10}, "y", "x")
+    assert assembled([("LOAD_CONST", 1), ("RETURN_VALUE",)], name="n", qualname="q.n").co_qualname == "q.n"
+
+
+class Box:
+    pass
+
+
+BOX = Box()
+UNSERIALISABLE = [object(), BOX]
+CASES = {
+    "calls": (
+        [("PUSH_NULL",), ("LOAD_CONST", dict), ("LOAD_CONST", ((1, 2),)), ("LOAD_CONST", 3), ("CALL", (2, ("k",)))]
+        + [("LOAD_ATTR", "items"), ("STORE_FAST", "m"), ("PUSH_NULL",), ("LOAD_FAST", "m"), ("CALL", 0)]
+        + [("STORE_FAST", "m"), ("PUSH_NULL",), ("LOAD_CONST", list), ("LOAD_FAST", "m"), ("CALL", 1)],
+        [(1, 2), ("k", 3)],
+    ),
+    "call_function_ex": (
+        [("PUSH_NULL",), ("LOAD_CONST", dict), ("LOAD_CONST", ()), ("LOAD_CONST", "k"), ("LOAD_CONST", 1), ("BUILD_MAP", 1)]
+        + [
+            ("CALL_FUNCTION_EX", 1),
+            ("PUSH_NULL",),
+            ("LOAD_CONST", len),
+            ("LOAD_CONST", ("xyz",)),
+            ("CALL_FUNCTION_EX", 0),
+            ("BUILD_TUPLE", 2),
+        ],
+        ({"k": 1}, 3),
+    ),
+    "operators": (
+        [("LOAD_CONST", 7), ("LOAD_CONST", 3), ("BINARY_OP", "%"), ("UNARY_OP", "-"), ("LOAD_CONST", 5), ("COMPARE_OP", "<")]
+        + [("LOAD_CONST", 2.5), ("UNARY_OP", "+"), ("LOAD_CONST", 1), ("BINARY_OP", "+="), ("LOAD_CONST", 6), ("UNARY_OP", "~")]
+        + [("LOAD_CONST", 0), ("UNARY_NOT",), ("LOAD_CONST", None), ("LOAD_CONST", None), ("IS_OP", 1)]
+        + [("LOAD_CONST", 1), ("LOAD_CONST", (1, 2)), ("CONTAINS_OP", 0), ("BUILD_TUPLE", 6)],
+        (True, 3.5, -7, True, False, True),
+    ),
+    "comparisons": (
+        [step for s in ("<", "<=", "==", "!=", ">", ">=") for step in (("LOAD_CONST", 1), ("LOAD_CONST", 2), ("COMPARE_OP", s))]
+        + [("BUILD_LIST", 6)],
+        [True, True, False, True, False, False],
+    ),
+    "containers": (
+        [("BUILD_LIST", 0), ("LOAD_CONST", 1), ("LIST_APPEND", 1), ("LOAD_CONST", (2, 3)), ("LIST_EXTEND", 1), ("LIST_TO_TUPLE",)]
+        + [
+            ("LOAD_CONST", 4),
+            ("LOAD_CONST", 4),
+            ("BUILD_SET", 2),
+            ("LOAD_CONST", 5),
+            ("SET_ADD", 1),
+            ("LOAD_CONST", (6,)),
+            ("SET_UPDATE", 1),
+        ]
+        + [("BUILD_MAP", 0), ("LOAD_CONST", "a"), ("LOAD_CONST", 1), ("MAP_ADD", 1), ("LOAD_CONST", {"b": 2}), ("DICT_UPDATE", 1)]
+        + [("LOAD_CONST", 8), ("LOAD_CONST", ("z",)), ("BUILD_CONST_KEY_MAP", 1), ("BUILD_TUPLE", 4)],
+        ((1, 2, 3), {4, 5, 6}, {"a": 1, "b": 2}, {"z": 8}),
+    ),
+    "items": (
+        [("LOAD_CONST", [1, 2, 3, 4]), ("COPY", 1), ("STORE_FAST", "l"), ("LOAD_CONST", 1), ("LOAD_CONST", 3), ("BUILD_SLICE", 2)]
+        + [("BINARY_SUBSCR",), ("LOAD_CONST", 9), ("LOAD_FAST", "l"), ("LOAD_CONST", 0), ("STORE_SUBSCR",)]
+        + [("LOAD_FAST", "l"), ("LOAD_CONST", 3), ("DELETE_SUBSCR",), ("LOAD_FAST", "l"), ("UNPACK_SEQUENCE", 3), ("BUILD_TUPLE", 4)],
+        ([2, 3], 3, 2, 9),
+    ),
+    "attributes": (
+        [("LOAD_CONST", 1), ("LOAD_CONST", BOX), ("STORE_ATTR", "x"), ("LOAD_CONST", BOX), ("LOAD_ATTR", "x"), ("LOAD_CONST", BOX)]
+        + [("DELETE_ATTR", "x"), ("PUSH_NULL",), ("LOAD_CONST", hasattr), ("LOAD_CONST", BOX), ("LOAD_CONST", "x"), ("CALL", 2)]
+        + [("SWAP", 2), ("BUILD_TUPLE", 2)],
+        (False, 1),
+    ),
+    "strings": (
+        [("LOAD_CONST", "a"), ("LOAD_CONST", 1.5), ("LOAD_CONST", ".3f"), ("FORMAT_VALUE", 4), ("LOAD_CONST", "b"), ("FORMAT_VALUE", 2)]
+        + [("BUILD_STRING", 3)],
+        "a1.500'b'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_assembled_code_runs(case):
+    steps, expected = CASES[case]
+    assert function_of(assembled([*steps, ("RETURN_VALUE",)]))(0) == expected
+
+
+def test_constants_keep_their_identity():
+    steps = [step for item in UNSERIALISABLE * 2 for step in [("LOAD_CONST", item)]]
+    code = assembled([*steps, ("LOAD_CONST", 1), ("LOAD_CONST", 1.0), ("LOAD_CONST", True), ("BUILD_TUPLE", 7), ("RETURN_VALUE",)])
+    result = function_of(code)(0)
+    assert all(x is y for x, y in zip(result, UNSERIALISABLE * 2))
+    assert [type(x) for x in result[4:]] == [int, float, bool]
+    assert len(code.co_consts) == 5
+
+
+def test_positions_reach_the_traceback():
+    line = template.__code__.co_firstlineno
+    assembler = Assembler()
+    assembler.set_position(Position(line + 1, line + 1, 4, 14))
+    assembler.emit("LOAD_FAST", "a")
+    assembler.set_position(Position(line + 2, line + 4, 8, 3))
+    assembler.emit("LOAD_CONST", 0)
+    assembler.emit("BINARY_OP", "/")
+    assembler.set_position(Position(None, None, None, None))
+    assembler.emit("STORE_FAST", "t")
+    assembler.set_position(Position(line, None, None, None))
+    assembler.emit("LOAD_FAST", "t")
+    assembler.emit("RETURN_VALUE")
+    code = assembler.assemble(template.__code__)
+    found = [tuple(i.position) for i in decode(code).instructions]
+    spans = [(line + 1, line + 1, 4, 14), (line + 2, line + 4, 8, 3), (line + 2, line + 4, 8, 3)]
+    assert found == [*spans, (None,) * 4, (line, line, None, None), (line, line, None, None)]
+    try:
+        function_of(code)(1)
+    except ZeroDivisionError as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+    assert (last.filename, last.lineno, last.end_lineno, last.colno) == (__file__, line + 2, line + 4, 8)
+
+
+def test_stack_size_is_enough_and_not_more():
+    steps = (
+        [("LOAD_CONST", i) for i in range(40)] + [("BUILD_LIST", 40), ("UNPACK_SEQUENCE", 40)] + [("BUILD_TUPLE", 40), ("RETURN_VALUE",)]
+    )
+    code = assembled(steps)
+    assert code.co_stacksize == 40
+    assert function_of(code)(0) == tuple(reversed(range(40)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([("POP_TOP",)], "more values than the stack holds"),
+        ([("LOAD_CONST", 1), ("LOAD_CONST", 1), ("RETURN_VALUE",)], "ends with 1 values"),
+        ([("LOAD_CONST", 1), ("POP_TOP",)], "must end in RETURN_VALUE"),
+        ([("JUMP", 3)], "JUMP can't be assembled"),
+    ],
+)
+def test_unbalanced_code_is_refused(steps, message):
+    with pytest.raises(AssembleError, match=message):
+        assembled(steps)
+
+
+def test_two_thousand_instructions_assemble_quickly():
+    """A bound that only a change of complexity breaks: it takes about 10 ms."""
+    started = time.perf_counter()
+    code = assembled(
+        [step for i in range(1000) for step in (("LOAD_CONST", object()), ("STORE_FAST", f"t{i}"))]
+        + CASES["calls"][0]
+        + [("RETURN_VALUE",)]
+    )
+    assert time.perf_counter() - started < 1
+    assert len(decode(code).instructions) > 2000
+    assert function_of(code)(0) == CASES["calls"][1]
