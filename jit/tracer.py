@@ -344,21 +344,7 @@ class Tracer:
         return self._observe(value, self.root_source.child(Pinned, value), False)
 
     def from_real(self, value: Any) -> Object:
-        if isinstance(value, Object):
-            return value
-        cls = type(value)
-        if cls is list:
-            return ListObject([self.from_real(item) for item in value])
-        if cls is tuple:
-            return TupleObject([self.from_real(item) for item in value])
-        if cls is dict:
-            return build.dict_(self, [(self.from_real(k), self.from_real(v)) for k, v in value.items()])
-        if cls is set or cls is frozenset:
-            made = build.set_(self, [self.from_real(item) for item in value])
-            if cls is frozenset:
-                made = abstract.call(self, self.const(frozenset), [made])
-            return made
-        return self.const(value)
+        return value if isinstance(value, Object) else build.from_real(self, value)  # type: ignore[arg-type]
 
     def new_list(self, items: list[Object]) -> Object:
         return ListObject(items)

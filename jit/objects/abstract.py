@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks
@@ -274,7 +275,7 @@ def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
     cls = obj.cls
     getattribute = vm.raw_type_lookup(cls, "__getattribute__")
     try:
-        if getattribute is object.__getattribute__:
+        if type(getattribute) is WrapperDescriptorType:  # C types repeat the generic slot under their own name
             return object_getattribute(vm, obj, name)
         hook = vm.type_lookup(cls, "__getattribute__")
         assert hook is not None
@@ -321,7 +322,7 @@ def delattr_(vm: VM, obj: Object, name: str) -> None:
 def generic_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None:
     """slot_tp_setattro around PyObject_GenericSetAttr."""
     special = "__delattr__" if value is None else "__setattr__"
-    if vm.raw_type_lookup(obj.cls, special) is getattr(object, special):
+    if type(vm.raw_type_lookup(obj.cls, special)) is WrapperDescriptorType:
         object_setattr(vm, obj, name, value)
         return
     hook = vm.type_lookup(obj.cls, special)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
+from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import EXACT, ConstObject, const_object
 from framejit.objects.dictobject import DictObject
+from framejit.objects.funcobject import FunctionObject
+from framejit.objects.genobject import GeneratorObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.setobject import SetObject, set_of
@@ -159,3 +163,35 @@ def real_slice(vm: VM, key: Object, what: str) -> slice:
         if not vm.observe(part).is_constant():
             vm.unsupported(breaks.UnsupportedOperation(f"slicing {what} by a value that is no constant"))
     return key.real(vm)
+
+
+def cell(vm: VM, content: Object | None) -> CellObject:
+    """A new cell; None leaves it empty."""
+    return CellObject(content)
+
+
+def function(
+    vm: VM,
+    code: CodeType,
+    namespace: DictObject,
+    defaults: Object | None,
+    kwdefaults: Object | None,
+    closure: Object | None,
+    annotations: Object | None,
+    qualname: str,
+) -> FunctionObject:
+    """MAKE_FUNCTION: defaults and closure are tuples, kwdefaults a dict, annotations a tuple of names and values in turn."""
+    made = FunctionObject(code, namespace, qualname)
+    made.defaults = defaults
+    made.kwdefaults = kwdefaults
+    if closure is not None:
+        made.closure = [vm.observe(content) for content in abstract.iterate(vm, closure)]
+    if annotations is not None:
+        pairs = abstract.iterate(vm, annotations)
+        made.annotations = dict_(vm, list(zip(pairs[::2], pairs[1::2], strict=True)))
+    return made
+
+
+def generator(vm: VM, frame: Any) -> GeneratorObject:
+    """RETURN_GENERATOR: the generator of a frame that has just begun."""
+    return GeneratorObject(frame)
