@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from framejit.backends.calling import checked, dropping, unbox
-from framejit.backends.contexts import aliasing_guards, annotate, backend_contexts, example_inputs
+from framejit.backends.contexts import annotate, backend_contexts, example_inputs
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
@@ -46,7 +46,6 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     backend = request.backend
     frozen: Frozen | None = None
     inner = request
-    written = aliasing_guards(request)  # before the graph is changed
     if backend.freezes() and not request.state.grad_enabled:
         frozen = freeze(request)
         inner = frozen.request
@@ -56,7 +55,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     with backend_contexts(inner) as contexts:
         examples = example_inputs(inner, contexts)
         fn, boxed = unbox(_call_backend(backend, inner.gm, examples))
-        guards = written + contexts.guards(request)
+        guards = contexts.guards(request)
     if frozen is not None:
         fn, boxed = dropping(fn, boxed, frozen.kept), True
         guards += [FrozenInputGuard(index) for index in frozen.frozen]

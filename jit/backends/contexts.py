@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import fx
 from torch._guards import CompileContext, CompileId, DuplicateInputs, StorageOverlap, TracingContext, compile_context, tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
 
 from framejit.backends.ecosystem import require_torch
-from framejit.backends.request import AliasingGuard, BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
+from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
 
 require_torch("contexts")
@@ -42,28 +41,6 @@ class Contexts:
         if request.shape_env is not None:
             guards += [ShapeGuard(guard.expr) for guard in request.shape_env.guards[self.guards_before :]]
         return guards
-
-
-def aliasing_guards(request: GraphRequest) -> list[BackendGuard]:
-    """The guard on shared memory that a graph needs which writes to an input of constant size."""
-    nodes = request.gm.graph.find_nodes(op="placeholder")
-    if not any(map(_is_written, nodes)):
-        return []
-    inputs, groups, offsets = [], [], []
-    numbers: dict[int, int] = {}
-    for index, info in enumerate(request.inputs):
-        tensor = info.value
-        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and info.symbolic_context is None:
-            inputs.append(index)
-            groups.append(numbers.setdefault(tensor.untyped_storage()._cdata, len(numbers)))
-            offsets.append(tensor.storage_offset())
-    return [AliasingGuard(tuple(inputs), tuple(groups), tuple(offsets))] if len(inputs) > 1 else []
-
-
-def _is_written(placeholder: fx.Node) -> bool:
-    """Whether the trace has written to this input: its fake tensor's version says so. In doubt, yes."""
-    fake = placeholder.meta.get("example_value")
-    return isinstance(fake, torch.Tensor) and (fake.is_inference() or fake._version > 0)
 
 
 def _indices(sources: list[Any], index: dict[str, int]) -> tuple[int, ...]:

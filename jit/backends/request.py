@@ -136,23 +136,14 @@ class GraphRequest:
 
 @dataclass(frozen=True, slots=True)
 class StorageOverlapGuard:
-    """The inputs `overlapping` (indices) share memory with one another; those of `separate` share a storage but no byte of it."""
+    """The inputs `overlapping` (indices) share memory with one another; those of `separate` share a storage but no byte of it.
+
+    AOTAutograd asks for it only where sizes are symbolic. Where they are constants it compiles for the aliasing that it finds
+    just the same, without a word: who captures a graph that writes to an input must guard which inputs share storage, and where.
+    """
 
     overlapping: tuple[int, ...]
     separate: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AliasingGuard:
-    """The graph writes to an input, and what was compiled holds for this sharing of memory only.
-
-    The inputs `inputs` (indices) are in storages numbered by first appearance, `groups`, at the storage offsets `offsets`, in elements.
-    AOTAutograd asks for no such guard where sizes are constants, though it compiles for the aliasing that it finds.
-    """
-
-    inputs: tuple[int, ...]
-    groups: tuple[int, ...]
-    offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +172,7 @@ class ShapeGuard:
     expr: sympy.Basic
 
 
-BackendGuard = StorageOverlapGuard | AliasingGuard | SameTensorGuard | FrozenInputGuard | ShapeGuard
+BackendGuard = StorageOverlapGuard | SameTensorGuard | FrozenInputGuard | ShapeGuard
 
 
 @dataclass(frozen=True)
