@@ -76,7 +76,9 @@ def loop(call: Callable[..., Any], example: Example) -> Any:
 PHASES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {"inference": infer, "training": train, "loop": loop}
 
 
-def check(architecture: Architecture, phase: str, compiler: Compiler, backend: Backend, device: str = "cpu", seconds: float = 1.0) -> Outcome:
+def check(
+    architecture: Architecture, phase: str, compiler: Compiler, backend: Backend, device: str = "cpu", seconds: float = 1.0
+) -> Outcome:
     """Runs one phase of a model in eager and compiled, compares, and times both.
 
     Args:

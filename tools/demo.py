@@ -13,17 +13,17 @@ from pathlib import Path
 os.environ.setdefault("FRAMEJIT_STRICT", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-import torch._inductor.config  # noqa: E402
-from rich.console import Console, Group  # noqa: E402
-from rich.live import Live  # noqa: E402
-from rich.spinner import Spinner  # noqa: E402
-from rich.table import Table  # noqa: E402
-from rich.text import Text  # noqa: E402
+import torch
+import torch._inductor.config
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
 
-from tools import models  # noqa: E402
-from tools.check import Outcome, check  # noqa: E402
-from tools.compilers import COMPILERS  # noqa: E402
+from tools import models
+from tools.check import Outcome, check
+from tools.compilers import COMPILERS
 
 TRAINED = ("bert", "llama", "resnet18", "mlp")
 COLUMNS = (
@@ -119,7 +119,9 @@ class Display:
         return table
 
     def _line(self, texts: tuple[str, ...]) -> None:
-        parts = [f"{text:>{width}}" if side == "right" else f"{text:<{width}}" for text, (_, width, side) in zip(texts, COLUMNS, strict=True)]
+        parts = [
+            f"{text:>{width}}" if side == "right" else f"{text:<{width}}" for text, (_, width, side) in zip(texts, COLUMNS, strict=True)
+        ]
         print("  ".join(parts).rstrip(), flush=True)
 
 
@@ -127,7 +129,9 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="inductor", help="inductor (the default), eager, aot_eager, or any registered backend")
-    parser.add_argument("--compiler", default="framejit", choices=sorted(COMPILERS), help="what compiles; torch and eager are for comparison")
+    parser.add_argument(
+        "--compiler", default="framejit", choices=sorted(COMPILERS), help="what compiles; torch and eager are for comparison"
+    )
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument("--only", help=f"comma-separated models: {', '.join(row.name for row in models.DEMO)}")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each row is timed (default 1)")

@@ -8,6 +8,7 @@ import signal
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ def call(function: Callable[..., Any], *args: Any, timeout: float = 600, fresh: 
     Raises:
         Crash: the process was killed by a signal, exited, ran out of time, or raised (the message is then its traceback).
     """
-    context = multiprocessing.get_context("spawn" if fresh else "forkserver")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(sender, function, args))
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    start = SpawnProcess if fresh else ForkServerProcess
+    process = start(target=_run, args=(sender, function, args))
     process.start()
     sender.close()
     try:

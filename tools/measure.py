@@ -55,7 +55,7 @@ def largest_error(expected: Any, actual: Any) -> float:
     """
     left, right = list(leaves(expected)), list(leaves(actual))
     if [path for path, _ in left] != [path for path, _ in right]:
-        odd = set(path for path, _ in left) ^ set(path for path, _ in right)
+        odd = {path for path, _ in left} ^ {path for path, _ in right}
         raise Mismatch(f"the results differ in structure: {', '.join(sorted(odd)[:3]) or 'in order'}")
     differences: list[tuple[float, float]] = []
     for (path, a), (_, b) in zip(left, right, strict=True):
@@ -114,7 +114,6 @@ def alternate(functions: Mapping[str, Callable[[], Any]], seconds: float = 1.0, 
     """Seconds per call of each function: the lower quartile over batches that take turns.
 
     Taking turns, a slow minute of the machine hits all; the lower quartile leaves out the batches that another process disturbed.
-
 
     Args:
         functions: what to time, by name. Each is called twice first, to warm up.

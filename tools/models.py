@@ -20,7 +20,7 @@ BATCH = 2
 LENGTH = 32
 
 # The names under which the configurations of transformers know the sizes of a small text model.
-SMALL = {
+SMALL: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -28,7 +28,7 @@ SMALL = {
     "num_attention_heads": 4,
     "max_position_embeddings": 64,
 }
-TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+TOKENS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
 @dataclass
@@ -213,7 +213,14 @@ def _whisper() -> Example:
 
 def _clip() -> Example:
     text = {**SMALL, **TOKENS, "projection_dim": 32}
-    image = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32, "patch_size": 8}
+    image = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": 32,
+        "patch_size": 8,
+    }
     config = transformers.CLIPConfig(text_config=text, vision_config=image, projection_dim=32)
     kwargs = {
         "input_ids": torch.cat([_tokens(15), torch.full((BATCH, 1), 2)], dim=1),
@@ -247,10 +254,17 @@ def _perceptron() -> Example:
 
 # -- the registry ---------------------------------------------------------------------------------------------------
 
-_GROUPED = {"num_key_value_heads": 2}
-_WIDE = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 4}
-_VIT = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32, "patch_size": 8}
-_BART = {
+_GROUPED: dict[str, Any] = {"num_key_value_heads": 2}
+_WIDE: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 4}
+_VIT: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 32,
+    "patch_size": 8,
+}
+_BART: dict[str, Any] = {
     "d_model": 64,
     "encoder_layers": 2,
     "decoder_layers": 2,
@@ -260,7 +274,7 @@ _BART = {
     "decoder_ffn_dim": 128,
     "max_position_embeddings": 64,
 }
-_T5 = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
+_T5: dict[str, Any] = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
 
 DEMO: tuple[Architecture, ...] = (
     Architecture("bert", "encoder", encoder("Bert", **_WIDE), 1e-3),
@@ -287,7 +301,9 @@ ZOO: tuple[Architecture, ...] = (
     Architecture("fnet", "encoder", encoder("FNet", type_vocab_size=2)),
     # decoders
     Architecture("opt", "decoder", decoder("OPT", ffn_dim=128, word_embed_proj_dim=64)),
-    Architecture("gpt-neo", "decoder", decoder("GPTNeo", num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=16)),
+    Architecture(
+        "gpt-neo", "decoder", decoder("GPTNeo", num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=16)
+    ),
     Architecture("gpt-neox", "decoder", decoder("GPTNeoX")),
     Architecture("gptj", "decoder", decoder("GPTJ", n_embd=64, n_layer=2, n_head=4, n_positions=64, rotary_dim=8)),
     Architecture("mistral", "decoder", decoder("Mistral", sliding_window=16, **_GROUPED)),
@@ -319,11 +335,17 @@ ZOO: tuple[Architecture, ...] = (
     Architecture("mamba2", "state space", decoder("Mamba2", state_size=8, num_heads=8, head_dim=16, n_groups=1, chunk_size=16)),
     Architecture("rwkv", "state space", decoder("Rwkv", attention_hidden_size=64, context_length=64)),
     # vision
-    Architecture("swin", "vision", vision("Swin", image=64, image_size=64, patch_size=4, embed_dim=32, depths=[2, 2], num_heads=[2, 4], window_size=4)),
+    Architecture(
+        "swin",
+        "vision",
+        vision("Swin", image=64, image_size=64, patch_size=4, embed_dim=32, depths=[2, 2], num_heads=[2, 4], window_size=4),
+    ),
     Architecture("deit", "vision", vision("DeiT", **_VIT)),
     Architecture("beit", "vision", vision("Beit", **_VIT)),
     Architecture("dinov2", "vision", vision("Dinov2", **_VIT)),
-    Architecture("segformer", "vision", vision("Segformer", image=64, hidden_sizes=[16, 32, 40, 64], depths=[1, 1, 1, 1], decoder_hidden_size=64)),
+    Architecture(
+        "segformer", "vision", vision("Segformer", image=64, hidden_sizes=[16, 32, 40, 64], depths=[1, 1, 1, 1], decoder_hidden_size=64)
+    ),
     Architecture("clip", "vision and text", _clip),
     Architecture("clip-vision", "vision", vision("CLIPVision", "Model", **_VIT)),
     Architecture("siglip-vision", "vision", vision("SiglipVision", "Model", **_VIT)),
@@ -340,7 +362,11 @@ ZOO: tuple[Architecture, ...] = (
     # timm: attention
     Architecture("timm-deit", "attention", image_model("deit_tiny_patch16_224", img_size=64, depth=2)),
     Architecture("timm-cait", "attention", image_model("cait_xxs24_224", img_size=64, depth=2)),
-    Architecture("timm-swin", "attention", image_model("swin_tiny_patch4_window7_224", img_size=64, window_size=4, embed_dim=24, depths=(2, 2), num_heads=(2, 4))),
+    Architecture(
+        "timm-swin",
+        "attention",
+        image_model("swin_tiny_patch4_window7_224", img_size=64, window_size=4, embed_dim=24, depths=(2, 2), num_heads=(2, 4)),
+    ),
     # timm: MLP
     Architecture("timm-mixer", "MLP", image_model("mixer_s32_224", img_size=64)),
     Architecture("timm-resmlp", "MLP", image_model("resmlp_12_224", img_size=64)),

@@ -18,13 +18,13 @@ from pathlib import Path
 os.environ.setdefault("FRAMEJIT_STRICT", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torch  # noqa: E402
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: E402
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tools import isolate, models  # noqa: E402
-from tools.bench import markdown  # noqa: E402
-from tools.check import NOISE, Outcome, check  # noqa: E402
-from tools.compilers import COMPILERS  # noqa: E402
+from tools import isolate, models
+from tools.bench import markdown
+from tools.check import NOISE, Outcome, check
+from tools.compilers import COMPILERS
 
 PHASES = ("inference", "training")
 HEADER = ("model", "family", "inference", "error", "time / eager", "training", "error", "time / eager", "first call s", "verdict")
@@ -80,7 +80,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument("--only", help="comma-separated names of models")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each phase is timed (default 1)")
-    parser.add_argument("--threads", type=int, default=1, help="torch's threads (default 1: small models gain nothing from more, and noise goes)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="torch's threads (default 1: small models gain nothing from more, and noise goes)"
+    )
     parser.add_argument("--timeout", type=float, default=300, help="seconds after which a model is given up (default 300)")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file, such as docs/zoo.md")
     parser.add_argument("--list", action="store_true", help="only list the models")
@@ -99,14 +101,16 @@ def document(options: argparse.Namespace, lines: list[tuple[str, ...]], problems
         [
             "# The model zoo",
             "",
-            f"Written by `{command} --markdown docs/zoo.md`: {options.compiler}, backend `{options.backend}`, torch {torch.__version__}, "
-            f"Python {platform.python_version()}, {options.threads} thread(s).",
+            f"Written by `{command} --markdown docs/zoo.md`:",
+            f"{options.compiler}, backend `{options.backend}`, torch {torch.__version__}, Python {platform.python_version()},",
+            f"{options.threads} thread(s).",
             "",
-            "Each model is built from a small configuration with random weights and runs in a process of its own, in strict mode, in inference and",
-            "in training (forward, loss, backward) from the same random state as eager. *error* is the largest difference of any output, gradient or",
-            "buffer, relative to its tensor; *time / eager* is the lower quartile of a call's time over eager's, measured in turns, and measured again for longer where it is above. The",
-            f"verdict is *good* when both phases are right, in one graph each, without a fallback or a recompile, and at most {NOISE:.2f} times eager's time",
-            "(the margin is the noise of a shared machine).",
+            "Each model is built from a small configuration with random weights and runs in a process of its own, in strict mode,",
+            "in inference and in training (forward, loss, backward), from the same random state as eager. *error* is the largest",
+            "difference of any output, gradient or buffer, relative to its tensor; *time / eager* is the lower quartile of a call's",
+            "time over eager's, measured in turns, and once more for longer where it is above. The verdict is *good* when both phases",
+            f"are right, in one graph each, without a fallback or a recompile, and take at most {NOISE:.2f} times eager's time (the",
+            "margin is the noise of a shared machine).",
             "",
             markdown.table(HEADER, lines, right=(3, 4, 6, 7, 8)),
             "",

@@ -1,0 +1,186 @@
+"""The measures of the benchmarks; each runs in a process of its own and returns one number per compiler.
+
+A compiler that fails is reported as the text of its error, and leaves the numbers of the others standing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import statistics
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tools.bench.cases import select
+from tools.check import describe
+from tools.compilers import COMPILERS, Backend, Compiler
+from tools.measure import alternate, elapsed
+
+Numbers = dict[str, float | str]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One row per case: what is measured, in which unit, and the ratio framejit / torch.compile to reach.
+
+    `apart` says that each compiler gets a process of its own.
+    """
+
+    name: str
+    about: str
+    unit: str
+    run: Callable[[str, Sequence[str], int, str], Numbers]
+    compilers: tuple[str, ...] = ("torch",)
+    target: float | None = None
+    apart: bool = False
+
+
+def stored_outputs(graph: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
+    """A backend whose callable computes once and then returns the same outputs: what remains is the front end's own time."""
+    kept: list[Any] = []
+
+    def call(*inputs: Any) -> Any:
+        if not kept:
+            kept.append(graph(*inputs))
+        return kept[0]
+
+    return call
+
+
+def _quiet() -> None:
+    warnings.simplefilter("ignore")
+    logging.getLogger("torch").setLevel(logging.ERROR)
+
+
+def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tuple[dict[str, Callable[[], Any]], Numbers]:
+    """Per compiler a call without arguments, compiled and called once; and the failures."""
+    function, args, kwargs = select(case)[0].build(device)
+    ready: dict[str, Callable[[], Any]] = {}
+    failures: Numbers = {}
+    for name in names:
+        compiler = COMPILERS[name]()
+        try:
+            compiled = compiler.compile(function, backend)
+            compiled(*args, **kwargs)
+        except Exception as error:
+            failures[name] = describe(error)
+            continue
+        if found := compiler.statistics().complaint():
+            failures[name] = found
+            continue
+        ready[name] = partial(compiled, *args, **kwargs)
+    return ready, failures
+
+
+@torch.no_grad()
+def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+    """Seconds of the first call with the eager backend: median over fresh compiles in turns, after one of each to warm up."""
+    _quiet()
+    function, args, kwargs = select(case)[0].build(device)
+    compilers: list[Compiler] = [COMPILERS[name]() for name in names]
+    times: dict[str, list[float]] = {name: [] for name in names}
+    failures: Numbers = {}
+    for round_number in range(repeat + 1):
+        for compiler in compilers:
+            if compiler.name in failures:
+                continue
+            compiler.reset()
+            compiled = compiler.compile(function, "eager")
+            try:
+                seconds, _ = elapsed(partial(compiled, *args, **kwargs))
+            except Exception as error:
+                failures[compiler.name] = describe(error)
+                continue
+            if found := compiler.statistics().complaint():
+                failures[compiler.name] = found
+            elif round_number:
+                times[compiler.name].append(seconds)
+        compilers.reverse()
+    return {**{name: statistics.median(found) for name, found in times.items() if found and name not in failures}, **failures}
+
+
+@torch.no_grad()
+def call_overhead(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+    """Microseconds of one call when the graph itself costs nothing."""
+    _quiet()
+    ready, failures = _calls(case, names, stored_outputs, device)
+    times = alternate(ready, 0.5 * repeat) if ready else {}
+    return {**{name: found * 1e6 for name, found in times.items()}, **failures}
+
+
+@torch.no_grad()
+def inductor_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+    """Milliseconds of one call with Inductor, from end to end."""
+    _quiet()
+    function, args, kwargs = select(case)[0].build(device)
+    ready, failures = _calls(case, [name for name in names if name != "eager"], "inductor", device)
+    ready["eager"] = partial(function, *args, **kwargs)
+    return {**{name: found * 1e3 for name, found in alternate(ready, 0.5 * repeat).items()}, **failures}
+
+
+@torch.no_grad()
+def peak_memory(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+    """MiB at the highest point of a process that builds, compiles with the eager backend and calls: resident, or on the GPU."""
+    _quiet()
+    ready, failures = _calls(case, names, "eager", device)
+    for call in ready.values():
+        for _ in range(repeat):
+            call()
+    if device == "cpu":
+        found = _status("VmHWM") / 1024
+    else:
+        found = torch.cuda.max_memory_allocated() / 2**20
+    return {**dict.fromkeys(ready, found), **failures}
+
+
+@torch.no_grad()
+def retained_memory(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+    """KiB by which the process grows with each compile, call and reset, after two to warm up: what `reset()` doesn't give back."""
+    _quiet()
+    function, args, kwargs = select(case)[0].build(device)
+    numbers: Numbers = {}
+    for name in names:
+        compiler = COMPILERS[name]()
+        sizes: list[int] = []
+        try:
+            for _ in range(repeat + 2):
+                compiled = compiler.compile(function, "eager")
+                compiled(*args, **kwargs)
+                del compiled
+                compiler.reset()
+                sizes.append(_resident())
+        except Exception as error:
+            numbers[name] = describe(error)
+            continue
+        numbers[name] = (sizes[-1] - sizes[1]) / repeat
+    return numbers
+
+
+def _resident() -> int:
+    """KiB resident, with free memory handed back to the system first."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return _status("VmRSS")
+
+
+def _status(key: str) -> int:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1])
+    raise KeyError(key)
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure("first-call", "first call, backend eager", "s", first_call, target=1.0),
+    Measure("overhead", "overhead of a call, stored outputs", "us", call_overhead, target=0.5),
+    Measure("inductor", "call with Inductor", "ms", inductor_call, compilers=("torch", "eager")),
+    Measure("peak", "peak memory of the process", "MiB", peak_memory, compilers=("torch", "eager"), apart=True),
+    Measure("retained", "growth per compile and reset", "KiB", retained_memory, apart=True),
+)
