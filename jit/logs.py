@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from types import CodeType
 
+from framejit import config
 from framejit.breaks import Break
 from framejit.errors import ConfigError, UserFrame, explain_break, suggestion
 
@@ -109,3 +110,6 @@ def forget() -> None:
     """Report again what was reported before: part of `framejit.reset()`."""
     with _lock:
         _reported.clear()
+
+
+configure(config.current().logs)
