@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from framejit import breaks
-from framejit.graph.fake import SymbolicContextOf, make_fake_mode, meaning_of, refusal, to_fake, version_of
+from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, meaning_of, refusal, to_fake, version_of
 from framejit.graph.prune import fake_of, output_nodes, prune, run_node
 from framejit.graph.state import MODE_CHANGES, Modes
 from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
@@ -31,6 +30,8 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import struct_sequence
 
 if TYPE_CHECKING:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
     from framejit.objects.vm import VM
 
 EMPTY: dict[str, Any] = {}
@@ -90,7 +91,7 @@ class GraphBuilder:
     ) -> None:
         self.vm = vm
         self.trail = vm.trail
-        self.shape_env = ShapeEnv() if shape_env is None else shape_env
+        self.shape_env = make_shape_env() if shape_env is None else shape_env
         self.fake_mode = make_fake_mode(self.shape_env) if fake_mode is None else fake_mode
         self.graph = fx.Graph()
         self.module_stack: dict[str, tuple[str, type]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -14,18 +14,20 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from framejit import breaks
-
-if TYPE_CHECKING:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 SymbolicContextOf = Callable[[torch.Tensor], Any]
 """Which sizes of an input are symbolic: tensor -> SymbolicContext, or None where every size is a constant."""
 
 DISABLED_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def make_shape_env() -> ShapeEnv:
+    """The shape environment of a trace. Sizes that depend on data, and numbers out of tensors, are refused."""
+    return ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
@@ -35,7 +37,7 @@ def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
 
 def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) -> torch.Tensor:
     """The fake of a real tensor: made outside inference mode unless the tensor was, so that it is as ordinary as the tensor is."""
-    with torch._C._DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         if torch.is_inference_mode_enabled() and not tensor.is_inference():
             with torch.inference_mode(False):
                 return _to_fake(mode, tensor, symbolic_context)
