@@ -1,4 +1,4 @@
-"""A direct object space for the interpreter's tests: Objects are the real Python values, so what it computes can be compared with CPython."""
+"""A direct object space for the interpreter's tests: Objects are the real Python values, so its results can be compared with CPython's."""
 
 from __future__ import annotations
 

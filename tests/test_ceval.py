@@ -11,6 +11,7 @@ import time
 from types import SimpleNamespace
 
 import ceval_programs
+import ceval_programs_flow  # noqa: F401  (adds its programs)
 import direct_space
 import pytest
 from direct_space import DirectVM, call
@@ -134,16 +135,17 @@ def test_a_break_leaves_the_frame_at_the_instruction(vm):
 def test_position_of_a_frame(vm):
     def function(a):
         b = 1
-        return (
-            a + undefined  # noqa: F821
-        )
+        return [
+            b,
+            a + undefined,  # noqa: F821
+        ]
 
     frame = Frame(function.__code__, {"a": 1}, direct_space.Namespace({}), direct_space.Namespace({}))
     with pytest.raises(Raise):
         loop.run(vm, frame)
     first = function.__code__.co_firstlineno
     assert frame.lineno == first + 4
-    assert frame.position() == (first + 4, first + 4, 14, 23)
+    assert frame.position() == (first + 4, first + 4, 16, 25)
     assert frame.locals[frame.decoded.slot_of["b"]] == 1
 
 

@@ -20,9 +20,9 @@ def raise_varargs(vm: Any, frame: Frame, instruction: Instruction, exc_and_cause
         cause = exc_and_cause[1] if len(exc_and_cause) == 2 else None
         raise Raise(vm.normalize_exception(exc_and_cause[0], cause))
     handled = frame.current_exception()
-    if handled is None:
-        vm.raise_(RuntimeError, "No active exception to reraise")
-    raise Raise(handled, reraised=True)
+    if handled is not None:
+        raise Raise(handled, reraised=True)
+    vm.raise_(RuntimeError, "No active exception to reraise")
 
 
 @op("RERAISE", "exc --")
@@ -71,11 +71,11 @@ def stopiteration_error(vm: Any, exc: Object) -> Object:
 def before_with(vm: Any, frame: Frame, instruction: Instruction, manager: Object) -> tuple[Object, Object]:
     enter = abstract.lookup_special(vm, manager, "__enter__")
     exit_ = abstract.lookup_special(vm, manager, "__exit__")
-    if enter is None or exit_ is None:
-        missed = "" if enter is None else " (missed __exit__ method)"
-        name = abstract.type_name(vm, manager)
-        vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")
-    return exit_, abstract.call(vm, enter, [], {})
+    if enter is not None and exit_ is not None:
+        return exit_, abstract.call(vm, enter, [], {})
+    missed = "" if enter is None else " (missed __exit__ method)"
+    name = abstract.type_name(vm, manager)
+    return vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")  # type: ignore[no-any-return]
 
 
 @op("WITH_EXCEPT_START", "exit lasti outer exc -- exit lasti outer exc result")
