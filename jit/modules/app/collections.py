@@ -1,0 +1,12 @@
+"""collections in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from typing import Any
+
+
+def count_elements(mapping: MutableMapping[Any, int], iterable: Iterable[Any]) -> None:
+    """collections._count_elements, behind Counter."""
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1

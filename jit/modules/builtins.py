@@ -1,0 +1,415 @@
+"""The builtin functions (Python/bltinmodule.c), and the methods that every object inherits."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING
+from framejit.modules.app import builtins as plain
+from framejit.modules.app.parsing import field_parts, template_parts
+from framejit.objects import abstract
+from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
+from framejit.objects.object import Object
+from framejit.objects.registry import models, pure
+from framejit.objects.sequence import index_value, sort
+from framejit.objects.vm import VM
+
+pure(chr, ord, bin, hex, oct, complex, bytes, str.maketrans)
+
+
+@models(len)
+def len_(vm: VM, obj: Object) -> Object:
+    return vm.observe(obj).length(vm)
+
+
+# Attributes.
+
+
+def attribute_name(vm: VM, name: Object, function: str) -> str:
+    """The name given to getattr and its kind."""
+    name = vm.observe(name)
+    if not issubclass(name.cls, str):
+        message = f"{function}(): attribute name must be string" if function == "hasattr" else "attribute name must be string"
+        vm.raise_(TypeError, f"{message}, not '{name.cls.__name__}'" if function != "hasattr" else message)
+    return str(name.constant(vm))
+
+
+@models(getattr)
+def getattr_(vm: VM, obj: Object, name: Object, default: Object | None = None) -> Object:
+    text = attribute_name(vm, name, "getattr")
+    if default is None:
+        return vm.observe(obj).getattr(vm, text)
+    found = abstract.lookup_attr(vm, obj, text)
+    return default if found is None else found
+
+
+@models(hasattr)
+def hasattr_(vm: VM, obj: Object, name: Object) -> Object:
+    return vm.const(abstract.lookup_attr(vm, obj, attribute_name(vm, name, "hasattr")) is not None)
+
+
+@models(setattr)
+def setattr_(vm: VM, obj: Object, name: Object, value: Object) -> Object:
+    vm.observe(obj).setattr(vm, attribute_name(vm, name, "setattr"), value)
+    return NONE
+
+
+@models(delattr)
+def delattr_(vm: VM, obj: Object, name: Object) -> Object:
+    vm.observe(obj).setattr(vm, attribute_name(vm, name, "delattr"), None)
+    return NONE
+
+
+@models(vars)
+def vars_(vm: VM, obj: Object | None = None) -> Object:
+    if obj is None:
+        vm.unsupported(breaks.FrameIntrospection("vars()"))
+    found = abstract.lookup_attr(vm, obj, "__dict__")
+    if found is None:
+        vm.raise_(TypeError, "vars() argument must have __dict__ attribute")
+    return found
+
+
+@models(callable)
+def callable_(vm: VM, obj: Object) -> Object:
+    return vm.const(vm.raw_type_lookup(vm.observe(obj).cls, "__call__") is not MISSING)
+
+
+@models(type)
+def type_(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    if len(args) != 1 or kwargs:
+        vm.unsupported(breaks.UnsupportedCall("type(name, bases, namespace), which makes a class"))
+    return vm.const(vm.observe(args[0]).cls)
+
+
+@models(id)
+def id_(vm: VM, obj: Object) -> Object:
+    """The address of an object from outside, which is then known by identity."""
+    obj = vm.observe(obj)
+    if obj.source is not None and obj.value is not MISSING:
+        vm.guard(ValueIs, obj.source, obj.value)
+        return vm.const(id(obj.value))
+    if obj.cls in (type(None), bool) or isinstance(obj.value, type):
+        return vm.const(id(obj.constant(vm)))
+    vm.unsupported(breaks.UnsupportedCall("id() of an object made by the compiled function"))
+
+
+@models(hash)
+def hash_(vm: VM, obj: Object) -> Object:
+    return abstract.hash_(vm, obj)
+
+
+# Iteration.
+
+
+@models(iter)
+def iter_(vm: VM, obj: Object, sentinel: Object | None = None) -> Object:
+    if sentinel is None:
+        return abstract.iter_(vm, obj)
+    return vm.call_app(plain.call_until, [obj, sentinel])
+
+
+@models(next)
+def next_(vm: VM, iterator: Object, default: Object | None = None) -> Object:
+    iterator = vm.observe(iterator)
+    if default is not None:
+        found = iterator.next(vm)
+        return default if found is None else found
+    if type(iterator).next is Object.next or iterator.is_generator():
+        found = abstract.call_special(vm, iterator, "__next__")
+        if found is None:
+            vm.raise_(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+        return found
+    found = iterator.next(vm)
+    if found is None:
+        vm.raise_(StopIteration)
+    return found
+
+
+@models(any)
+def any_(vm: VM, iterable: Object) -> Object:
+    iterator = vm.observe(abstract.iter_(vm, iterable))
+    while (item := iterator.next(vm)) is not None:
+        if vm.observe(item).truth(vm):
+            return vm.const(True)
+    return vm.const(False)
+
+
+@models(all)
+def all_(vm: VM, iterable: Object) -> Object:
+    iterator = vm.observe(abstract.iter_(vm, iterable))
+    while (item := iterator.next(vm)) is not None:
+        if not vm.observe(item).truth(vm):
+            return vm.const(False)
+    return vm.const(True)
+
+
+@models(sum)
+def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
+    total = vm.const(0) if start is None else vm.observe(start)
+    if issubclass(total.cls, str):
+        vm.raise_(TypeError, "sum() can't sum strings [use ''.join(seq) instead]")
+    items = vm.observe_all(abstract.iterate(vm, iterable))
+    if all(item.cls in NUMBERS and item.is_constant() for item in (total, *items)):
+        return vm.const(sum([item.constant(vm) for item in items], total.constant(vm)))
+    for item in items:
+        total = abstract.binary_op(vm, "+", total, item)
+    return total
+
+
+NUMBERS = frozenset({int, float, bool, complex})
+
+
+def extreme(function: Callable[..., Any], symbol: str) -> None:
+    """The model of min or max."""
+
+    def model(vm: VM, *args: Object, key: Object | None = None, default: Object | None = None) -> Object:
+        if not args:
+            vm.raise_(TypeError, f"{function.__name__} expected at least 1 argument, got 0")
+        if len(args) > 1 and default is not None:
+            vm.raise_(TypeError, f"Cannot specify a default for {function.__name__}() with multiple positional arguments")
+        items = list(args) if len(args) > 1 else abstract.iterate(vm, args[0])
+        if not items:
+            if default is not None:
+                return default
+            vm.raise_(ValueError, f"{function.__name__}() {EMPTY}")
+        by = None if key is None or vm.observe(key).cls is type(None) else vm.observe(key)
+        best, best_key = None, None
+        for item in items:
+            item_key = item if by is None else by.call(vm, [item], {})
+            if best is None or abstract.truth(vm, abstract.compare(vm, symbol, item_key, best_key)):  # type: ignore[arg-type]
+                best, best_key = item, item_key
+        assert best is not None
+        return best
+
+    models(function)(model)
+
+
+try:
+    max([])
+except ValueError as _error:
+    EMPTY = str(_error).partition("() ")[2]
+extreme(min, "<")
+extreme(max, ">")
+
+
+@models(sorted)
+def sorted_(vm: VM, iterable: Object, *, key: Object | None = None, reverse: Object | None = None) -> Object:
+    return vm.new_list(sort(vm, abstract.iterate(vm, iterable), key, reverse))
+
+
+# Numbers and text.
+
+
+@models(abs)
+def abs_(vm: VM, obj: Object) -> Object:
+    return special(vm, obj, "__abs__", lambda cls: f"bad operand type for abs(): '{cls.__name__}'")
+
+
+def special(vm: VM, obj: Object, name: str, refuse: Callable[[type], str], *args: Object) -> Object:
+    """Call a special method, or raise the TypeError of a type that has none."""
+    obj = vm.observe(obj)
+    found = abstract.call_special(vm, obj, name, *args)
+    if found is None:
+        vm.raise_(TypeError, refuse(obj.cls))
+    return found
+
+
+@models(round)
+def round_(vm: VM, number: Object, ndigits: Object | None = None) -> Object:
+    args = [] if ndigits is None or vm.observe(ndigits).cls is type(None) else [ndigits]
+    return special(vm, number, "__round__", lambda cls: f"type {cls.__name__} doesn't define __round__ method", *args)
+
+
+@models(divmod)
+def divmod_(vm: VM, a: Object, b: Object) -> Object:
+    a, b = vm.observe(a), vm.observe(b)
+    found = abstract.binary_slots(vm, a, b, "__divmod__", "__rdivmod__")
+    if found is None:
+        vm.raise_(TypeError, f"unsupported operand type(s) for divmod(): '{a.cls.__name__}' and '{b.cls.__name__}'")
+    return found
+
+
+@models(pow)
+def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object:
+    if mod is None or vm.observe(mod).cls is type(None):
+        return abstract.binary_op(vm, "**", base, exp)
+    return special(vm, base, "__pow__", lambda cls: f"unsupported operand type(s) for pow(): '{cls.__name__}'", exp, mod)
+
+
+@models(bool)
+def bool_(vm: VM, obj: Object | None = None) -> Object:
+    return vm.const(obj is not None and vm.observe(obj).truth(vm))
+
+
+@models(int)
+def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Object:
+    if obj is None:
+        return vm.const(0)
+    obj = vm.observe(obj)
+    if base is not None:
+        return abstract.fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
+    if obj.cls is int:
+        return obj
+    if obj.is_constant():
+        return abstract.fold(vm, int, obj.constant(vm))
+    for name in ("__int__", "__index__", "__trunc__"):
+        found = abstract.call_special(vm, obj, name)
+        if found is not None:
+            return found
+    vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.cls.__name__}'")
+
+
+@models(float)
+def float_(vm: VM, obj: Object | None = None) -> Object:
+    if obj is None:
+        return vm.const(0.0)
+    obj = vm.observe(obj)
+    if obj.cls is float:
+        return obj
+    if obj.is_constant():
+        return abstract.fold(vm, float, obj.constant(vm))
+    found = abstract.call_special(vm, obj, "__float__")
+    if found is not None:
+        return found
+    found = abstract.call_special(vm, obj, "__index__")
+    if found is not None:
+        return float_(vm, found)
+    vm.raise_(TypeError, f"float() argument must be a string or a real number, not '{obj.cls.__name__}'")
+
+
+@models(str)
+def str_(vm: VM, obj: Object | None = None, encoding: Object | None = None, errors: Object | None = None) -> Object:
+    if obj is None:
+        return vm.const("")
+    if encoding is None and errors is None:
+        return abstract.str_(vm, obj)
+    args = [vm.observe(arg).constant(vm) for arg in (encoding, errors) if arg is not None]
+    return abstract.fold(vm, str, vm.observe(obj).constant(vm), *args)
+
+
+@models(str.join)
+def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
+    parts = vm.observe_all(abstract.iterate(vm, iterable))
+    for position, part in enumerate(parts):
+        if not issubclass(part.cls, str):
+            vm.raise_(TypeError, f"sequence item {position}: expected str instance, {part.cls.__name__} found")
+    return vm.const(separator.constant(vm).join([part.constant(vm) for part in parts]))
+
+
+@models(str.format)
+def str_format(vm: VM, template: Object, *args: Object, **kwargs: Object) -> Object:
+    """Constants at once; others through their own `__format__`, where the template names them simply."""
+    observed = vm.observe_all(args)
+    named = {name: vm.observe(arg) for name, arg in kwargs.items()}
+    if all(map(may_be_constant, [*observed, *named.values()])):
+        real = {name: arg.constant(vm) for name, arg in named.items()}
+        return abstract.fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
+    held, by_name = vm.new_tuple(list(args)), vm.new_dict([(vm.const(name), value) for name, value in kwargs.items()])
+    return vm.call_app(plain.format_template, [template, held, by_name])
+
+
+@models(template_parts)
+def parse_template(vm: VM, template: Object) -> Object:
+    return vm.from_real(template_parts(vm.observe(template).constant(vm)))
+
+
+@models(field_parts)
+def parse_field(vm: VM, name: Object) -> Object:
+    return vm.from_real(field_parts(vm.observe(name).constant(vm)))
+
+
+@models(repr)
+def repr_(vm: VM, obj: Object) -> Object:
+    return abstract.repr_(vm, obj)
+
+
+@models(ascii)
+def ascii_(vm: VM, obj: Object) -> Object:
+    return abstract.ascii_(vm, obj)
+
+
+@models(format)
+def format_(vm: VM, obj: Object, spec: Object | None = None) -> Object:
+    return abstract.format_(vm, obj, None, spec)
+
+
+@models(range)
+def range_(vm: VM, *args: Object) -> Object:
+    def number(arg: Object) -> int:
+        return index_value(vm, arg, lambda: f"'{vm.observe(arg).cls.__name__}' object cannot be interpreted as an integer")
+
+    return abstract.fold(vm, range, *[number(arg) for arg in args])
+
+
+# What only the outside can do.
+
+
+def refuse(function: Callable[..., Any], reason: breaks.Break) -> None:
+    """Break with this reason wherever the function is called."""
+
+    def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        vm.unsupported(reason)
+
+    models(function)(model)
+
+
+for _name in ("print", "input", "open", "breakpoint"):
+    refuse(getattr(builtins, _name), breaks.SideEffect(f"{_name}()"))
+for _name in ("locals", "globals", "dir", "eval", "exec"):
+    refuse(getattr(builtins, _name), breaks.FrameIntrospection(f"{_name}()"))
+
+
+# What every object inherits.
+
+
+@models(object.__eq__)
+def object_eq(vm: VM, self: Object, other: Object) -> Object:
+    return vm.const(True) if abstract.is_(vm, self, other, unsure=False) else NOT_IMPLEMENTED
+
+
+@models(object.__ne__)
+def object_ne(vm: VM, self: Object, other: Object) -> Object:
+    """Objects/typeobject.c: object_richcompare: `!=` is the opposite of `==` by default."""
+    found = abstract.call_special(vm, self, "__eq__", other)
+    if found is None or abstract.is_not_implemented(vm.observe(found)):
+        return NOT_IMPLEMENTED
+    return vm.const(not abstract.truth(vm, found))
+
+
+@models(object.__lt__, object.__le__, object.__gt__, object.__ge__)
+def object_order(vm: VM, self: Object, other: Object) -> Object:
+    return NOT_IMPLEMENTED
+
+
+@models(object.__hash__)
+def object_hash(vm: VM, self: Object) -> Object:
+    if self.source is not None and self.value is not MISSING:
+        vm.guard(ValueIs, self.source, self.value)
+        return vm.const(object.__hash__(self.value))
+    if self.is_constant():
+        return vm.const(hash(self.constant(vm)))
+    vm.unsupported(breaks.UnsupportedCall("hash() of an object made by the compiled function"))
+
+
+@models(object.__str__)
+def object_str(vm: VM, self: Object) -> Object:
+    return abstract.repr_(vm, self)
+
+
+@models(object.__repr__)
+def object_repr(vm: VM, self: Object) -> Object:
+    if self.is_constant():
+        return vm.const(repr(self.constant(vm)))
+    vm.unsupported(breaks.UnsupportedCall(f"the default repr() of a {self.cls.__qualname__}, which shows its address"))
+
+
+@models(object.__format__)
+def object_format(vm: VM, self: Object, spec: Object) -> Object:
+    if vm.observe(spec).constant(vm):
+        vm.raise_(TypeError, f"unsupported format string passed to {self.cls.__name__}.__format__")
+    return abstract.str_(vm, self)

@@ -1,0 +1,10 @@
+"""collections: what its C helpers do for its Python classes."""
+
+from __future__ import annotations
+
+import collections
+
+from framejit.modules.app import collections as plain
+from framejit.objects.registry import app
+
+app(collections._count_elements)(plain.count_elements)  # type: ignore[attr-defined]

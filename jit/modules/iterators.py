@@ -1,0 +1,118 @@
+"""The builtin iterators: enumerate, zip, map, filter, reversed, and the protocol methods that all iterators share."""
+
+from __future__ import annotations
+
+from framejit.guards.source import MISSING
+from framejit.modules.app import builtins as plain
+from framejit.objects import abstract
+from framejit.objects.constobject import NONE, ConstObject
+from framejit.objects.dequeobject import deque_iterator, deque_reverse_iterator
+from framejit.objects.dictobject import ITERATOR_TYPES as DICT_ITERATOR_TYPES
+from framejit.objects.iterobject import (
+    ITERATOR_TYPES,
+    ConstantIterator,
+    EnumerateIterator,
+    FilterIterator,
+    IteratorObject,
+    MapIterator,
+    ReverseIterator,
+    ZipIterator,
+    ascii_iterator,
+    bytes_iterator,
+    range_iterator,
+)
+from framejit.objects.object import Object
+from framejit.objects.rangeobject import RangeObject
+from framejit.objects.registry import models
+from framejit.objects.sequence import index_value
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.vm import VM
+
+
+@models(enumerate)
+def enumerate_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
+    def refuse() -> str:
+        assert start is not None
+        return f"'{vm.observe(start).cls.__name__}' object cannot be interpreted as an integer"
+
+    return EnumerateIterator(vm.observe(abstract.iter_(vm, iterable)), 0 if start is None else index_value(vm, start, refuse))
+
+
+@models(zip)
+def zip_(vm: VM, *iterables: Object, strict: Object | None = None) -> Object:
+    checked = strict is not None and abstract.truth(vm, strict)
+    return ZipIterator([vm.observe(abstract.iter_(vm, iterable)) for iterable in iterables], checked)
+
+
+@models(map)
+def map_(vm: VM, function: Object, *iterables: Object) -> Object:
+    if not iterables:
+        vm.raise_(TypeError, "map() must have at least two arguments.")
+    return MapIterator(function, [vm.observe(abstract.iter_(vm, iterable)) for iterable in iterables])
+
+
+@models(filter)
+def filter_(vm: VM, function: Object, iterable: Object) -> Object:
+    return FilterIterator(function, vm.observe(abstract.iter_(vm, iterable)))
+
+
+@models(reversed)
+def reversed_(vm: VM, sequence: Object) -> Object:
+    """`__reversed__`, or the sequence protocol from the end (Objects/enumobject.c: reversed_new_impl)."""
+    sequence = vm.observe(sequence)
+    if isinstance(sequence, RangeObject):
+        return ConstantIterator(sequence.constant(vm)[::-1], range_iterator)
+    if sequence.cls is tuple and isinstance(sequence, TupleObject):
+        return ReverseIterator(sequence, len(sequence.items(vm)) - 1, reversed)
+    if sequence.cls in (str, bytes) and isinstance(sequence, ConstObject):
+        return ConstantIterator(sequence.constant(vm)[::-1], reversed)
+    found = abstract.call_special(vm, sequence, "__reversed__")
+    if found is not None:
+        return found
+    if vm.raw_type_lookup(sequence.cls, "__getitem__") is MISSING or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
+        vm.raise_(TypeError, f"'{sequence.cls.__name__}' object is not reversible")
+    return vm.call_app(plain.reversed_sequence, [sequence])
+
+
+def string_iter(vm: VM, text: Object) -> Object:
+    """`iter` of a constant string or bytes."""
+    return ConstantIterator(text.constant(vm), bytes_iterator if issubclass(text.cls, bytes) else ascii_iterator)
+
+
+models(str.__iter__, bytes.__iter__)(string_iter)
+
+
+@models(range.__iter__)
+def range_iter(vm: VM, self: Object) -> Object:
+    return ConstantIterator(self.constant(vm), range_iterator)
+
+
+@models(range.__reversed__)
+def range_reversed(vm: VM, self: Object) -> Object:
+    return ConstantIterator(self.constant(vm)[::-1], range_iterator)
+
+
+def step(vm: VM, self: Object) -> Object:
+    """`iterator.__next__()`."""
+    found = self.next(vm)
+    if found is None:
+        vm.raise_(StopIteration)
+    return found
+
+
+def itself(vm: VM, self: Object) -> Object:
+    """`iterator.__iter__()`."""
+    return self
+
+
+def length_hint(vm: VM, self: Object) -> Object:
+    """`iterator.__length_hint__()`."""
+    hint = self.length_hint(vm) if isinstance(self, IteratorObject) else None
+    return NONE if hint is None else vm.const(hint)
+
+
+for _cls in {*ITERATOR_TYPES, *DICT_ITERATOR_TYPES.values(), deque_iterator, deque_reverse_iterator}:
+    models(_cls.__next__)(step)
+    models(_cls.__iter__)(itself)
+    if hasattr(_cls, "__length_hint__"):
+        models(_cls.__length_hint__)(length_hint)

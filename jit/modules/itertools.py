@@ -1,0 +1,17 @@
+"""itertools: each iterator is its plain Python stand-in, traced."""
+
+from __future__ import annotations
+
+import itertools
+
+from framejit.modules.app import itertools as plain
+from framejit.objects.registry import app
+
+NAMES = (
+    "chain", "count", "repeat", "cycle", "islice", "starmap", "takewhile", "dropwhile", "filterfalse", "compress", "pairwise", "batched",
+    "accumulate", "zip_longest", "product", "permutations", "combinations", "combinations_with_replacement", "groupby", "tee",
+)  # fmt: skip
+for _name in NAMES:
+    if hasattr(itertools, _name):
+        app(getattr(itertools, _name))(getattr(plain, _name))
+app(itertools.chain.__dict__["from_iterable"])(plain.chain_from_iterable)

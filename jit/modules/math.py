@@ -1,0 +1,48 @@
+"""math and cmath: pure functions of numbers."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from types import BuiltinFunctionType
+
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import models, pure
+from framejit.objects.vm import VM
+
+for _module in (math, cmath):
+    pure(*[_function for _function in vars(_module).values() if isinstance(_function, BuiltinFunctionType)])
+
+
+@models(math.prod)
+def prod(vm: VM, iterable: Object, *, start: Object | None = None) -> Object:
+    total = vm.const(1) if start is None else start
+    for item in abstract.iterate(vm, iterable):
+        total = abstract.binary_op(vm, "*", total, item)
+    return total
+
+
+def rounding(name: str) -> None:
+    """math.ceil, floor and trunc ask the type first."""
+    function = getattr(math, name)
+
+    def model(vm: VM, number: Object) -> Object:
+        number = vm.observe(number)
+        if number.is_constant():
+            return abstract.fold(vm, function, number.constant(vm))
+        found = abstract.call_special(vm, number, f"__{name}__")
+        if found is not None:
+            return found
+        if name == "trunc":
+            vm.raise_(TypeError, f"type {number.cls.__name__} doesn't define __trunc__ method")
+        as_float = abstract.call_special(vm, number, "__float__")
+        if as_float is None:
+            vm.raise_(TypeError, f"must be real number, not {number.cls.__name__}")
+        return abstract.fold(vm, function, vm.observe(as_float).constant(vm))
+
+    models(function)(model)
+
+
+for _name in ("ceil", "floor", "trunc"):
+    rounding(_name)

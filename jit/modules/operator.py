@@ -1,0 +1,213 @@
+"""operator: the operators as functions, and the getters that are objects."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from framejit.guards.source import MISSING, Source
+from framejit.objects import abstract
+from framejit.objects.constobject import NONE, may_be_constant
+from framejit.objects.object import NotConstant, Object
+from framejit.objects.registry import models, pure, wraps
+from framejit.objects.sequence import find
+from framejit.objects.vm import VM, Codegen
+
+pure(operator.length_hint)
+
+NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "<<": "lshift", ">>": "rshift", "&": "and_", "|": "or_", "^": "xor",
+}  # fmt: skip
+
+
+def binary(symbol: str) -> Callable[..., Object]:
+    """The model of a binary operator's function."""
+
+    def model(vm: VM, a: Object, b: Object, /) -> Object:
+        return abstract.binary_op(vm, symbol, a, b)
+
+    return model
+
+
+def unary(symbol: str) -> Callable[..., Object]:
+    """The model of a unary operator's function."""
+
+    def model(vm: VM, a: Object, /) -> Object:
+        return abstract.unary_op(vm, symbol, a)
+
+    return model
+
+
+def comparing(symbol: str) -> Callable[..., Object]:
+    """The model of a comparison's function."""
+
+    def model(vm: VM, a: Object, b: Object, /) -> Object:
+        return abstract.compare(vm, symbol, a, b)
+
+    return model
+
+
+for _symbol, _name in NAMES.items():
+    models(getattr(operator, _name))(binary(_symbol))
+    models(getattr(operator, f"i{_name.rstrip('_')}"))(binary(f"{_symbol}="))
+for _symbol, _name in (("-", "neg"), ("+", "pos"), ("~", "invert")):
+    models(getattr(operator, _name))(unary(_symbol))
+for _symbol, _name in (("<", "lt"), ("<=", "le"), ("==", "eq"), ("!=", "ne"), (">", "gt"), (">=", "ge")):
+    models(getattr(operator, _name))(comparing(_symbol))
+
+
+@models(operator.not_)
+def not_(vm: VM, a: Object) -> Object:
+    return abstract.not_(vm, a)
+
+
+@models(operator.truth)
+def truth(vm: VM, a: Object) -> Object:
+    return vm.const(abstract.truth(vm, a))
+
+
+@models(operator.is_)
+def is_(vm: VM, a: Object, b: Object) -> Object:
+    return vm.const(abstract.is_(vm, a, b))
+
+
+@models(operator.is_not)
+def is_not(vm: VM, a: Object, b: Object) -> Object:
+    return vm.const(not abstract.is_(vm, a, b))
+
+
+@models(operator.contains)
+def contains(vm: VM, a: Object, b: Object) -> Object:
+    return abstract.contains(vm, a, b)
+
+
+@models(operator.getitem)
+def getitem(vm: VM, a: Object, b: Object) -> Object:
+    return abstract.getitem(vm, a, b)
+
+
+@models(operator.setitem)
+def setitem(vm: VM, a: Object, b: Object, c: Object) -> Object:
+    abstract.setitem(vm, a, b, c)
+    return NONE
+
+
+@models(operator.delitem)
+def delitem(vm: VM, a: Object, b: Object) -> Object:
+    abstract.delitem(vm, a, b)
+    return NONE
+
+
+@models(operator.concat)
+def concat(vm: VM, a: Object, b: Object) -> Object:
+    return abstract.binary_op(vm, "+", a, b)
+
+
+@models(operator.iconcat)
+def iconcat(vm: VM, a: Object, b: Object) -> Object:
+    return abstract.binary_op(vm, "+=", a, b)
+
+
+@models(operator.index)
+def index(vm: VM, a: Object) -> Object:
+    a = vm.observe(a)
+    if issubclass(a.cls, int) and a.is_constant():
+        return vm.const(int(a.constant(vm)))
+    found = abstract.call_special(vm, a, "__index__")
+    if found is None:
+        vm.raise_(TypeError, f"'{a.cls.__name__}' object cannot be interpreted as an integer")
+    return found
+
+
+@models(operator.countOf)
+def count_of(vm: VM, a: Object, b: Object) -> Object:
+    return vm.const(sum([abstract.equal(vm, item, b) for item in abstract.iterate(vm, a)]))
+
+
+@models(operator.indexOf)
+def index_of(vm: VM, a: Object, b: Object) -> Object:
+    position = find(vm, abstract.iterate(vm, a), b)
+    if position < 0:
+        vm.raise_(ValueError, "sequence.index(x): x not in sequence")
+    return vm.const(position)
+
+
+if hasattr(operator, "call"):
+
+    @models(operator.call)
+    def call(vm: VM, function: Object, *args: Object, **kwargs: Object) -> Object:
+        return abstract.call(vm, function, list(args), kwargs)
+
+
+class GetterObject(Object):
+    """An itemgetter, attrgetter or methodcaller: immutable, known by identity; what it holds is told by its `__reduce__`."""
+
+    __slots__ = ("args",)
+
+    def __init__(self, cls: type, args: list[Object], source: Source | None, value: Any) -> None:
+        super().__init__(cls, source, value)
+        self.args = args
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        if len(args) != 1 or kwargs:
+            vm.raise_(TypeError, f"{self.cls.__name__} expected 1 argument, got {len(args)}")
+        if self.cls is operator.methodcaller:
+            name, *rest = self.args
+            named = vm.observe(rest.pop())
+            pairs = {vm.observe(key).constant(vm): value for key, value in vm.mapping_items(named)}
+            return abstract.call(vm, abstract.getattr_(vm, args[0], vm.observe(name).constant(vm)), rest, pairs)
+        get = get_path if self.cls is operator.attrgetter else abstract.getitem
+        found = [get(vm, args[0], arg) for arg in self.args]
+        return found[0] if len(found) == 1 else vm.new_tuple(found)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is operator.methodcaller:
+            raise NotConstant(self)
+        for arg in self.args:
+            cg.load(arg)
+        cg.call_const(self.cls, len(self.args))
+
+    def referents(self) -> list[Object]:
+        return list(self.args)
+
+
+def get_path(vm: VM, obj: Object, path: Object) -> Object:
+    """`obj.a.b.c` for "a.b.c"."""
+    for name in vm.observe(path).constant(vm).split("."):
+        obj = abstract.getattr_(vm, obj, name)
+    return obj
+
+
+@wraps(operator.itemgetter, operator.attrgetter, operator.methodcaller, by_identity=True)
+def wrap_getter(vm: VM, value: Any, source: Source | None) -> GetterObject:
+    """A getter from outside. Its arguments are as immutable as the getter where they are constants."""
+    made, args = value.__reduce__()[:2]
+    named: dict[str, Any] = {}
+    if isinstance(made, functools.partial):
+        # Modules/_operator.c: methodcaller_reduce gives partial(methodcaller, name, **kwargs) where there are keywords.
+        args, named = (*made.args, *args), made.keywords
+    parts = [vm.pin(arg) for arg in args]
+    if type(value) is operator.methodcaller:
+        parts.append(vm.new_dict([(vm.const(key), vm.pin(part)) for key, part in named.items()]))
+    return GetterObject(type(value), parts, source, value)
+
+
+def constructor(cls: type) -> Callable[..., Object]:
+    """The model of making a getter."""
+
+    def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        parts = list(args)
+        if cls is operator.attrgetter and not all(may_be_constant(arg) for arg in parts):
+            vm.raise_(TypeError, "attribute name must be a string")
+        if cls is operator.methodcaller:
+            parts.append(vm.new_dict([(vm.const(key), value) for key, value in kwargs.items()]))
+        return GetterObject(cls, parts, None, MISSING)
+
+    return model
+
+
+for _cls in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+    models(_cls)(constructor(_cls))
