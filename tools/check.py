@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tools.compilers import Backend, Compiler, Statistics
+from tools.compilers import Backend, Compiler, Statistics, one_line
 from tools.measure import Mismatch, alternate, elapsed, largest_error, seed_everything
 from tools.models import Architecture, Example, scalar_loss
 
@@ -121,9 +121,7 @@ def check(
     return Outcome(architecture.name, phase, found, error, found.complaint(), first_call, times["eager"], times["compiled"])
 
 
-def describe(exception: BaseException, limit: int = 300) -> str:
+def describe(exception: BaseException) -> str:
     """An exception on one line, with its type."""
-    text = " ".join(str(exception).split())
-    if len(text) > limit:
-        text = text[:limit] + " ..."
+    text = one_line(str(exception))
     return f"{type(exception).__name__}: {text}" if text else type(exception).__name__

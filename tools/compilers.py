@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
+import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +14,19 @@ from typing import Any
 import torch
 
 Backend = str | Callable[..., Any]
+
+
+def quiet() -> None:
+    """Leaves it to the tables to say what went wrong: a compiler's warnings in between would tear them apart."""
+    warnings.simplefilter("ignore")
+    for name in ("torch", "framejit"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """A message on one line, shortened, with the paths of libraries relative to where they are installed."""
+    text = re.sub(r"[^\s\"']*/site-packages/", "", " ".join(text.split()))
+    return text if len(text) <= limit else text[:limit] + " ..."
 
 
 @dataclass(frozen=True)
@@ -35,7 +51,7 @@ class Statistics:
             found.append(f"{self.recompiles} recompile(s)")
         if self.graphs != 1:
             found.append(f"{self.graphs} graphs")
-        return ", ".join(found) + (": " + "; ".join(self.reasons) if found and self.reasons else "")
+        return ", ".join(found) + (": " + "; ".join(one_line(reason) for reason in self.reasons) if found and self.reasons else "")
 
 
 class Compiler:

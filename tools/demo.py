@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 import time
-import warnings
 from pathlib import Path
 
 # An error inside framejit must fail its row here, not fall back to eager.
@@ -146,11 +145,11 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Runs the demo; the exit status is 1 if any row is wrong, isn't one graph, or fell back."""
     options = arguments()
-    warnings.filterwarnings("ignore", category=UserWarning)
     # Dropout must draw what eager draws, or gradients couldn't be compared.
     torch._inductor.config.fallback_random = True
     torch.set_float32_matmul_precision("highest")
     compiler = COMPILERS[options.compiler]()
+    quiet()
     work = rows(options.only)
     threads = f"{torch.get_num_threads()} threads" if options.device == "cpu" else options.device
     title = f"{compiler.name}, backend {options.backend}, torch {torch.__version__}, {threads}"

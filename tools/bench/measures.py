@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import logging
 import statistics
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +18,7 @@ import torch
 
 from tools.bench.cases import select
 from tools.check import describe
-from tools.compilers import COMPILERS, Backend, Compiler
+from tools.compilers import COMPILERS, Backend, Compiler, quiet
 from tools.measure import alternate, elapsed
 
 Numbers = dict[str, float | str]
@@ -54,11 +52,6 @@ def stored_outputs(graph: torch.fx.GraphModule, example_inputs: list[torch.Tenso
     return call
 
 
-def _quiet() -> None:
-    warnings.simplefilter("ignore")
-    logging.getLogger("torch").setLevel(logging.ERROR)
-
-
 def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tuple[dict[str, Callable[[], Any]], Numbers]:
     """Per compiler a call without arguments, compiled and called once; and the failures."""
     function, args, kwargs = select(case)[0].build(device)
@@ -82,7 +75,7 @@ def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tu
 @torch.no_grad()
 def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Seconds of the first call with the eager backend: median over fresh compiles in turns, after one of each to warm up."""
-    _quiet()
+    quiet()
     function, args, kwargs = select(case)[0].build(device)
     compilers: list[Compiler] = [COMPILERS[name]() for name in names]
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -109,7 +102,7 @@ def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Num
 @torch.no_grad()
 def call_overhead(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Microseconds of one call when the graph itself costs nothing."""
-    _quiet()
+    quiet()
     ready, failures = _calls(case, names, stored_outputs, device)
     times = alternate(ready, 0.5 * repeat) if ready else {}
     return {**{name: found * 1e6 for name, found in times.items()}, **failures}
@@ -118,7 +111,7 @@ def call_overhead(case: str, names: Sequence[str], repeat: int, device: str) -> 
 @torch.no_grad()
 def inductor_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Milliseconds of one call with Inductor, from end to end."""
-    _quiet()
+    quiet()
     function, args, kwargs = select(case)[0].build(device)
     ready, failures = _calls(case, [name for name in names if name != "eager"], "inductor", device)
     ready["eager"] = partial(function, *args, **kwargs)
@@ -128,7 +121,7 @@ def inductor_call(case: str, names: Sequence[str], repeat: int, device: str) -> 
 @torch.no_grad()
 def peak_memory(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """MiB at the highest point of a process that builds, compiles with the eager backend and calls: resident, or on the GPU."""
-    _quiet()
+    quiet()
     ready, failures = _calls(case, names, "eager", device)
     for call in ready.values():
         for _ in range(repeat):
@@ -143,7 +136,7 @@ def peak_memory(case: str, names: Sequence[str], repeat: int, device: str) -> Nu
 @torch.no_grad()
 def retained_memory(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """KiB by which the process grows with each compile, call and reset, after two to warm up: what `reset()` doesn't give back."""
-    _quiet()
+    quiet()
     function, args, kwargs = select(case)[0].build(device)
     numbers: Numbers = {}
     for name in names:

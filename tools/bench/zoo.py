@@ -7,12 +7,10 @@ random state, in one graph each, without fallback, and no slower than eager; for
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import platform
 import sys
 import time
-import warnings
 from pathlib import Path
 
 os.environ.setdefault("FRAMEJIT_STRICT", "1")
@@ -33,9 +31,7 @@ HEADER = ("model", "family", "inference", "error", "time / eager", "training", "
 def run_model(name: str, compiler: str, backend: str, device: str, seconds: float, threads: int) -> list[Outcome]:
     """Both phases of one model; runs in a process of its own."""
     (architecture,) = models.select(models.ZOO, name)
-    # Compilers count what went wrong in their statistics; their warnings would tear the table apart.
-    warnings.simplefilter("ignore")
-    logging.getLogger("torch").setLevel(logging.ERROR)
+    quiet()
     torch.set_num_threads(threads)
     return [check(architecture, phase, COMPILERS[compiler](), backend, device, seconds) for phase in PHASES]
 
