@@ -1,7 +1,20 @@
-"""Settings of every test run: internal errors raise, and a crash of native code prints where Python was."""
+"""Settings of every test run: internal errors raise, a crash of native code prints where Python was, and no test leaves the hook up."""
 
 import faulthandler
 import os
+from collections.abc import Iterator
 
 os.environ["FRAMEJIT_STRICT"] = "1"  # before framejit is imported
 faulthandler.enable()
+
+import pytest  # noqa: E402
+
+from framejit import _runtime  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def hook_is_down_afterwards() -> Iterator[None]:
+    yield
+    assert not _runtime.hook_installed()
+    assert not _runtime.is_thread_compiling()
+    assert not _runtime.is_thread_disabled()

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -17,14 +16,6 @@ from handmade import compiled, entry
 
 from framejit import _runtime
 from framejit._runtime import CompiledFunction
-
-
-@pytest.fixture(autouse=True)
-def hook_is_down_afterwards() -> Iterator[None]:
-    yield
-    assert not _runtime.hook_installed()
-    assert not _runtime.is_thread_compiling()
-
 
 # ---- as a function ----
 

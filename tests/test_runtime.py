@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,14 +15,6 @@ from handmade import Token, compiled, entry, guard_tree, n_slots, never, recursi
 
 from framejit import _runtime
 from framejit._runtime import CompiledFunction, Entry
-
-
-@pytest.fixture(autouse=True)
-def hook_is_down_afterwards() -> Iterator[None]:
-    yield
-    assert not _runtime.hook_installed()
-    assert not _runtime.is_thread_compiling()
-
 
 # ---- parameters ----
 
