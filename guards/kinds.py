@@ -109,7 +109,7 @@ class TypeIs(Guard):
         return self.reference.get()  # type: ignore[no-any-return]
 
     def check(self, value: Any, call: Call) -> bool:
-        return type(value) is self.cls
+        return value is not MISSING and type(value) is self.cls
 
     def expected(self) -> str:
         return f"is exactly a {getattr(self.cls, '__qualname__', 'class that is gone')}"
@@ -165,14 +165,14 @@ class Equals(Guard):
         return (type(self.value), repr(self.value))
 
 
-SIZED = (list, tuple, dict, set, frozenset, deque, str, bytes)
+SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)
 
 
 def builtin_length(value: Any) -> int | None:
     """The length by the builtin type's own `__len__`; None for what is of no such type."""
     for cls in SIZED:
         if isinstance(value, cls):
-            return cls.__len__(value)
+            return cls.__len__(value)  # type: ignore[no-any-return]
     return None
 
 

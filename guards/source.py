@@ -220,7 +220,7 @@ class InstanceDict(Source):
             return MISSING
         for cls in mro(type(value)):
             getter = class_dict(cls).get("__dict__")
-            if type(getter) is GetSetDescriptorType:
+            if isinstance(getter, (GetSetDescriptorType, MemberDescriptorType)):
                 return getter.__get__(value)
         return MISSING
 
@@ -474,10 +474,9 @@ class WrappedDescriptor(Source):
     accessor = "wrapped_descriptor"
 
     def step(self, value: Any) -> Any:
-        wrapper = (staticmethod, classmethod) if self.payload is None else property
-        if not isinstance(value, wrapper):
-            return MISSING
-        found = value.__func__ if self.payload is None else getattr(value, self.payload)
+        if self.payload is None:
+            return value.__func__ if isinstance(value, (staticmethod, classmethod)) else MISSING
+        found = getattr(value, self.payload) if isinstance(value, property) else None
         return MISSING if found is None else found
 
     def describe(self) -> str:

@@ -56,22 +56,31 @@ bool is_immutable_constant(PyObject *value) {
     return true;
 }
 
-/* Sets of constants, matched by hash and exact type: == takes 1, 1.0 and True as one, and could ask a user's __eq__. */
-bool same_elements(PyObject *a, PyObject *b) {
-    if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+/* Whether a set has an element that is the same constant as `element`. A NaN's hash is its address: what may hold one is looked
+ * for without the hash. */
+static bool has_element(PyObject *set, PyObject *element, Py_hash_t hash) {
+    bool by_hash = !PyFloat_Check(element) && !PyComplex_Check(element) && !PyTuple_Check(element) && !PyFrozenSet_Check(element);
     Py_ssize_t position = 0;
-    PyObject *element, *other;
-    Py_hash_t hash, other_hash;
-    while (_PySet_NextEntry(b, &position, &element, &hash)) {
-        Py_ssize_t other_position = 0;
-        bool found = false;
-        while (!found && _PySet_NextEntry(a, &other_position, &other, &other_hash)) {
-            found = other_hash == hash && same_constant(other, element);
-        }
-        if (!found) return false;
+    PyObject *other;
+    Py_hash_t other_hash;
+    while (_PySet_NextEntry(set, &position, &other, &other_hash)) {
+        if ((!by_hash || other_hash == hash) && same_constant(other, element)) return true;
+    }
+    return false;
+}
+
+static bool has_all(PyObject *set, PyObject *elements) {
+    Py_ssize_t position = 0;
+    PyObject *element;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(elements, &position, &element, &hash)) {
+        if (!has_element(set, element, hash)) return false;
     }
     return true;
 }
+
+/* Sets of constants, compared by exact types: == takes 1, 1.0 and True as one, and could ask a user's __eq__. */
+bool same_elements(PyObject *a, PyObject *b) { return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) && has_all(a, b) && has_all(b, a); }
 
 bool same_constant(PyObject *a, PyObject *b) {
     if (a == b) return true;
