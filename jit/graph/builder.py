@@ -241,6 +241,8 @@ class GraphBuilder:
             known = self._by_fake.get(id(result))
             if known is not None:
                 return known
+            if result._has_symbolic_sizes_strides:
+                self.vm.unsupported(breaks.DataDependent(f"the shape that {name} gives"))
             obj = TensorObject(node, torch.Tensor)
             self._by_fake[id(result)] = obj
             self.trail.log(self._by_fake.pop, id(result), None)
