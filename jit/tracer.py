@@ -29,6 +29,7 @@ from framejit.objects.constobject import const_object
 from framejit.objects.dictobject import DictObject
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.funcobject import FunctionObject, bind
+from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
@@ -403,7 +404,7 @@ class Tracer:
         if obj.cls.__dictoffset__ == 0:
             return None
         if obj.source is None:
-            return DictObject()
+            return InstanceDictObject(obj)
         namespace = object.__getattribute__(obj.value, "__dict__")
         found = self.observe(self.wrap(namespace, obj.source.child(InstanceDict)))
         assert isinstance(found, DictObject)

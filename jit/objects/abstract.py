@@ -131,14 +131,19 @@ def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object 
         if found is not None and not is_not_implemented(found):
             return found
         reflected = None
-    found = call_special(vm, a, left, b)
+    found = None if is_refused(a, b, left) else call_special(vm, a, left, b)
     if found is not None and not is_not_implemented(found):
         return found
-    if reflected is not None:
+    if reflected is not None and not is_refused(b, a, right):
         found = call_special(vm, b, right, a)
         if found is not None and not is_not_implemented(found):
             return found
     return None
+
+
+def is_refused(a: Object, b: Object, name: str) -> bool:
+    """Whether the C slot of a number or string would answer NotImplemented: it knows only its own kind, and the other is none."""
+    return a.cls in FOLDABLE and not b.is_constant() and not (a.cls in (str, bytes) and name == "__mod__")
 
 
 def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
@@ -158,10 +163,10 @@ def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
         found = call_special(vm, b, right, a)
         if found is not None and not is_not_implemented(found):
             return found
-    found = call_special(vm, a, left, b)
+    found = None if is_refused(a, b, left) else call_special(vm, a, left, b)
     if found is not None and not is_not_implemented(found):
         return found
-    if not swapped:
+    if not swapped and not is_refused(b, a, right):
         found = call_special(vm, b, right, a)
         if found is not None and not is_not_implemented(found):
             return found

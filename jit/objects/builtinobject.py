@@ -17,7 +17,7 @@ from framejit import breaks
 from framejit.guards.source import MISSING, SlotMember, Source
 from framejit.objects import abstract
 from framejit.objects.object import NotConstant, Object
-from framejit.objects.registry import app_of, is_pure, model_of, models, wraps
+from framejit.objects.registry import app_of, is_pure, model_of, models, setter_of, wraps
 from framejit.objects.vm import VM, Codegen
 
 
@@ -107,6 +107,10 @@ class BuiltinObject(Object):
             obj.set_slot(vm, self.value, value)
             return True
         if self.cls is GetSetDescriptorType:
+            setter = setter_of(self.value)
+            if setter is not None:
+                setter(vm, obj, value)
+                return True
             vm.unsupported(breaks.UnsupportedOperation(f"storing to {text_of(self.value)}, which C code handles"))
         return False
 

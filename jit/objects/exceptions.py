@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import builtins
-from types import BuiltinFunctionType, WrapperDescriptorType
+from types import BuiltinFunctionType, TracebackType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
-from framejit.objects.funcobject import fill_instance_dict
-from framejit.objects.object import NotConstant, Object
-from framejit.objects.registry import models, wraps
+from framejit.objects.instancedict import fill_instance_dict
+from framejit.objects.object import Object
+from framejit.objects.registry import models, sets, wraps
 from framejit.objects.vm import VM, Codegen
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ class ExceptionObject(Object):
                 cg.load(value)
                 cg.load(self)
                 cg.store_attr(name)
-        if self.attrs is not None:
-            fill_instance_dict(cg, self, self.attrs)
+        fill_instance_dict(cg, self.attrs)
 
     def referents(self) -> list[Object]:
         return [*self.args, *(v for k, v in self.fields.items() if k != "__traceback__"), *([self.attrs] if self.attrs is not None else [])]
@@ -119,19 +118,31 @@ def exception_args(vm: VM, self: Object) -> Object:
 
 
 def field_getter(name: str) -> Any:
+    """A traceback is passed around (to `__exit__`, `with_traceback`) but not looked into: an Object that nothing more is known of."""
     default = False if name == "__suppress_context__" else None
 
     def get(vm: VM, self: Object) -> Object:
         assert isinstance(self, ExceptionObject)
-        if name == "__traceback__":
-            raise NotConstant(self)
+        if name == "__traceback__" and name not in self.fields and self.entries:
+            return Object(TracebackType)
         return self.fields.get(name) or vm.const(default)
 
     return get
 
 
+def field_setter(name: str) -> Any:
+    def put(vm: VM, self: Object, value: Object | None) -> None:
+        assert isinstance(self, ExceptionObject)
+        self.set_field(vm, name, value or vm.const(None))
+        if name == "__cause__":
+            self.set_field(vm, "__suppress_context__", vm.const(True))
+
+    return put
+
+
 for _name in FIELDS:
     models(BaseException.__dict__[_name])(field_getter(_name))
+    sets(BaseException.__dict__[_name])(field_setter(_name))
 
 
 @models(BaseException.with_traceback)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from framejit.guards.kinds import CodeIs, IsMissing, ValueIs
 from framejit.guards.source import MISSING, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
 from framejit.objects import abstract
+from framejit.objects.instancedict import fill_instance_dict
 from framejit.objects.object import Object
 from framejit.objects.registry import app_of, model_of, wraps
 from framejit.objects.vm import VM, Codegen
@@ -166,23 +167,11 @@ class FunctionObject(Object):
         cg.load_const(self.qualname)
         cg.load(self)
         cg.store_attr("__qualname__")
-        if self.attrs is not None:
-            fill_instance_dict(cg, self, self.attrs)
+        fill_instance_dict(cg, self.attrs)
 
     def referents(self) -> list[Object]:
         parts = [self.globals, self.defaults, self.kwdefaults, self.annotations, self.attrs]
         return [part for part in parts if part is not None] + (self.closure or [])
-
-
-def fill_instance_dict(cg: Codegen, owner: Object, attrs: DictObject) -> None:
-    """Emit `owner.__dict__.update(attrs)` for a value made by the trace."""
-    if attrs.is_empty():
-        return
-    cg.load(owner)
-    cg.load_attr("__dict__")
-    cg.load(attrs)
-    cg.call_const(dict.update, 2)
-    cg.pop_top()
 
 
 def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> dict[str, Object | None]:

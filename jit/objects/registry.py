@@ -121,6 +121,26 @@ def registered(functions: Iterable[Any]) -> list[Any]:
     return [f for f in functions if model_of(f) is not None or app_of(f) is not None]
 
 
+SETTERS: dict[int, tuple[Any, Callable[..., None]]] = {}
+
+
+def sets(*descriptors: Any) -> Callable[[F], F]:
+    """Register what storing through these getset descriptors means: `fn(vm, obj, value: Object | None)`; None deletes."""
+
+    def register(fn: F) -> F:
+        for descriptor in descriptors:
+            SETTERS[id(descriptor)] = (descriptor, fn)
+        return fn
+
+    return register
+
+
+def setter_of(descriptor: Any) -> Callable[..., None] | None:
+    """The registered setter of a getset descriptor, or None."""
+    found = SETTERS.get(id(descriptor))
+    return found[1] if found is not None and found[0] is descriptor else None
+
+
 Library = Callable[["VM", "Object", list["Object"], dict[str, "Object"]], "Object | None"]
 LIBRARY: list[Library] = []
 

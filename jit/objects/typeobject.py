@@ -9,7 +9,7 @@ from framejit import breaks
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.object import Object
-from framejit.objects.registry import app_of, is_pure, model_of, models, wraps
+from framejit.objects.registry import app_of, is_pure, model_of, models, pure, wraps
 from framejit.objects.vm import VM, Codegen
 
 CONSTANT_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__", "__flags__", "__dictoffset__"})
@@ -182,6 +182,9 @@ class AliasObject(Object):
 @wraps(GenericAlias, UnionType, by_identity=True)
 def wrap_alias(vm: VM, value: Any, source: Source | None) -> Object:
     return AliasObject(type(value), source, value)
+
+
+pure(type.__repr__, type.mro)
 
 
 @models(type.__call__)

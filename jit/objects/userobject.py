@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
 from framejit.objects.builtinobject import slot_source
-from framejit.objects.funcobject import fill_instance_dict
+from framejit.objects.dictobject import DictObject
+from framejit.objects.instancedict import fill_instance_dict
 from framejit.objects.object import Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.vm import VM, Codegen
-
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
 
 
 class UserObject(Object):
@@ -72,8 +70,7 @@ class UserObject(Object):
         return True
 
     def fill(self, cg: Codegen) -> None:
-        if self.attrs is not None:
-            fill_instance_dict(cg, self, self.attrs)
+        fill_instance_dict(cg, self.attrs)
         self.replay(cg)
 
     def replay(self, cg: Codegen) -> None:

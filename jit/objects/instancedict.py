@@ -1,0 +1,31 @@
+"""The `__dict__` of instances that the trace made."""
+
+from __future__ import annotations
+
+from framejit.objects.dictobject import DictObject
+from framejit.objects.object import Object
+from framejit.objects.vm import Codegen
+
+
+class InstanceDictObject(DictObject):
+    """The `__dict__` of an instance that the trace made: built as the owner's, and filled there."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Object) -> None:
+        super().__init__()
+        self.owner = owner
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.owner)
+        cg.load_attr("__dict__")
+
+    def needs_fill(self) -> bool:
+        return True
+
+
+def fill_instance_dict(cg: Codegen, attrs: DictObject | None) -> None:
+    """Emit what puts the attributes of an instance made by the trace in place: building its dict does."""
+    if attrs is not None and attrs.entries:
+        cg.load(attrs)
+        cg.pop_top()
