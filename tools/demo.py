@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tools import models
 from tools.check import Outcome, check
-from tools.compilers import COMPILERS
+from tools.compilers import COMPILERS, quiet
 
 TRAINED = ("bert", "llama", "resnet18", "mlp")
 COLUMNS = (

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tools import isolate, models
 from tools.bench import markdown
 from tools.check import NOISE, Outcome, check
-from tools.compilers import COMPILERS
+from tools.compilers import COMPILERS, quiet
 
 PHASES = ("inference", "training")
 HEADER = ("model", "family", "inference", "error", "time / eager", "training", "error", "time / eager", "first call s", "verdict")

@@ -1,0 +1,146 @@
+"""What a guard costs: nanoseconds per kind, and microseconds for the guards of a 36-layer model. Run: python -m tools.bench.guards"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from framejit.guards.build import BuiltGuards, build
+from framejit.guards.global_state import global_state_guard
+from framejit.guards.kinds import DictKeys, Equals, Guard, KeyAbsent, Length, SetEquals, TensorMatch, TypeIs, ValueIs
+from framejit.guards.source import Call, Index, InstanceDict, Item, Local, Pinned, Root, Slot, Source, TypeAttr
+from framejit.guards.tensor_spec import tensor_spec
+
+COPIES = 200
+REPEATS = 7
+CALLS = 2000
+
+
+def frame_function() -> None:
+    """Stands for the frame's function."""
+
+
+def best_of(run: Callable[[], Any], calls: int = CALLS) -> float:
+    """Nanoseconds per call: the minimum of several repetitions."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        start = time.perf_counter_ns()
+        for _ in range(calls):
+            run()
+        best = min(best, (time.perf_counter_ns() - start) / calls)
+    return best
+
+
+def match_time(built: BuiltGuards, values: tuple[Any, ...], calls: int = CALLS) -> float:
+    assert built.tree.failing(values, frame_function) is None
+    return best_of(lambda: built.tree.match(values, frame_function), calls)
+
+
+KINDS: dict[str, tuple[Any, Callable[[Source], Guard]]] = {
+    "type_is": (1.5, lambda source: TypeIs(source, None, float)),
+    "value_is": (nn.ReLU(), lambda source: ValueIs(source, None, KINDS["value_is"][0])),
+    "equals int": (1000, lambda source: Equals(source, None, 1000)),
+    "equals str": ("a" * 20, lambda source: Equals(source, None, "".join(["a"] * 20))),
+    "length of dict": ({}, lambda source: Length(source, None, 0)),
+    "length of list": ([1], lambda source: Length(source, None, 1)),
+    "dict_keys, 4 unchanged": (dict.fromkeys("abcd"), lambda source: DictKeys(source, None, tuple("abcd"))),
+    "key_absent, unchanged": ({"a": 1}, lambda source: KeyAbsent(source, None, "b")),
+    "set_equals, 2": ({1, 2}, lambda source: SetEquals(source, None, frozenset({1, 2}))),
+    "tensor_match": (torch.ones(2, 3), lambda source: TensorMatch(source, None, tensor_spec(torch.ones(2, 3)))),
+}
+
+
+def per_kind() -> None:
+    """Each kind on many elements of one list, less what walking the list costs."""
+    root = Root()
+    elements = [root.child(Local, Slot(0, "x")).child(Index, i) for i in range(COPIES)]
+    nothing = match_time(build([], [], []), ([],))
+    walk = (match_time(build([ValueIs(e, None, None) for e in elements], [], []), ([None] * COPIES,)) - nothing) / COPIES
+    print(f"{'index and value_is':28}{walk:8.1f} ns")
+    for name, (value, guard) in KINDS.items():
+        built = build([guard(element) for element in elements], [], [])
+        each = (match_time(built, ([value] * COPIES,)) - nothing) / COPIES
+        print(f"{name:28}{each - walk:8.1f} ns more than that")
+    print(f"{'global_state':28}{match_time(build([global_state_guard(root)], [], []), ([],)) - nothing:8.1f} ns")
+
+
+def per_item() -> None:
+    """Dict items: of a dict that didn't change, and of one that did."""
+    root = Root()
+    names = [f"name{i}" for i in range(20)]
+    values = {name: 1 for name in names}
+    sources = [root.child(Local, Slot(0, "x")).child(Item, name) for name in names]
+    built = build([TypeIs(source, None, int) for source in sources], [], [])
+    print(f"{'item and type_is, unchanged':28}{match_time(built, (values,)) / len(names):8.1f} ns")
+    counter = iter(range(10**9))
+
+    def change() -> None:
+        values["name0"] = 1000 + next(counter)
+
+    def change_and_match() -> None:
+        change()
+        built.tree.match((values,), frame_function)
+
+    print(f"{'item and type_is, changed':28}{(best_of(change_and_match) - best_of(change)) / len(names):8.1f} ns")
+
+
+class Block(nn.Module):
+    """Ten modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Sequential(*(nn.Linear(8, 8) for _ in range(5)))
+        self.norm = nn.Sequential(*(nn.LayerNorm(8) for _ in range(2)))
+
+
+def model_guards(model: nn.Module) -> tuple[list[Guard], list[Source]]:
+    """What a trace of the whole model would guard: types, configuration, hooks, methods, parameters."""
+    root = Root()
+    guards: list[Guard] = [global_state_guard(root)]
+    inputs: list[Source] = []
+
+    def visit(source: Source, module: nn.Module) -> None:
+        guards.append(TypeIs(source, None, type(module)))
+        attributes = source.child(InstanceDict)
+        for name, value in module.__dict__.items():
+            item = attributes.child(Item, name)
+            if name in ("_modules", "_parameters"):
+                guards.append(DictKeys(item, None, tuple(value)))
+            elif isinstance(value, dict):
+                guards.append(Length(item, None, len(value)))
+            elif value is None or isinstance(value, (int, float, tuple)):
+                guards.append(Equals(item, None, value))
+        for name in ("forward", "__call__", "_call_impl"):
+            guards.append(KeyAbsent(attributes, None, name))
+            method = root.child(Pinned, type(module)).child(TypeAttr, name)
+            guards.append(ValueIs(method, None, method.fetch(Call((), frame_function))))
+        for name, parameter in module._parameters.items():
+            path = attributes.child(Item, "_parameters").child(Item, name)
+            guards.append(TensorMatch(path, None, tensor_spec(parameter)))
+            inputs.append(path)
+        for name, child in module._modules.items():
+            visit(attributes.child(Item, "_modules").child(Item, name), child)
+
+    visit(root.child(Local, Slot(0, "self")), model)
+    return guards, inputs
+
+
+def whole_model() -> None:
+    model = nn.Sequential(*(Block() for _ in range(36)))
+    guards, inputs = model_guards(model)
+    start = time.perf_counter()
+    built = build(guards, inputs, [])
+    milliseconds = (time.perf_counter() - start) * 1e3
+    modules = list(model.modules())
+    print(f"{len(modules)} modules, {len(inputs)} parameters captured, {built.tree.size} guards, built in {milliseconds:.0f} ms")
+    print(f"{'  match':28}{match_time(built, (model,), 50) / 1e3:8.1f} us")
+
+
+if __name__ == "__main__":
+    per_kind()
+    per_item()
+    whole_model()
