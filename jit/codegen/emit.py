@@ -7,13 +7,13 @@ what is new, replays what was mutated, and returns the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 from framejit.bytecode.assemble import Assembler
 from framejit.bytecode.instruction import Position
-from framejit.codegen.plan import Plan, Value
+from framejit.codegen.plan import Group, Plan, Value
 from framejit.codegen.recorder import Kind, Step
 
 INPUTS = ".inputs"
@@ -98,31 +98,40 @@ class _Emitter:
             self.run(statement.steps)
         self.op("RETURN_VALUE")
 
-    def build(self, group: list[Value]) -> None:
+    def build(self, group: Group) -> None:
         """Build values that stay in temporaries; those built in place are left to their one user."""
-        if group[0].inline:
-            return
-        for value in group:
-            self.run(value.create)
-            self.kept[id(value.obj)] = self.store()
-        for value in group:
-            self.run(value.fill)
+        if not group.inline:
+            self.run(self.building(group))
+
+    def building(self, group: Group) -> list[Step]:
+        """The steps that create the values of a group, each into a temporary, and fill them."""
+        steps: list[Step] = []
+        for value in group.values:
+            temporary = self.kept[id(value.obj)] = Temporary()
+            steps += value.create
+            steps.append(Step(Kind.OP, ("STORE_FAST", temporary)))
+        for value in group.values:
+            steps += value.fill
+        return steps
 
     def run(self, steps: list[Step]) -> None:
-        """Emit steps; values built in place are expanded without recursion."""
-        stack: list[tuple[Iterator[Step], Value | None]] = [(iter(steps), None)]
+        """Emit steps; groups built in place are expanded without recursion."""
+        stack = [iter(steps)]
         while stack:
-            current, created = stack[-1]
-            for step in current:
-                if step.kind is Kind.VALUE and (value := self.plan.values[id(step.payload)]).inline and id(step.payload) not in self.kept:
-                    stack.append((iter(value.create), value))
+            for step in stack[-1]:
+                if step.kind is Kind.VALUE and id(step.payload) not in self.kept:
+                    stack.append(iter(self.in_place(self.plan.values[id(step.payload)])))
                     break
                 self.step(step)
             else:
                 stack.pop()
-                if created is not None and created.fill:
-                    temporary = self.kept[id(created.obj)] = self.store()
-                    stack.append((iter([*created.fill, Step(Kind.OP, ("LOAD_FAST", temporary))]), None))
+
+    def in_place(self, value: Value) -> list[Step]:
+        """The steps that leave a value of a group that is built here on the stack."""
+        group = value.group
+        if len(group.values) == 1 and not value.fill:
+            return value.create
+        return [*self.building(group), Step(Kind.OP, ("LOAD_FAST", self.kept[id(value.obj)]))]
 
     def step(self, step: Step) -> None:
         kind, payload = step

@@ -20,7 +20,7 @@ from framejit.guards.source import Source
 from framejit.objects.object import Object
 
 INLINE_HEIGHT = 16
-"""A value used once is built where it is used, unless that would nest deeper than this: then it waits in a temporary."""
+"""A group used once is built where it is used, unless that would nest deeper than this: then it waits in temporaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,23 @@ class FinishedTrace:
 
 
 @dataclass(slots=True, eq=False)
+class Group:
+    """Values that need each other, in order of creation; most often a single one. `height`: how deeply groups built in place nest in it."""
+
+    values: list[Value]
+    height: int
+    inline: bool
+
+
+@dataclass(slots=True, eq=False)
 class Value:
-    """A value made by the trace, and how to build it. `uses` counts the loads by others, not by its own filling."""
+    """A value made by the trace, and how to build it. `uses` counts all loads of it."""
 
     obj: Object
     create: list[Step]
     fill: list[Step]
     uses: int = 0
-    height: int = 0
-    inline: bool = False
+    group: Group = None  # type: ignore[assignment]  # set when the group is complete
 
     def needs(self) -> Iterator[Object]:
         """The values made by the trace that it loads."""
@@ -64,7 +72,7 @@ class Statement:
 
     steps: list[Step]
     position: Position
-    groups: list[list[Value]] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -141,18 +149,11 @@ def _record_values(statements: list[Statement]) -> dict[int, Value]:
                 values[key] = value = Value(obj, create, record(obj.fill, 0, obj) if filled else [])
                 pending.append(value.create)
                 pending.append(value.fill)
-    for steps in (statement.steps for statement in statements):
-        _count_uses(steps, values, None)
-    for value in values.values():
-        _count_uses(value.create, values, None)
-        _count_uses(value.fill, values, value.obj)
+    for steps in _fragments(statements, values):
+        for step in steps:
+            if step.kind is Kind.VALUE:
+                values[id(step.payload)].uses += 1
     return values
-
-
-def _count_uses(steps: list[Step], values: dict[int, Value], own: Object | None) -> None:
-    for step in steps:
-        if step.kind is Kind.VALUE and step.payload is not own:
-            values[id(step.payload)].uses += 1
 
 
 class _Grouper:
@@ -165,9 +166,9 @@ class _Grouper:
         self._open: list[Value] = []
         self._is_open: set[int] = set()
 
-    def groups(self, roots: Iterable[Object]) -> list[list[Value]]:
+    def groups(self, roots: Iterable[Object]) -> list[Group]:
         """The groups that the roots need and that no earlier call has given, in building order."""
-        found: list[list[Value]] = []
+        found: list[Group] = []
         for root in roots:
             if id(root) not in self._number:
                 self._visit(self._values[id(root)], found)
@@ -180,7 +181,7 @@ class _Grouper:
         self._is_open.add(key)
         path.append((value, value.needs()))
 
-    def _visit(self, root: Value, found: list[list[Value]]) -> None:
+    def _visit(self, root: Value, found: list[Group]) -> None:
         path: list[tuple[Value, Iterator[Object]]] = []
         self._enter(root, path)
         while path:
@@ -200,19 +201,26 @@ class _Grouper:
                 if self._low[key] == self._number[key]:
                     found.append(self._close(value))
 
-    def _close(self, first: Value) -> list[Value]:
-        """The group that was opened by `first`: single values are perhaps built in place, others ordered by what their creation needs."""
-        group: list[Value] = []
-        while not group or group[-1] is not first:
-            value = self._open.pop()
-            self._is_open.discard(id(value.obj))
-            group.append(value)
-        if len(group) == 1:
-            inlined = [needed for obj in first.needs() if (needed := self._values[id(obj)]).inline]
-            first.height = 1 + max((needed.height for needed in inlined), default=0)
-            first.inline = first.uses == 1 and first.height <= INLINE_HEIGHT
-            return group
-        return _by_creation(group)
+    def _close(self, first: Value) -> Group:
+        """The group that was opened by `first`."""
+        members: list[Value] = []
+        while not members or members[-1] is not first:
+            members.append(self._open.pop())
+        keys = {id(value.obj) for value in members}
+        self._is_open -= keys
+        uses = sum(value.uses for value in members)
+        height = 0
+        for value in members:
+            for needed in value.needs():
+                if id(needed) in keys:
+                    uses -= 1
+                elif (group := self._values[id(needed)].group).inline:
+                    height = max(height, group.height)
+        ordered = members if len(members) == 1 else _by_creation(members)
+        group = Group(ordered, height + 1, inline=uses == 1 and height < INLINE_HEIGHT)
+        for value in members:
+            value.group = group
+        return group
 
 
 def _by_creation(group: list[Value]) -> list[Value]:
