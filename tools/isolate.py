@@ -49,6 +49,9 @@ def call(function: Callable[..., Any], *args: Any, timeout: float = 600, fresh: 
     except EOFError:
         process.join(10)
         raise Crash(_how_it_ended(process.exitcode)) from None
+    else:
+        # It may need a moment to take down what it started.
+        process.join(10)
     finally:
         process.kill()
         process.join()
