@@ -37,6 +37,10 @@ PyObject *instance_dict(PyObject *object) {
         if (PyErr_Occurred()) PyErr_Clear();
         return nullptr;
     }
+    if (*slot == nullptr) { /* made when first asked for, as `object.__dict__` makes it */
+        Py_XDECREF(PyObject_GenericGetDict(object, nullptr));
+        if (PyErr_Occurred()) PyErr_Clear();
+    }
     return *slot;
 }
 
