@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -111,9 +110,9 @@ def synchronize() -> None:
 
 
 def alternate(functions: Mapping[str, Callable[[], Any]], seconds: float = 1.0, batch_seconds: float = 2e-3) -> dict[str, float]:
-    """Seconds per call of each function: the lower quartile over batches that take turns.
+    """Seconds per call of each function: the best of batches that take turns.
 
-    Taking turns, a slow minute of the machine hits all; the lower quartile leaves out the batches that another process disturbed.
+    Taking turns, a slow minute of the machine hits all; the best leaves out the batches that another process disturbed.
 
     Args:
         functions: what to time, by name. Each is called twice first, to warm up.
@@ -139,4 +138,4 @@ def alternate(functions: Mapping[str, Callable[[], Any]], seconds: float = 1.0, 
             total, _ = elapsed(batch)
             times[name].append(total / count)
         order.reverse()
-    return {name: statistics.quantiles(found, n=4)[0] for name, found in times.items()}
+    return {name: min(found) for name, found in times.items()}

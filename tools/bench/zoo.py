@@ -103,7 +103,7 @@ def document(options: argparse.Namespace, lines: list[tuple[str, ...]], problems
             "",
             "Each model is built from a small configuration with random weights and runs in a process of its own, in strict mode,",
             "in inference and in training (forward, loss, backward), from the same random state as eager. *error* is the largest",
-            "difference of any output, gradient or buffer, relative to its tensor; *time / eager* is the lower quartile of a call's",
+            "difference of any output, gradient or buffer, relative to its tensor; *time / eager* is a call's best",
             "time over eager's, measured in turns, and once more for longer where it is above. The verdict is *good* when both phases",
             f"are right, in one graph each, without a fallback or a recompile, and take at most {NOISE:.2f} times eager's time (the",
             "margin is the noise of a shared machine).",
