@@ -293,6 +293,20 @@ def test_structure(program):
     check(program, X)
 
 
+def large(x):
+    rows = [[x, i, {"i": i}] for i in range(1500)]
+    return rows, tuple(rows), {i: (i, rows[i]) for i in range(1000)}, list(range(5000))
+
+
+def large_graph(x):
+    return [x + i for i in range(400)]
+
+
+@pytest.mark.parametrize("program", [large, large_graph], ids=lambda f: f.__name__)
+def test_large_structure(program):
+    check(program, X)
+
+
 def test_a_new_value_stored_in_several_places_is_one():
     def program(x, items, d, o):
         new = [x + 1]
@@ -533,7 +547,7 @@ def test_class_attributes_are_stored():
         Holder.value = x + 1
         return x
 
-    framejit.compile(program, backend="eager", fullgraph=True)(X)
+    framejit.compile(program, backend="eager")(X)
     assert torch.equal(Holder.value, X + 1)
 
 
