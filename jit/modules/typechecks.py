@@ -14,7 +14,7 @@ from framejit.objects.registry import models, pure
 from framejit.objects.tupleobject import HEAP_TYPE, TupleObject
 from framejit.objects.vm import VM
 
-pure(UnionType.__or__, type.__or__, type.__ror__)
+pure(UnionType.__or__, type.__or__, type.__ror__, type.__repr__, type.__dict__["mro"])
 OBJECT_CLASS = object.__dict__["__class__"]
 NATIVE_CHECKS: frozenset[type] = frozenset({type, abc.ABCMeta, enum.EnumMeta})
 """Metaclasses whose checks run no code of the user's but registered ABCs and `__subclasshook__`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.cellobject import CellObject
@@ -146,23 +145,25 @@ def dict_update(vm: VM, target: Object, mapping: Object) -> None:
 def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None = None) -> None:
     """DICT_MERGE: `f(**mapping)`; a name given twice is a TypeError that names the function."""
     assert isinstance(target, DictObject)
-    name = "function" if function is None else f"{vm.name_of(function)}()"
     pairs = mapping_items(vm, mapping)
     if pairs is None:
-        vm.raise_(TypeError, f"{name} argument after ** must be a mapping, not {vm.observe(mapping).cls.__name__}")
+        vm.raise_(TypeError, f"{function_text(vm, function)} argument after ** must be a mapping, not {vm.observe(mapping).cls.__name__}")
     for key, value in pairs:
         if target.has(vm, key):
-            vm.raise_(TypeError, f"{name} got multiple values for keyword argument '{vm.observe(key).constant(vm)}'")
+            vm.raise_(TypeError, f"{function_text(vm, function)} got multiple values for keyword argument '{vm.observe(key).constant(vm)}'")
         target.set_item(vm, key, value)
 
 
-def real_slice(vm: VM, key: Object, what: str) -> slice:
-    """A slice whose parts are constants, for sequences that the trace holds; breaks otherwise."""
-    assert isinstance(key, SliceObject)
-    for part in key.parts():
-        if not vm.observe(part).is_constant():
-            vm.unsupported(breaks.UnsupportedOperation(f"slicing {what} by a value that is no constant"))
-    return key.real(vm)
+def function_text(vm: VM, function: Object | None) -> str:
+    """A function as _PyObject_FunctionStr names it: with its module, unless that is builtins."""
+    if function is None:
+        return "function"
+    parts = []
+    for name in ("__module__", "__qualname__"):
+        found = abstract.lookup_attr(vm, function, name)
+        if found is not None and vm.observe(found).cls is str:
+            parts.append(vm.observe(found).constant(vm))
+    return ".".join(part for part in parts if part != "builtins") + "()"
 
 
 def cell(vm: VM, content: Object | None) -> CellObject:

@@ -378,13 +378,15 @@ def storage(mapping: DictObject) -> type:
 class DictIterator(IteratorObject):
     """Over the keys, values or items; a change of size while it runs is the RuntimeError of dictiter_iternextkey."""
 
-    __slots__ = ("mapping", "kind", "keys", "index", "backwards")
+    __slots__ = ("mapping", "kind", "keys", "index", "backwards", "entries", "size")
 
     def __init__(self, vm: VM, mapping: DictObject, kind: str, backwards: bool = False) -> None:
         super().__init__(ITERATOR_TYPES[storage(mapping), kind, backwards])
         self.mapping = mapping
         self.kind = kind
-        self.keys = list(mapping.open(vm))
+        self.entries = mapping.open(vm)
+        self.keys = list(self.entries)
+        self.size = len(self.keys)
         if backwards:
             self.keys.reverse()
         self.index = 0
@@ -394,18 +396,33 @@ class DictIterator(IteratorObject):
         index = self.index
         if index < 0:
             return None
-        entries = self.mapping.entries
-        if len(entries) != len(self.keys):
+        entries, keys = self.mapping.entries, self.keys
+        if len(entries) != self.size:
             ordered = issubclass(self.mapping.cls, OrderedDict)
             vm.raise_(RuntimeError, "OrderedDict mutated during iteration" if ordered else "dictionary changed size during iteration")
-        if index == len(self.keys):
+        if entries is not self.entries:
+            keys = [*keys[:index], *self.keys_ahead(entries)]
+            vm.trail.set(self, "keys", keys)
+        if index == len(keys):
             vm.trail.set(self, "index", -1)
             return None
-        entry = entries.get(self.keys[index])
-        if entry is None:
+        if index == self.size:
             vm.raise_(RuntimeError, "dictionary keys changed during iteration")
         vm.trail.set(self, "index", index + 1)
-        return view_item(vm, self.kind, entry)
+        return view_item(vm, self.kind, entries[keys[index]])
+
+    def keys_ahead(self, entries: dict[Any, Entry]) -> list[Any]:
+        """After deletions: what lies behind the keys already given, which are the first of the dict unless they were put in again."""
+        given = {key: position for position, key in enumerate(self.keys[: self.index])}
+        ahead: list[Any] = []
+        last = -1
+        for key in entries:
+            position = given.get(key, -1)
+            if ahead or position <= last:
+                ahead.append(key)
+            else:
+                last = position
+        return ahead[::-1] if self.backwards else ahead
 
     def length_hint(self, vm: VM) -> int | None:
         return 0 if self.index < 0 else len(self.keys) - self.index

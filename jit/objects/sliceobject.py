@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from framejit.guards.source import MISSING, CAttr, Source
-from framejit.objects.constobject import CONST_BUILDERS, may_be_constant
+from framejit.objects.constobject import CONST_BUILDERS, NONE, may_be_constant
 from framejit.objects.object import Object
-from framejit.objects.registry import wraps
+from framejit.objects.registry import models, pure_methods, wraps
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
+
+
+pure_methods(slice)
 
 
 class SliceObject(Object):
@@ -52,6 +56,9 @@ class SliceObject(Object):
         start, stop, step = (vm.observe(part).as_graph_argument(vm) for part in self.parts())
         return slice(start, stop, step)
 
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        return dict(zip(("start", "stop", "step"), self.parts(), strict=True))[member.__name__]
+
     def reconstruct(self, cg: Codegen) -> None:
         for part in self.parts():
             cg.load(part)
@@ -74,3 +81,11 @@ def const_slice(vm: VM, value: slice) -> SliceObject:
 
 
 CONST_BUILDERS[slice] = const_slice
+
+
+@models(slice)
+def make_slice(vm: VM, first: Object, *rest: Object) -> Object:
+    """`slice(stop)` or `slice(start, stop, step)`."""
+    if not rest:
+        return SliceObject(NONE, first, NONE)
+    return SliceObject(first, rest[0], rest[1] if len(rest) > 1 else NONE)
