@@ -87,6 +87,11 @@ bool same_constant(PyObject *a, PyObject *b) {
     PyTypeObject *type = Py_TYPE(a);
     if (type != Py_TYPE(b)) return false;
     if (type == &PyBool_Type) return false;
+    if (type == &PyUnicode_Type && PyUnicode_IS_READY(a) && PyUnicode_IS_READY(b)) {
+        Py_ssize_t length = PyUnicode_GET_LENGTH(a);
+        return length == PyUnicode_GET_LENGTH(b) && PyUnicode_KIND(a) == PyUnicode_KIND(b) &&
+               std::memcmp(PyUnicode_DATA(a), PyUnicode_DATA(b), length * PyUnicode_KIND(a)) == 0;
+    }
     if (type == &PyFloat_Type) {
         double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
         return std::memcmp(&x, &y, sizeof x) == 0;
