@@ -4,7 +4,6 @@ from framejit.build_check import check_build
 
 check_build()
 
-from framejit import modules as _modules  # noqa: E402  (fills the registry)
 from framejit.api import compile, disable, is_compiling, reset  # noqa: E402
 from framejit.backends.registry import list_backends, register_backend  # noqa: E402
 from framejit.errors import BackendError, BadArgument, ConfigError, FramejitError, InternalError, UnknownBackend, UnknownOption, Unsupported  # noqa: E402
@@ -15,4 +14,3 @@ __all__ = [
     "BackendError", "BadArgument", "ConfigError", "FramejitError", "InternalError", "UnknownBackend", "UnknownOption", "Unsupported",
     "compile", "disable", "is_compiling", "list_backends", "register_backend", "reset", "statistics",
 ]  # fmt: skip
-del _modules

@@ -14,7 +14,7 @@ from torch import nn
 from framejit import cache, config
 from framejit._runtime import CompiledFunction, set_thread_disabled
 from framejit.backends.registry import BackendFn, lookup
-from framejit.compile import Options
+from framejit.cache import Options
 from framejit.errors import BadArgument
 from framejit.report import reset_statistics
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import types
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 from framejit import breaks, config, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
-from framejit.compile import Keep, Options, compile_frame
+from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, Unsupported, UserFrame
-from framejit.guards.build import build
-from framejit.guards.explain import explain_failure
 from framejit.guards.source import MISSING, Call
 from framejit.report import STATISTICS
 
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `compile()` was asked for."""
+
+    backend: Backend
+    fullgraph: bool
+    config: config.Config
+
+
+def pipeline() -> Any:
+    """The compiler proper, loaded when first needed: importing it takes most of a second, for sympy and torch's symbolic shapes."""
+    return importlib.import_module("framejit.pipeline")
 
 
 class Compiler:
@@ -50,7 +64,7 @@ class Compiler:
             number = self.compiles
             self.compiles += 1
         try:
-            return compile_frame(function, values, self.options, number)
+            return pipeline().compile_frame(function, values, self.options, number)
         except (FramejitError, RecursionError) as error:
             if isinstance(error, (Unsupported, FramejitError)) and not isinstance(error, InternalError):
                 raise
@@ -77,8 +91,7 @@ class Compiler:
             return
         lines = []
         for entry in entries:
-            keep: Keep = entry.keep
-            failure = explain_failure(keep.guards, Call(values, function))
+            failure = pipeline().explain_failure(entry.keep.guards, Call(values, function))
             lines.append(f"  {failure}" if failure is not None else "  an entry whose guards hold now")
         logs.info("recompiles", f"recompiling {function.__qualname__}: no entry matches", "\n".join(lines))
 
@@ -89,8 +102,7 @@ class Compiler:
         STATISTICS.add("fallbacks")
         STATISTICS.reason(f"internal error: {type(error).__name__}: {error}")
         logs.internal_error(function.__code__, error)
-        built = build([], [], [])
-        return Entry(None, built.tree, 0, Keep(None, ()))
+        return pipeline().entry_as_written([], None)
 
 
 def reset() -> None:

@@ -1,4 +1,4 @@
-"""What library functions mean to a trace: importing this package fills the registry (objects/registry.py)."""
+"""What library functions mean to a trace: `load` fills the registry (objects/registry.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pkgutil
 
 from framejit import objects
 
-for _package in (objects, None):
-    _path, _prefix = (__path__, __name__) if _package is None else (_package.__path__, _package.__name__)
-    for _info in pkgutil.iter_modules(_path):
-        importlib.import_module(f"{_prefix}.{_info.name}")
+
+def load() -> None:
+    """Import every file of objects/ and modules/: each registers what it knows."""
+    for path, prefix in ((objects.__path__, objects.__name__), (__path__, __name__)):
+        for info in pkgutil.iter_modules(path):
+            importlib.import_module(f"{prefix}.{info.name}")

@@ -18,7 +18,8 @@ class InstanceDictObject(DictObject):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.owner)
-        cg.load_attr("__dict__")
+        cg.load_const("__dict__")
+        cg.call_const(object.__getattribute__, 2)  # past any `__getattribute__` of the program's
 
     def needs_fill(self) -> bool:
         return True

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framejit import breaks, logs
+from framejit import breaks, logs, modules
 from framejit._runtime import Entry
-from framejit.backends.compile import compile_graph, copy_graph
+from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
 from framejit.bytecode.decode import decode
 from framejit.ceval.signals import Raise
 from framejit.codegen import FinishedTrace, emit, plan
-from framejit.config import Config
+from framejit.cache import Options
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
 from framejit.guards.build import build
-from framejit.guards.explain import describe
+from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
 from framejit.objects.object import NotConstant, Object
@@ -30,15 +30,6 @@ from framejit.tracer import GraphBreak, Tracer
 
 _numbers = itertools.count()
 _lock = threading.RLock()
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What `compile()` was asked for."""
-
-    backend: Backend
-    fullgraph: bool
-    config: Config
 
 
 @dataclass(slots=True)
@@ -196,9 +187,14 @@ def fall_back(tracer: Tracer, options: Options, reason: breaks.Break, stack: lis
     if not raises:
         STATISTICS.add("graph_breaks")
     logs.fallback(tracer.function.__code__, reason, stack)
-    guards = list(tracer.guards)
+    return entry_as_written(tracer.guards, reason)
+
+
+def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None) -> Entry:
+    """An entry that runs the frame as written for the calls that the guards accept."""
     built = build(guards, [], [])
     return Entry(None, built.tree, 0, Keep(None, built.guards, reason))
 
 
-__all__ = ["Keep", "Options", "compile_frame", "copy_graph"]
+modules.load()
+__all__ = ["Keep", "compile_frame", "explain_failure"]

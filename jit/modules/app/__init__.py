@@ -1,0 +1,1 @@
+"""Library functions written in plain Python, traced in place of the C code."""

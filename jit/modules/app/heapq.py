@@ -1,0 +1,112 @@
+"""heapq in plain Python, with the layouts that its C code makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Before = Callable[[Any, Any], bool]
+
+
+def less(a: Any, b: Any) -> bool:
+    """The order of a heap with its smallest item first."""
+    return bool(a < b)
+
+
+def more(a: Any, b: Any) -> bool:
+    """The order of a heap with its largest item first."""
+    return bool(b < a)
+
+
+def rise(heap: list[Any], start: int, position: int, before: Before) -> None:
+    """Move the item at `position` towards `start` to its place (Modules/_heapqmodule.c: siftdown)."""
+    item = heap[position]
+    while position > start:
+        parent = (position - 1) >> 1
+        if not before(item, heap[parent]):
+            break
+        heap[position] = heap[parent]
+        position = parent
+    heap[position] = item
+
+
+def sink(heap: list[Any], position: int, before: Before) -> None:
+    """Move the item at `position` to a leaf, then up to its place (Modules/_heapqmodule.c: siftup)."""
+    start, end = position, len(heap)
+    item = heap[position]
+    child = 2 * position + 1
+    while child < end:
+        right = child + 1
+        if right < end and not before(heap[child], heap[right]):
+            child = right
+        heap[position] = heap[child]
+        position = child
+        child = 2 * position + 1
+    heap[position] = item
+    rise(heap, start, position, before)
+
+
+def heappush(heap: list[Any], item: Any) -> None:
+    """heapq.heappush."""
+    heap.append(item)
+    rise(heap, 0, len(heap) - 1, less)
+
+
+def take(heap: list[Any], before: Before) -> Any:
+    """Remove and give the first item."""
+    last = heap.pop()
+    if not heap:
+        return last
+    first = heap[0]
+    heap[0] = last
+    sink(heap, 0, before)
+    return first
+
+
+def exchange(heap: list[Any], item: Any, before: Before) -> Any:
+    """Give the first item and put another in its place."""
+    first = heap[0]
+    heap[0] = item
+    sink(heap, 0, before)
+    return first
+
+
+def arrange(heap: list[Any], before: Before) -> None:
+    """Make a list a heap."""
+    for position in reversed(range(len(heap) // 2)):
+        sink(heap, position, before)
+
+
+def heappop(heap: list[Any]) -> Any:
+    """heapq.heappop."""
+    return take(heap, less)
+
+
+def heappop_max(heap: list[Any]) -> Any:
+    """heapq._heappop_max."""
+    return take(heap, more)
+
+
+def heapreplace(heap: list[Any], item: Any) -> Any:
+    """heapq.heapreplace."""
+    return exchange(heap, item, less)
+
+
+def heapreplace_max(heap: list[Any], item: Any) -> Any:
+    """heapq._heapreplace_max."""
+    return exchange(heap, item, more)
+
+
+def heappushpop(heap: list[Any], item: Any) -> Any:
+    """heapq.heappushpop."""
+    return exchange(heap, item, less) if heap and heap[0] < item else item
+
+
+def heapify(heap: list[Any]) -> None:
+    """heapq.heapify."""
+    arrange(heap, less)
+
+
+def heapify_max(heap: list[Any]) -> None:
+    """heapq._heapify_max."""
+    arrange(heap, more)

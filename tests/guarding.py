@@ -1,0 +1,128 @@
+"""What the tests of guards share: sources, calls, strange values, and the comparison of a tree with its reference."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, deque
+from functools import partial
+from typing import Any
+
+import torch
+
+from framejit.guards.build import BuiltGuards, build, check_all
+from framejit.guards.kinds import (
+    Guard,
+)
+from framejit.guards.source import (
+    MISSING,
+    Call,
+    Local,
+    Root,
+    Slot,
+    Source,
+    UserLine,
+)
+
+HERE = UserLine("model.py", 7, "forward")
+
+
+def frame_function() -> None:
+    """Stands for the frame's function."""
+
+
+def slot(root: Root, index: int = 0) -> Source:
+    return root.child(Local, Slot(index, f"x{index}"))
+
+
+def call_of(*values: Any) -> Call:
+    return Call(values, frame_function)
+
+
+def matched(built: BuiltGuards, *values: Any) -> list[Any] | None:
+    return built.tree.match(values, frame_function)
+
+
+def agrees(built: BuiltGuards, *values: Any) -> bool:
+    """Whether the tree matches, having checked that the reference says the same, and names the same guard, each of several times."""
+    expected = check_all(built.guards, call_of(*values))
+    number = None if expected is None else built.guards.index(expected)
+    for _ in range(2):
+        assert (matched(built, *values) is not None) == (expected is None), (expected, values)
+        assert built.tree.failing(values, frame_function) == number, (expected, values)
+        assert (matched(built, *values) is not None) == (expected is None), (expected, values)
+    return expected is None
+
+
+def one(kind: type[Guard], *payload: Any, extra: int = 0) -> BuiltGuards:
+    root = Root()
+    for index in range(extra):
+        slot(root, index + 1)
+    return build([kind(slot(root), HERE, *payload)], [], [])
+
+
+class LyingList(list):  # type: ignore[type-arg]
+    def __len__(self) -> int:
+        raise AssertionError("the user's Python ran")
+
+
+class LyingDict(dict):  # type: ignore[type-arg]
+    __len__ = __iter__ = __contains__ = __getitem__ = keys = LyingList.__len__  # type: ignore[assignment]
+
+
+class WithSlots:
+    __slots__ = ("full", "empty")
+
+    def __init__(self) -> None:
+        self.full = [1]
+
+
+class Plain:
+    attribute = [1]
+
+    def __init__(self) -> None:
+        self.here = [1]
+
+    def method(self) -> None: ...
+
+    @staticmethod
+    def static() -> None: ...
+
+    @classmethod
+    def of_class(cls) -> None: ...
+
+    @property
+    def prop(self) -> int:
+        return 1
+
+
+class Key:
+    """A key that only identity tells apart."""
+
+
+def closure(value: Any, empty: bool = False) -> Any:
+    captured = value
+
+    def inner(a: Any = value, *, b: Any = value) -> Any:
+        return captured
+
+    if empty:
+        del captured
+    return inner
+
+
+def with_attributes() -> None: ...
+
+
+with_attributes.note = 1  # type: ignore[attr-defined]
+
+
+FULL = WithSlots.__dict__["full"]
+EMPTY = WithSlots.__dict__["empty"]
+STRANGE = [
+    None, 3, "text", [1, 2], (1, [2]), {}, {"a": [1]}, {1: "one", "a": 2, Key(): 3}, {True: 1}, OrderedDict(a=1, b=2), {Key(): [1]},
+    deque([[1], 2]), deque(), WithSlots(), Plain(), Plain, Plain().method, int, type, len, frame_function, closure([1]),
+    closure([1], empty=True), with_attributes, types.CellType(), types.CellType([1]), slice(1, [2]), partial(len, 3), torch.ones(2),
+    torch.nn.Linear(2, 2), types, Exception(1),
+    *(Plain.__dict__[name] for name in ("static", "of_class", "prop")), property(), LyingList([1]), LyingDict(a=1), torch.Size([1, 2]),
+    MISSING,
+]  # fmt: skip

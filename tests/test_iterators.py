@@ -1,0 +1,197 @@
+"""Iterators in compiled functions: laziness, exhaustion, what they leave behind, leaving the function half-consumed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from agreement import agree
+from test_lists import raising
+
+x = torch.arange(6.0).reshape(2, 3)
+
+
+class Countdown:
+    """A user's iterator."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.n == 0:
+            raise StopIteration
+        self.n -= 1
+        return self.n
+
+
+class Letters:
+    """A user's sequence, by `__getitem__` and `__len__`."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        if i >= 3:
+            raise IndexError(i)
+        return "abc"[i]
+
+
+def zips(t):
+    a = iter([1, 2, 3])
+    pairs = list(zip(a, [10, 20]))
+    return pairs, list(a), list(zip()), list(zip("ab", range(5), (t, t))), dict(zip("ab", [1, t]))
+
+
+def strict(t):
+    return (
+        list(zip([1], [2], strict=True)), raising(lambda: list(zip([1, 2], [1], strict=True))), raising(lambda: list(zip([1], [1, 2], strict=True))),
+        raising(lambda: list(zip([1], [1], [1, 2], strict=True))), raising(lambda: list(zip([1], [1], [], strict=True))),
+    )  # fmt: skip
+
+
+def enumerations(t):
+    e = enumerate("abc", start=5)
+    return next(e), list(e), list(e), [i * t for i, _ in enumerate([1, 2])], list(enumerate([], 3)), raising(lambda: enumerate([1], "a"))
+
+
+def maps(t):
+    calls = []
+
+    def note(*args):
+        calls.append(args)
+        return len(args)
+
+    lazy = map(note, [1, 2, 3], [4, 5])
+    before = list(calls)
+    return before, list(lazy), calls, list(map(lambda a: a + t, [1, 2])), list(map(str, [1, 2])), list(filter(None, [0, 1, "", "a"])), list(filter(lambda i: i % 2, range(6)))
+
+
+def user_iterators(t):
+    c = Countdown(3)
+    first = next(c)
+    return first, list(c), list(c), next(c, "end"), raising(lambda: next(c)), list(Letters()), list(reversed(Letters())), "b" in Letters(), [*Countdown(2)], sum(Countdown(4)), tuple(zip(Letters(), Countdown(2)))
+
+
+def generators(t):
+    def numbers(n):
+        got = []
+        for i in range(n):
+            received = yield t * i
+            got.append(received)
+        return got
+
+    def outer():
+        result = yield from numbers(2)
+        yield result
+
+    g = numbers(3)
+    return next(g), g.send("x"), list(outer()), sum(i for i in range(4)), list(i * j for i in range(3) if i for j in "ab"), raising(lambda: next(iter(())))
+
+
+def reversals(t, items):
+    return list(reversed(items)), list(reversed((1, t))), list(reversed(range(4))), list(reversed("abc")), list(reversed({"a": 1, "b": 2})), raising(lambda: reversed({1})), raising(lambda: reversed(5))
+
+
+def ranges(t):
+    r = range(2, 20, 3)
+    return r, len(r), r[1], r[-1], r[1:4], 5 in r, 6 in r, list(r), r == range(2, 19, 3), r.index(8), r.start, r.stop, r.step, range(0) == range(5, 5), bool(range(0)), raising(lambda: r[100]), raising(lambda: range(1.5)), [i for i in range(5, 0, -2)]
+
+
+def sentinels(t):
+    values = [3, 2, 1, 0]
+    return list(iter(values.pop, 2)), values
+
+
+def half_consumed(t, items):
+    a, b, c = iter(items), enumerate(items), zip(items, items)
+    next(a), next(b), next(c)
+    d = map(str, iter([1, 2]))
+    e = reversed([1, 2, 3])
+    next(e)
+    f = iter(range(5))
+    next(f)
+    g = filter(None, [0, 1])
+    h = iter({"a": 1, "b": 2})
+    next(h)
+    done = iter([1])
+    list(done)
+    return a, b, c, d, e, f, g, h, done
+
+
+
+def chains(t):
+    return (
+        list(itertools.chain([1], (2, t), "a")), list(itertools.chain.from_iterable([[1], [2, 3]])), list(itertools.islice(itertools.count(3, 2), 4)),
+        list(itertools.islice("abcdef", 1, None, 2)), list(itertools.islice("abcdef", 2)), list(itertools.repeat(t, 2)), list(zip(itertools.cycle("ab"), range(5))),
+        raising(lambda: itertools.islice([1], -1)),
+    )  # fmt: skip
+
+
+def combinatorics(t):
+    return (
+        list(itertools.product("ab", [1, 2])), list(itertools.product(range(2), repeat=3)), list(itertools.permutations("abc", 2)),
+        list(itertools.permutations([1, 2, 3])), list(itertools.combinations(range(4), 2)), list(itertools.combinations_with_replacement("ab", 2)),
+        list(itertools.product()), list(itertools.combinations([1], 2)),
+    )  # fmt: skip
+
+
+def selections(t):
+    return (
+        list(itertools.takewhile(lambda i: i < 3, [1, 2, 3, 1])), list(itertools.dropwhile(lambda i: i < 3, [1, 2, 3, 1])),
+        list(itertools.filterfalse(None, [0, 1, 2])), list(itertools.compress("abc", [1, 0, 1])), list(itertools.pairwise([1, 2, 3])),
+        list(itertools.starmap(pow, [(2, 3), (3, 2)])), list(itertools.accumulate([1, 2, 3])), list(itertools.accumulate([1, t], lambda a, b: a * b)),
+        list(itertools.accumulate([1, 2], initial=10)), list(itertools.zip_longest("abc", [1], fillvalue="-")), list(itertools.zip_longest()),
+    )  # fmt: skip
+
+
+def grouping(t):
+    groups = [(k, list(g)) for k, g in itertools.groupby([1, 1, 2, 3, 3], key=lambda i: i % 2)]
+    lazy = [k for k, _ in itertools.groupby("aabbc")]
+    a, b = itertools.tee([1, 2, 3])
+    first = next(a)
+    return groups, lazy, first, list(b), list(a), t
+
+
+def loops(t):
+    out = []
+    for i in range(5):
+        if i == 1:
+            continue
+        if i == 4:
+            break
+        out.append(t + i)
+    else:
+        out.append("never")
+    for _ in ():
+        pass
+    else:
+        out.append("else")
+    return out
+
+
+ALONE = [
+    zips, strict, enumerations, maps, user_iterators, generators, ranges, sentinels, chains, combinatorics, selections, grouping, loops,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ALONE, ids=lambda program: program.__name__)
+def test_alone(program):
+    agree(program, x)
+
+
+def test_reversals():
+    agree(reversals, x, [1, x, 3])
+
+
+def test_half_consumed_iterators_leave_with_their_position():
+    import framejit
+
+    compiled = framejit.compile(half_consumed, backend="eager", fullgraph=True)
+    for _ in range(2):
+        ours, theirs = compiled(x, [1, 2, 3]), half_consumed(x, [1, 2, 3])
+        assert [type(i) for i in ours] == [type(i) for i in theirs]
+        assert [list(i) for i in ours] == [list(i) for i in theirs]
