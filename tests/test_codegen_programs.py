@@ -561,6 +561,49 @@ def test_mutations_are_seen_in_the_order_that_eager_has():
     check(program, X, [], [])
 
 
+class Guarded:
+    def __getattribute__(self, name):
+        raise RuntimeError("attribute access while the object is being rebuilt")
+
+    __setattr__ = __getattribute__
+
+
+def test_rebuilding_and_replaying_run_no_code_of_the_programs():
+    def program(x, state):
+        made = object.__new__(Guarded)
+        object.__setattr__(made, "value", x + 1)
+        object.__setattr__(state, "value", made)
+        return [made, made]
+
+    state = object.__new__(Guarded)
+    first, second = framejit.compile(program, backend="eager", fullgraph=True)(X, state)
+    assert first is second is object.__getattribute__(state, "value")
+    assert torch.equal(object.__getattribute__(first, "value"), X + 1)
+
+
+def test_an_instance_dict_that_leaves_is_the_instances():
+    def program(x):
+        made = Plain(a=x + 1)
+        return made.__dict__, vars(made), made
+
+    check(program, X)
+
+
+def test_a_generator_cannot_be_rebuilt_and_runs_as_written():
+    def program(x):
+        def numbers():
+            yield x
+            yield x + 1
+
+        made = numbers()
+        next(made)
+        return made
+
+    with pytest.raises(framejit.Unsupported, match="rebuilt"):
+        framejit.compile(program, backend="eager", fullgraph=True)(X)
+    assert torch.equal(next(framejit.compile(program, backend="eager")(X)), X + 1)
+
+
 def test_an_argument_tuple_and_dict_are_fresh_on_each_call():
     def program(*args, **kwargs):
         kwargs["new"] = args
