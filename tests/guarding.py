@@ -10,9 +10,7 @@ from typing import Any
 import torch
 
 from framejit.guards.build import BuiltGuards, build, check_all
-from framejit.guards.kinds import (
-    Guard,
-)
+from framejit.guards.kinds import Guard
 from framejit.guards.source import (
     MISSING,
     Call,
@@ -53,11 +51,9 @@ def agrees(built: BuiltGuards, *values: Any) -> bool:
     return expected is None
 
 
-def one(kind: type[Guard], *payload: Any, extra: int = 0) -> BuiltGuards:
-    root = Root()
-    for index in range(extra):
-        slot(root, index + 1)
-    return build([kind(slot(root), HERE, *payload)], [], [])
+def one(kind: type[Guard], *payload: Any) -> BuiltGuards:
+    """A tree of one guard, on the first argument."""
+    return build([kind(slot(Root()), HERE, *payload)], [], [])
 
 
 class LyingList(list):  # type: ignore[type-arg]
