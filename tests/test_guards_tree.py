@@ -31,6 +31,7 @@ from framejit.guards.kinds import (
     IsMissing,
     KeyAbsent,
     Length,
+    SetEquals,
     TensorMatch,
     TypeIs,
     ValueIs,
@@ -359,6 +360,17 @@ def test_tree_of_a_dead_object_matches_nothing_at_its_address() -> None:
         del first
         second = Plain()  # most likely at the same address
         assert not agrees(built, second)
+
+
+def test_constants_that_only_the_tree_knows_stay_alive() -> None:
+    root = Root()
+    constant, key = frozenset({"a", "b"}), frozenset({1, 2})  # which could be referenced weakly
+    item = slot(root, 1).child(Item, key)
+    tree = build([Equals(slot(root), HERE, constant), SetEquals(slot(root, 2), HERE, constant), Equals(item, HERE, 1)], [], []).tree
+    del root, constant, key, item
+    gc.collect()
+    assert tree.alive
+    assert tree.match((frozenset({"a", "b"}), {frozenset({1, 2}): 1}, {"a", "b"}), frame_function) == []
 
 
 def test_object_that_has_no_weak_references_is_held() -> None:

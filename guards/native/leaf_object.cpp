@@ -49,6 +49,15 @@ bool is_constant_type(PyTypeObject *type) {
 /* Whether a value can neither change nor call the user's Python when it is compared. */
 bool is_immutable_constant(PyObject *value) {
     if (is_constant_type(Py_TYPE(value))) return true;
+    if (PyFrozenSet_CheckExact(value)) {
+        Py_ssize_t position = 0;
+        PyObject *element;
+        Py_hash_t hash;
+        while (_PySet_NextEntry(value, &position, &element, &hash)) {
+            if (!is_immutable_constant(element)) return false;
+        }
+        return true;
+    }
     if (!PyTuple_CheckExact(value)) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
         if (!is_immutable_constant(PyTuple_GET_ITEM(value, i))) return false;

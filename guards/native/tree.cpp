@@ -179,8 +179,9 @@ bool read_node(GuardTree &tree, PyObject *item) {
     PyObject *object = payload_object(node, payload);
     if (object == nullptr && PyErr_Occurred()) return false;
     if (object != nullptr) {
-        /* What is pinned may be known to the trace alone; classes and the globals of modules aren't. */
-        bool weakly = node.accessor != Accessor::pinned || PyType_Check(object) || PyDict_CheckExact(object);
+        /* Keys, and much that is pinned, may be known to the trace alone; classes and the globals of modules aren't. */
+        bool pinned = node.accessor == Accessor::pinned && (PyType_Check(object) || PyDict_CheckExact(object));
+        bool weakly = pinned || node.accessor == Accessor::slot_member;
         node.object = hold(tree, object, weakly, &node.held);
         if (node.object == nullptr) return false;
     }
@@ -238,7 +239,8 @@ bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
             return leaf.global_state != nullptr;
         default: PyErr_SetString(PyExc_ValueError, "a relation is not a leaf of one node"); return false;
     }
-    leaf.object = hold(tree, object, true, &leaf.held);
+    bool by_identity = leaf.kind == LeafKind::type_is || leaf.kind == LeafKind::code_is || leaf.kind == LeafKind::value_is;
+    leaf.object = hold(tree, object, by_identity, &leaf.held); /* constants may be known to the trace alone */
     return leaf.object != nullptr;
 }
 
