@@ -1,0 +1,45 @@
+"""The inspect and sys modules: what can be answered while tracing."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from types import MethodType
+from typing import Any
+
+from framejit import breaks
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING
+from framejit.objects.funcobject import FunctionObject, MethodObject
+from framejit.objects.object import Object
+from framejit.objects.registry import models, pure
+from framejit.objects.vm import VM
+
+pure(sys.getrecursionlimit, sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
+
+
+@models(inspect.signature)
+def signature(vm: VM, target: Object, **options: Object) -> Object:
+    """The real signature of a real function, class or method; which function it is, is guarded."""
+    if options:
+        vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
+    return vm.pin(inspect.signature(real_callable(vm, vm.observe(target))))
+
+
+def real_callable(vm: VM, target: Object) -> Any:
+    """The real callable that has the same signature as a traced one."""
+    if isinstance(target, MethodObject):
+        return MethodType(real_callable(vm, vm.observe(target.function)), object())
+    if isinstance(target, FunctionObject) and target.value is not MISSING:
+        if target.source is not None:
+            vm.guard(ValueIs, target.source, target.value)
+        target.default_values(vm)
+        return target.value
+    if isinstance(target.value, type):
+        return target.value
+    vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {vm.name_of(target)}"))
+
+
+@models(inspect.isfunction)
+def isfunction(vm: VM, target: Object) -> Object:
+    return vm.const(isinstance(vm.observe(target), FunctionObject))
