@@ -149,7 +149,7 @@ def deferred(t, n, f):
     total = n
     for _ in range(5):
         total += 1
-    return total, n * 2 - 1, -n, f * 2.0 + 1, -f, f - n, n * n, [n + 1], {"n": n - 1}, t
+    return total, n * 2 - 1, -n, f * 2.0 + 1, -f, f - 2, n * n, [n + 1], {"n": n - 1}, t
 
 
 def deferred_observed(t, n):
@@ -161,7 +161,7 @@ def protocols(t):
     m = Money(4)
     return (
         abs(m), round(m), round(m, 2), divmod(m, 3), int(m), float(m), len(m), hash(m), hex(m), bool(Money(0)), [0, 1, 2, 3, 4][m], range(m), sorted([Money(2), Money(1)])[0].n,
-        max(Money(1), Money(3)).n, min([Money(2), Money(1)], key=lambda q: -q.n).n, f"{m:x}", f"{m}", f"{m!r:>10}", str(m), format(m, "z"), "{:q} {0!r}".format(m) if False else "{:q} {!r}".format(m, m),
+        max(Money(1), Money(3)).n, min([Money(2), Money(1)], key=lambda q: -q.n).n, f"{m:x}", f"{m}", f"{m!r:>10}", str(m), format(m, "z"), "{:q} {!r}".format(m, m),
     )  # fmt: skip
 
 
@@ -230,7 +230,18 @@ def texts(t, s):
 
 def identities(t):
     a = [1]
-    return a is a, a is not [1], None is None, type(None), id(None) == id(None), (lambda: a)() is a, t is t, Ellipsis is ..., hash("a") == hash("a"), hash((1, 2)) == hash((1, 2))
+    return (
+        a is a,
+        a is not [1],
+        None is None,
+        type(None),
+        id(None) == id(None),
+        (lambda: a)() is a,
+        t is t,
+        Ellipsis is ...,
+        hash("a") == hash("a"),
+        hash((1, 2)) == hash((1, 2)),
+    )
 
 
 ALONE = [number_errors, protocols, sums, lazy_any, isinstances, attributes, enums, identities]

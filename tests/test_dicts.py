@@ -137,15 +137,40 @@ def return_views(t, d):
 
 def views_repr(t):
     d = {"a": 1}
-    return repr(d.keys()), repr(d.items()), str(d.values()), repr(OrderedDict(a=1)), repr(defaultdict(int, a=1)), repr(Counter("aab")), f"{d}"
+    return (
+        repr(d.keys()),
+        repr(d.items()),
+        str(d.values()),
+        repr(OrderedDict(a=1)),
+        repr(defaultdict(int, a=1)),
+        repr(Counter("aab")),
+        f"{d}",
+    )
 
 
 def comparisons(t):
-    return {1: 2} == {1: 2}, {1: 2, 3: 4} == {3: 4, 1: 2}, {1: 2} != {1: 3}, {} == [], {1: t} == {1: t}, OrderedDict([(1, 2), (3, 4)]) == OrderedDict([(3, 4), (1, 2)])
+    return (
+        {1: 2} == {1: 2},
+        {1: 2, 3: 4} == {3: 4, 1: 2},
+        {1: 2} != {1: 3},
+        {} == [],
+        {1: t} == {1: t},
+        OrderedDict([(1, 2), (3, 4)]) == OrderedDict([(3, 4), (1, 2)]),
+    )
 
 
 def keys_of_kinds(t):
-    d = {1: "int", "1": "str", (1, "a"): "tuple", None: "none", 2.5: "float", frozenset([1]): "frozenset", int: "type", len: "function", NODE: "node"}
+    d = {
+        1: "int",
+        "1": "str",
+        (1, "a"): "tuple",
+        None: "none",
+        2.5: "float",
+        frozenset([1]): "frozenset",
+        int: "type",
+        len: "function",
+        NODE: "node",
+    }
     d[True] = "bool"
     d[1.0] = "again"
     return [d[1], d["1"], d[1, "a"], d[None], d[2.5], d[frozenset([1])], d[int], d[len], d[NODE], len(d), type(list(d)[0])]
@@ -195,7 +220,16 @@ def counters(t):
     c = Counter("mississippi")
     c.update("miss")
     c["z"] -= 1
-    return c, c.most_common(2), c["none"], c.total(), Counter(a=2) + Counter(a=1, b=1), Counter(a=2) - Counter(a=1), list(c.elements())[:3], +c
+    return (
+        c,
+        c.most_common(2),
+        c["none"],
+        c.total(),
+        Counter(a=2) + Counter(a=1, b=1),
+        Counter(a=2) - Counter(a=1),
+        list(c.elements())[:3],
+        +c,
+    )
 
 
 def chain_maps(t):

@@ -67,13 +67,33 @@ def maps(t):
 
     lazy = map(note, [1, 2, 3], [4, 5])
     before = list(calls)
-    return before, list(lazy), calls, list(map(lambda a: a + t, [1, 2])), list(map(str, [1, 2])), list(filter(None, [0, 1, "", "a"])), list(filter(lambda i: i % 2, range(6)))
+    return (
+        before,
+        list(lazy),
+        calls,
+        list(map(lambda a: a + t, [1, 2])),
+        list(map(str, [1, 2])),
+        list(filter(None, [0, 1, "", "a"])),
+        list(filter(lambda i: i % 2, range(6))),
+    )
 
 
 def user_iterators(t):
     c = Countdown(3)
     first = next(c)
-    return first, list(c), list(c), next(c, "end"), raising(lambda: next(c)), list(Letters()), list(reversed(Letters())), "b" in Letters(), [*Countdown(2)], sum(Countdown(4)), tuple(zip(Letters(), Countdown(2)))
+    return (
+        first,
+        list(c),
+        list(c),
+        next(c, "end"),
+        raising(lambda: next(c)),
+        list(Letters()),
+        list(reversed(Letters())),
+        "b" in Letters(),
+        [*Countdown(2)],
+        sum(Countdown(4)),
+        tuple(zip(Letters(), Countdown(2))),
+    )
 
 
 def generators(t):
@@ -89,16 +109,50 @@ def generators(t):
         yield result
 
     g = numbers(3)
-    return next(g), g.send("x"), list(outer()), sum(i for i in range(4)), list(i * j for i in range(3) if i for j in "ab"), raising(lambda: next(iter(())))
+    return (
+        next(g),
+        g.send("x"),
+        list(outer()),
+        sum(i for i in range(4)),
+        list(i * j for i in range(3) if i for j in "ab"),
+        raising(lambda: next(iter(()))),
+    )
 
 
 def reversals(t, items):
-    return list(reversed(items)), list(reversed((1, t))), list(reversed(range(4))), list(reversed("abc")), list(reversed({"a": 1, "b": 2})), raising(lambda: reversed({1})), raising(lambda: reversed(5))
+    return (
+        list(reversed(items)),
+        list(reversed((1, t))),
+        list(reversed(range(4))),
+        list(reversed("abc")),
+        list(reversed({"a": 1, "b": 2})),
+        raising(lambda: reversed({1})),
+        raising(lambda: reversed(5)),
+    )
 
 
 def ranges(t):
     r = range(2, 20, 3)
-    return r, len(r), r[1], r[-1], r[1:4], 5 in r, 6 in r, list(r), r == range(2, 19, 3), r.index(8), r.start, r.stop, r.step, range(0) == range(5, 5), bool(range(0)), raising(lambda: r[100]), raising(lambda: range(1.5)), [i for i in range(5, 0, -2)]
+    return (
+        r,
+        len(r),
+        r[1],
+        r[-1],
+        r[1:4],
+        5 in r,
+        6 in r,
+        list(r),
+        r == range(2, 19, 3),
+        r.index(8),
+        r.start,
+        r.stop,
+        r.step,
+        range(0) == range(5, 5),
+        bool(range(0)),
+        raising(lambda: r[100]),
+        raising(lambda: range(1.5)),
+        [i for i in range(5, 0, -2)],
+    )
 
 
 def sentinels(t):
@@ -120,7 +174,6 @@ def half_consumed(t, items):
     done = iter([1])
     list(done)
     return a, b, c, d, e, f, g, h, done
-
 
 
 def chains(t):

@@ -72,16 +72,6 @@ def fib(n):
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 
 
-@functools.singledispatch
-def kind(value):
-    return "other"
-
-
-@kind.register
-def _(value: int):
-    return "int"
-
-
 def scale(t, by=2, *, plus=0):
     return t * by + plus
 
@@ -115,7 +105,18 @@ def maths(t, n):
 def partials(t):
     p = functools.partial(scale, t)
     q = functools.partial(p, by=5)
-    return SCALE(t), p(), q(plus=1), q.func is scale, q.args[0] is t, q.keywords, functools.partial(max, 3)(1, 2), list(map(functools.partial(operator.add, 1), [1, 2])), SCALE.keywords["by"], SCALE(t, by=4)
+    return (
+        SCALE(t),
+        p(),
+        q(plus=1),
+        q.func is scale,
+        q.args[0] is t,
+        q.keywords,
+        functools.partial(max, 3)(1, 2),
+        list(map(functools.partial(operator.add, 1), [1, 2])),
+        SCALE.keywords["by"],
+        SCALE(t, by=4),
+    )
 
 
 def return_partial(t):
@@ -149,11 +150,13 @@ def cached_argument(t, c):
 
 def comparisons(t):
     backwards = functools.cmp_to_key(lambda a, b: b - a)
-    return sorted([1, 3, 2], key=backwards), Rank(1) <= Rank(2), Rank(3) > Rank(2), functools.reduce(lambda a, b: a * b, [t, 2], 3), raising(lambda: functools.reduce(operator.add, []))
-
-
-def dispatch(t):
-    return kind(3), kind("a")
+    return (
+        sorted([1, 3, 2], key=backwards),
+        Rank(1) <= Rank(2),
+        Rank(3) > Rank(2),
+        functools.reduce(lambda a, b: a * b, [t, 2], 3),
+        raising(lambda: functools.reduce(operator.add, [])),
+    )
 
 
 def data(t):
@@ -177,22 +180,38 @@ def copies(t):
     nested = {"a": [1, [t]], "b": (2,)}
     shallow, deep = copy.copy(nested), copy.copy([1, nested])
     shallow["a"].append(5)
-    return nested, shallow, deep, copy.copy((1,)), copy.copy({1}), copy.copy(3)
+    return nested, shallow, deep, copy.copy((1,)), copy.copy({1}), copy.copy(3), copy.copy(Rank(2))
 
 
 def deep_copies(t):
     nested = {"a": [1, [2]], "b": (2, [3])}
     nested["loop"] = nested["a"]
+    nested["rank"] = Rank(3)
     deep = copy.deepcopy(nested)
     deep["a"].append(9)
     return nested, deep, deep["loop"] is deep["a"]
+
+
+def identities(t):
+    a, b = [1], [1]
+    seen = {id(a): "a"}
+    return id(a) == id(a), id(a) == id(b), id(a) in seen, id(b) in seen, seen.get(id(a)), t
 
 
 def heaps(t):
     h = [5, 1, 4, 2]
     heapq.heapify(h)
     heapq.heappush(h, 0)
-    return heapq.heappop(h), h, heapq.nlargest(2, [1, 5, 3]), heapq.nsmallest(2, [4, 1, 3]), heapq.heappushpop(h, 9), heapq.heapreplace(h, 7), h, t
+    return (
+        heapq.heappop(h),
+        h,
+        heapq.nlargest(2, [1, 5, 3]),
+        heapq.nsmallest(2, [4, 1, 3]),
+        heapq.heappushpop(h, 9),
+        heapq.heapreplace(h, 7),
+        h,
+        t,
+    )
 
 
 def versions(t):
@@ -215,7 +234,22 @@ def user_collections(t):
     return class_["a"], len(class_), sorted(class_), listed[1], list(listed)
 
 
-ALONE = [operators, partials, return_partial, decorators, caches, comparisons, dispatch, data, copies, deep_copies, heaps, versions, typings, user_collections]
+ALONE = [
+    operators,
+    partials,
+    return_partial,
+    decorators,
+    caches,
+    comparisons,
+    data,
+    copies,
+    deep_copies,
+    identities,
+    heaps,
+    versions,
+    typings,
+    user_collections,
+]
 
 
 @pytest.mark.parametrize("program", ALONE, ids=lambda program: program.__name__)

@@ -233,7 +233,15 @@ def unpack_errors(t):
 def repr_of(t):
     loop = [1]
     loop.append(loop)
-    return repr([1, "a", (2,), (), [None, {}]]), str((1.5, "b")), f"{[1, 2]!s} {(1,)}", repr(loop), repr(Pair(1, 2)), repr({1: [2]}), repr(Stack(1))
+    return (
+        repr([1, "a", (2,), (), [None, {}]]),
+        str((1.5, "b")),
+        f"{[1, 2]!s} {(1,)}",
+        repr(loop),
+        repr(Pair(1, 2)),
+        repr({1: [2]}),
+        repr(Stack(1)),
+    )
 
 
 def contains(t, items):
@@ -257,7 +265,22 @@ def deques(t, given):
     e.extend([1, 2])
     e.extendleft([3, 4])
     e.rotate(-2)
-    return d, d.maxlen, given, given.popleft(), e, e[0], e[-1], list(reversed(e)), len(e), 2 in e, e.index("c"), e.count(1), e.copy(), deque([1]) == deque([1])
+    return (
+        d,
+        d.maxlen,
+        given,
+        given.popleft(),
+        e,
+        e[0],
+        e[-1],
+        list(reversed(e)),
+        len(e),
+        2 in e,
+        e.index("c"),
+        e.count(1),
+        e.copy(),
+        deque([1]) == deque([1]),
+    )
 
 
 def deque_errors(t):
@@ -267,7 +290,15 @@ def deque_errors(t):
         for _ in d:
             d.append(1)
 
-    return raising(lambda: deque().pop()), raising(lambda: d[4]), raising(mutate), raising(lambda: d.remove(9)), raising(lambda: deque([], -1)), repr(d), repr(deque(maxlen=2))
+    return (
+        raising(lambda: deque().pop()),
+        raising(lambda: d[4]),
+        raising(mutate),
+        raising(lambda: d.remove(9)),
+        raising(lambda: deque([], -1)),
+        repr(d),
+        repr(deque(maxlen=2)),
+    )
 
 
 def slice_objects(t):

@@ -33,12 +33,33 @@ def build(t):
 
 def algebra(t):
     a, b = {1, 2, 3}, frozenset([2, 3, 4])
-    return a | b, a & b, a - b, a ^ b, b | a, type(b | a).__name__, a <= {1, 2, 3, 4}, a < a, a >= {1}, a.isdisjoint({9}), a.issubset(range(9)), a == {3, 2, 1}, a != b
+    return (
+        a | b,
+        a & b,
+        a - b,
+        a ^ b,
+        b | a,
+        type(b | a).__name__,
+        a <= {1, 2, 3, 4},
+        a < a,
+        a >= {1},
+        a.isdisjoint({9}),
+        a.issubset(range(9)),
+        a == {3, 2, 1},
+        a != b,
+    )
 
 
 def methods(t):
     a = {1, 2, 3}
-    return a.union([4], [5]), a.intersection([1, 2], [2]), a.difference([1]), a.symmetric_difference([1, 9]), a.copy() is a, a.issuperset([1])
+    return (
+        a.union([4], [5]),
+        a.intersection([1, 2], [2]),
+        a.difference([1]),
+        a.symmetric_difference([1, 9]),
+        a.copy() is a,
+        a.issuperset([1]),
+    )
 
 
 def inplace(t, s):
@@ -69,7 +90,15 @@ def errors(t):
         for item in s:
             s.add(item + 1)
 
-    return raising(lambda: {1}.remove(2)), raising(lambda: set().pop()), raising(grow), raising(lambda: {[]}), raising(lambda: {1} | [2]), raising(lambda: {1} < 3), raising(lambda: hash({1}))
+    return (
+        raising(lambda: {1}.remove(2)),
+        raising(lambda: set().pop()),
+        raising(grow),
+        raising(lambda: {[]}),
+        raising(lambda: {1} | [2]),
+        raising(lambda: {1} < 3),
+        raising(lambda: hash({1})),
+    )
 
 
 def order(t):
@@ -96,7 +125,14 @@ def subclass(t):
 
 def frozen(t):
     f = frozenset([1, 2])
-    return f | {3}, {f: 1}[frozenset([2, 1])], hash(f) == hash(frozenset([2, 1])), {1, 2} in [{2, 1}], {f} == {frozenset([1, 2])}, {1, 2} in {f}
+    return (
+        f | {3},
+        {f: 1}[frozenset([2, 1])],
+        hash(f) == hash(frozenset([2, 1])),
+        {1, 2} in [{2, 1}],
+        {f} == {frozenset([1, 2])},
+        {1, 2} in {f},
+    )
 
 
 def texts(t):

@@ -18,7 +18,7 @@ from framejit.objects.registry import models, pure
 from framejit.objects.sequence import index_value, sort
 from framejit.objects.vm import VM
 
-pure(chr, ord, bin, hex, oct, complex, bytes, str.maketrans)
+pure(ord, complex, bytes, str.maketrans)
 
 
 @models(len)
@@ -84,18 +84,6 @@ def type_(vm: VM, *args: Object, **kwargs: Object) -> Object:
     if len(args) != 1 or kwargs:
         vm.unsupported(breaks.UnsupportedCall("type(name, bases, namespace), which makes a class"))
     return vm.const(vm.observe(args[0]).cls)
-
-
-@models(id)
-def id_(vm: VM, obj: Object) -> Object:
-    """The address of an object from outside, which is then known by identity."""
-    obj = vm.observe(obj)
-    if obj.source is not None and obj.value is not MISSING:
-        vm.guard(ValueIs, obj.source, obj.value)
-        return vm.const(id(obj.value))
-    if obj.cls in (type(None), bool) or isinstance(obj.value, type):
-        return vm.const(id(obj.constant(vm)))
-    vm.unsupported(breaks.UnsupportedCall("id() of an object made by the compiled function"))
 
 
 @models(hash)
@@ -239,6 +227,20 @@ def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object
     if mod is None or vm.observe(mod).cls is type(None):
         return abstract.binary_op(vm, "**", base, exp)
     return special(vm, base, "__pow__", lambda cls: f"unsupported operand type(s) for pow(): '{cls.__name__}'", exp, mod)
+
+
+def of_index(function: Callable[[int], str]) -> None:
+    """The model of a function of one integer, which `__index__` may give."""
+
+    def model(vm: VM, number: Object) -> Object:
+        return abstract.fold(vm, function, index_value(vm, number, lambda: f"'{vm.observe(number).cls.__name__}' object {NO_INTEGER}"))
+
+    models(function)(model)
+
+
+NO_INTEGER = "cannot be interpreted as an integer"
+for _function in (bin, hex, oct, chr):
+    of_index(_function)
 
 
 @models(bool)

@@ -7,6 +7,7 @@ by the attributes of the real class, so that descriptors, reflected operators, N
 from __future__ import annotations
 
 import operator
+from collections import deque
 from collections.abc import Callable
 from types import WrapperDescriptorType
 from typing import Any
@@ -105,7 +106,7 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     plain = symbol
     if symbol in INPLACE:
         plain = symbol[:-1]
-        if not (a.cls in FOLDABLE):
+        if a.cls not in FOLDABLE:
             found = call_special(vm, a, INPLACE[symbol], b)
             if found is not None and not is_not_implemented(found):
                 return found
@@ -114,9 +115,22 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
         return fold(vm, real, a.constant(vm), b.constant(vm))
     found = binary_slots(vm, a, b, left, right)
     if found is None:
-        shown = "** or pow()" if plain == "**" and symbol == plain else symbol
-        vm.raise_(TypeError, f"unsupported operand type(s) for {shown}: '{a.cls.__name__}' and '{b.cls.__name__}'")
+        vm.raise_(TypeError, operand_error(symbol, plain, a.cls, b.cls))
     return found
+
+
+SEQUENCES = (list, tuple, str, deque)
+
+
+def operand_error(symbol: str, plain: str, a: type, b: type) -> str:
+    """What PyNumber_Add, PyNumber_Multiply and binop_type_error say of operands that nobody takes."""
+    if plain == "+" and issubclass(a, SEQUENCES):
+        kind = next(base for base in SEQUENCES if issubclass(a, base)).__name__
+        return f'can only concatenate {kind} (not "{b.__name__}") to {kind}'
+    if plain == "*" and (issubclass(a, SEQUENCES) or issubclass(b, SEQUENCES)):
+        return f"can't multiply sequence by non-int of type '{(b if issubclass(a, SEQUENCES) else a).__name__}'"
+    shown = "** or pow()" if plain == "**" and symbol == plain else symbol
+    return f"unsupported operand type(s) for {shown}: '{a.__name__}' and '{b.__name__}'"
 
 
 def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object | None:

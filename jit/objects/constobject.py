@@ -198,10 +198,10 @@ def wrap_scalar(vm: VM, value: Any, source: Source) -> Object:
     return ConstObject(value, source, pending=source is not None)
 
 
-@wraps(enum.Enum)
+@wraps(enum.Enum, by_identity=True)
 def wrap_enum(vm: VM, value: enum.Enum, source: Source) -> EnumObject:
-    """An enum member, guarded when looked at."""
-    return EnumObject(value, source, pending=True)
+    """An enum member. One that is also a number or string goes by `wrap_scalar`, and is guarded when its value is asked for."""
+    return EnumObject(value, source)
 
 
 @wraps(CodeType, by_identity=True)

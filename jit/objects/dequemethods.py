@@ -223,7 +223,7 @@ def backwards(vm: VM, self: DequeObject) -> Object:
 def add(vm: VM, self: DequeObject, other: Object) -> Object:
     other = vm.observe(other)
     if not isinstance(other, DequeObject):
-        vm.raise_(TypeError, f'can only concatenate deque (not "{other.cls.__name__}") to deque')
+        return NOT_IMPLEMENTED
     made = vm.observe(copy(vm, self))
     extend(vm, made, other)  # type: ignore[arg-type]
     return made

@@ -83,7 +83,7 @@ def iadd(vm: VM, self: ListObject, iterable: Object) -> Object:
 def add(vm: VM, self: ListObject, other: Object) -> Object:
     other = vm.observe(other)
     if not isinstance(other, ListObject):
-        vm.raise_(TypeError, f'can only concatenate list (not "{other.cls.__name__}") to list')
+        return NOT_IMPLEMENTED
     return ListObject(self.items(vm) + other.items(vm))
 
 

@@ -46,7 +46,7 @@ def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
 def add(vm: VM, self: TupleObject, other: Object) -> Object:
     other = vm.observe(other)
     if not isinstance(other, TupleObject):
-        vm.raise_(TypeError, f'can only concatenate tuple (not "{other.cls.__name__}") to tuple')
+        return NOT_IMPLEMENTED
     return TupleObject(self.items(vm) + other.items(vm))
 
 

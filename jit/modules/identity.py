@@ -1,0 +1,74 @@
+"""id(), and what copy and pickle ask objects for: identities that the trace can compare and look up, though it knows no addresses."""
+
+from __future__ import annotations
+
+import _thread
+import copyreg
+from types import MemberDescriptorType
+from typing import Any
+
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING
+from framejit.objects import abstract
+from framejit.objects.constobject import NONE
+from framejit.objects.object import NotConstant, Object, settle
+from framejit.objects.registry import models
+from framejit.objects.userobject import UserObject
+from framejit.objects.vm import VM
+
+
+class IdObject(Object):
+    """The address of an object that the trace made: good for look-ups and comparisons in the trace, unknown as a number."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Object) -> None:
+        super().__init__(int)
+        self.owner = owner
+
+    def hash_key(self, vm: VM) -> Any:
+        return (id, self.owner)
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if symbol not in ("==", "!="):
+            raise NotConstant(self)
+        same = isinstance(other, IdObject) and abstract.is_(vm, self.owner, other.owner)
+        return vm.const(same == (symbol == "=="))
+
+
+@models(id)
+def id_(vm: VM, obj: Object) -> Object:
+    """The address of an object: a constant of one from outside, which is then known by identity."""
+    obj = vm.observe(obj)
+    if obj.source is not None and obj.value is not MISSING:
+        vm.guard(ValueIs, obj.source, obj.value)
+        return vm.const(id(obj.value))
+    if obj.cls in (type(None), bool) or isinstance(obj.value, type):
+        return vm.const(id(obj.constant(vm)))
+    return IdObject(settle(obj))
+
+
+@models(_thread.get_ident)
+def get_ident(vm: VM) -> Object:
+    """The number of the running thread, which is another one in another call: good for look-ups (reprlib's recursion check)."""
+    return IdObject(vm.const(_thread))
+
+
+OVERRIDES = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+@models(object.__reduce_ex__)
+def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
+    """Objects/typeobject.c: reduce_newobj, for instances whose whole state is their `__dict__`."""
+    plain = isinstance(self, UserObject) and all(
+        vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
+    )
+    slots = any(isinstance(member, MemberDescriptorType) for cls in self.cls.__mro__ for member in vars(cls).values())
+    if not plain or slots or vm.observe(protocol).constant(vm) < 2:
+        raise NotConstant(self)
+    namespace = self.instance_dict(vm)
+    state = NONE if namespace is None or not namespace.open(vm) else namespace
+    return vm.new_tuple([vm.const(copyreg.__newobj__), vm.new_tuple([vm.const(self.cls)]), state, NONE, NONE])  # type: ignore[attr-defined]

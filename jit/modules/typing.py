@@ -1,0 +1,36 @@
+"""typing and generic classes: aliases are constants, and making one is computed while tracing."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import typing
+from typing import Any
+
+from framejit.guards.source import Source
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import models, pure, wraps
+from framejit.objects.typeobject import AliasObject
+from framejit.objects.vm import VM
+
+for _module in (builtins, collections):
+    for _cls in vars(_module).values():
+        if isinstance(_cls, type) and "__class_getitem__" in vars(_cls):
+            pure(vars(_cls)["__class_getitem__"])
+
+
+@wraps(typing._SpecialForm, typing._BaseGenericAlias, typing.TypeVar, by_identity=True)  # type: ignore[attr-defined]
+def wrap_form(vm: VM, value: Any, source: Source | None) -> AliasObject:
+    """`Union`, `Optional[int]`, `List[str]`, a type variable: immutable."""
+    return AliasObject(type(value), source, value)
+
+
+@models(
+    typing._SpecialForm.__getitem__,
+    typing._GenericAlias.__getitem__,  # type: ignore[attr-defined]
+    typing._SpecialGenericAlias.__getitem__,  # type: ignore[attr-defined]
+)
+def subscript(vm: VM, form: Object, parameters: Object) -> Object:
+    real, given = vm.observe(form).constant(vm), vm.observe(parameters).as_real(vm)
+    return abstract.fold(vm, lambda: real[given])
