@@ -460,3 +460,42 @@ def test_generators_are_refused() -> None:
 def test_parameter_requires_grad_unchanged() -> None:
     check(lambda p: p.requires_grad_() * 2, torch.nn.Parameter(x()))
     refused(lambda a: a.requires_grad_() * 2, x(), reason="requires_grad")
+
+
+class Cube(torch.autograd.Function):
+    scale = 1.0
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, n: int) -> Any:
+        ctx.save_for_backward(a)
+        ctx.n = n
+        return a**3 * n * Cube.scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (a,) = ctx.saved_tensors
+        return grad * 30 * a**2 * ctx.n, None
+
+
+def test_autograd_functions() -> None:
+    check(lambda a: Cube.apply(a * 2, 2) + 1, x())
+    check(lambda a: Cube.apply(a * 2, 2) + 1, x().requires_grad_())
+    compiled = framejit.compile(lambda a: Cube.apply(a, 1), backend="eager", fullgraph=True)
+    value = x().requires_grad_()
+    same(compiled(value), Cube.apply(value, 1))
+    Cube.scale = 2.0
+    try:
+        same(compiled(value), Cube.apply(value, 1))
+    finally:
+        Cube.scale = 1.0
+
+
+def test_in_place_operators_on_numbers_make_tensors() -> None:
+    def fn(a: Any) -> Any:
+        total = 0
+        total += a
+        n = 2.0
+        n *= a
+        return total, n
+
+    check(fn, x())

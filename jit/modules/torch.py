@@ -242,4 +242,3 @@ for _function in (torch.set_default_dtype, torch.set_default_device, torch._C._s
 for _function in (torch.autograd.backward, torch.autograd.grad):
     models(_function)(refuse(breaks.UnsupportedOperation(f"torch.autograd.{_function.__name__}")))
 models(torch.utils.checkpoint.checkpoint)(refuse(breaks.UnsupportedOperation("torch.utils.checkpoint.checkpoint")))
-models(torch.autograd.Function.apply.__func__)(refuse(breaks.UnsupportedOperation("a torch.autograd.Function")))

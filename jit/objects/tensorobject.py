@@ -106,6 +106,8 @@ class TensorObject(Object):
         return vm.graph.call_function(UNARY[symbol], [self])
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if reflected:
+            symbol = symbol.removesuffix("=")  # nothing to change in place: the left operand is a number
         return self._operator(vm, BINARY[symbol], other, reflected)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
@@ -294,7 +296,10 @@ def write_requires_grad(vm: VM, self: TensorObject, value: Object) -> None:
     set_requires_grad(vm, self, bool(value.constant(vm)))
 
 
-def write_data(vm: VM, self: TensorObject, value: Object) -> NoReturn:
+def write_data(vm: VM, self: TensorObject, value: Object) -> None:
+    """`p.data = p.to(dtype)` that converts nothing (Module.to) changes nothing."""
+    if value is self:
+        return
     vm.unsupported(breaks.MutatedInputUnsupported(".data of a tensor"))
 
 

@@ -1,0 +1,55 @@
+"""torch.autograd.Function: inlined where no gradient is needed, else one node, after a trial that its forward can be traced."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from framejit import breaks
+from framejit.modules.app import autograd as plain
+from framejit.objects.object import NotConstant, Object
+from framejit.objects.registry import models
+from framejit.objects.tensorobject import TensorObject
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+
+@functools.lru_cache(maxsize=1024)
+def applier(cls: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """`cls.apply` as a function that a graph can name."""
+
+    def apply(*args: Any) -> Any:
+        return cls.apply(*args)
+
+    apply.__name__ = apply.__qualname__ = cls.__name__
+    return apply
+
+
+@models(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+def function_apply(vm: VM, cls: Object, *args: Object) -> Object:
+    """The trial trace of forward guards what it depends on and breaks where it can't be part of a graph; it leaves nothing else."""
+    real = vm.observe(cls).constant(vm)
+    values = [vm.observe(arg) for arg in args]
+    vm.graph.refresh()
+    enabled = vm.modes.current.grad and not vm.modes.current.inference
+    needs_grad = tuple([enabled and isinstance(value, TensorObject) and value.fake.requires_grad for value in values])
+    trial = [vm.const(real), vm.const(needs_grad), *values]
+    if not any(needs_grad):
+        return vm.call_app(plain.apply, trial)
+    mark, n_effects, n_guards = vm.trail.mark(), len(vm.effects), len(vm.guards)
+    vm.call_app(plain.apply, trial)
+    changed, guards = len(vm.effects) != n_effects, vm.guards[n_guards:]
+    vm.trail.undo_to(mark)
+    if changed:
+        vm.unsupported(breaks.UnsupportedOperation(f"the autograd.Function {real.__name__}, whose forward has side effects"))
+    for guard in guards:
+        vm.guards.append(guard)
+        vm.trail.log(vm.guards.pop)
+    try:
+        return vm.graph.call_function(applier(real), values)
+    except NotConstant as needed:
+        vm.unsupported(breaks.UnsupportedCall(f"{real.__name__}.apply with the argument {needed.obj!r}"))
