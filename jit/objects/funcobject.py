@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
 
 
+RENAMEABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"})
+"""Fields of a function that functools.update_wrapper and its like set."""
+
+
 class FunctionObject(Object):
     """A Python function, from outside (`value` is the real one) or made by the trace (MAKE_FUNCTION)."""
 
-    __slots__ = ("code", "globals", "qualname", "defaults", "kwdefaults", "closure", "annotations", "checked")
+    __slots__ = ("code", "globals", "qualname", "defaults", "kwdefaults", "closure", "annotations", "renamed", "checked")
 
     def __init__(self, code: CodeType, namespace: DictObject, qualname: str, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(FunctionType, source, value)
@@ -32,6 +36,7 @@ class FunctionObject(Object):
         self.kwdefaults: Object | None = None
         self.closure: list[Object] | None = None
         self.annotations: Object | None = None
+        self.renamed: dict[str, Object] = {}
         self.checked = source is None
 
     def field(self, vm: VM, name: str, real: Any) -> Object | None:
@@ -119,9 +124,9 @@ class FunctionObject(Object):
 
     def getattr(self, vm: VM, name: str) -> Object:
         if self.value is MISSING:
-            made = {"__name__": self.qualname.rpartition(".")[2], "__qualname__": self.qualname, "__code__": self.code}
-            if name in made and (self.attrs is None or self.attrs.lookup(vm, name) is None):
-                return vm.const(made[name])
+            found = self.own_field(vm, name)
+            if found is not None:
+                return found
         elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
             if self.source is not None:
                 vm.guard(ValueIs, self.source, self.value)
@@ -137,6 +142,33 @@ class FunctionObject(Object):
         if name == "__closure__":
             return vm.new_tuple(self.cells(vm)) if self.cells(vm) else vm.const(None)
         return vm.generic_getattr(self, name)
+
+    def own_field(self, vm: VM, name: str) -> Object | None:
+        """A field of a function made by the trace: as it was set, or as func_new sets it at first."""
+        if name in self.renamed:
+            return self.renamed[name]
+        if name == "__name__":
+            return vm.const(self.qualname.rpartition(".")[2])
+        if name == "__qualname__":
+            return vm.const(self.qualname)
+        if name == "__code__":
+            return vm.const(self.code)
+        if name == "__module__":
+            return self.globals.lookup(vm, "__name__") or vm.const(None)
+        if name == "__doc__":
+            first = self.code.co_consts[0] if self.code.co_consts else None
+            return vm.const(first if isinstance(first, str) else None)
+        if name == "__annotations__":
+            if self.annotations is None:
+                self.annotations = vm.new_dict([])
+            return self.annotations
+        return None
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        if self.value is MISSING and name in RENAMEABLE and value is not None:
+            vm.trail.set(self, "renamed", {**self.renamed, name: value})
+            return
+        vm.generic_setattr(self, name, value)
 
     def reconstruct(self, cg: Codegen) -> None:
         """A function made by the trace: types.FunctionType(code, globals, name, defaults, closure), then the rest."""
@@ -167,10 +199,14 @@ class FunctionObject(Object):
         cg.load_const(self.qualname)
         cg.load(self)
         cg.store_attr("__qualname__")
+        for name, part in self.renamed.items():
+            cg.load(part)
+            cg.load(self)
+            cg.store_attr(name)
         fill_instance_dict(cg, self.attrs)
 
     def referents(self) -> list[Object]:
-        parts = [self.globals, self.defaults, self.kwdefaults, self.annotations, self.attrs]
+        parts = [self.globals, self.defaults, self.kwdefaults, self.annotations, self.attrs, *self.renamed.values()]
         return [part for part in parts if part is not None] + (self.closure or [])
 
 
