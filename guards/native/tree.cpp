@@ -123,7 +123,7 @@ int32_t walk(GuardTree &tree, const CallView &call, bool dead) {
 
 /* The walk with its surroundings: no garbage collection while values are borrowed, references taken before temporaries go. */
 int32_t match(GuardTree &tree, const CallView &call, bool dead, PyObject **captures) {
-    if (tree.walking) return no_guard; /* entered again from within a walk; nothing should do that */
+    if (tree.walking || tree.nodes.empty()) return no_guard; /* entered again from within a walk, which nothing should do; or cleared */
     tree.walking = true;
     tree.ambiguous = false;
     tree.stale.clear();
