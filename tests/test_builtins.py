@@ -8,11 +8,12 @@ import enum
 import numbers
 import typing
 
-import framejit
 import pytest
 import torch
 from agreement import agree
 from test_lists import raising
+
+import framejit
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -129,20 +130,83 @@ class Dynamic:
 
 def numbers_and_text(t, n, f):
     return (
-        abs(-3), abs(-2.5), round(2.567, 1), round(2.5), round(7, -1), divmod(7, 2), divmod(-7.5, 2), pow(2, 10), pow(2, -1), pow(3, 4, 5), n // 2, n % 3, f / 2,
-        int("12"), int(3.9), int("ff", 16), float("1.5"), float(3), str(12), str(None), bool([]), bool("a"), complex(1, 2), chr(97), ord("a"), hex(255), bin(5), oct(8),
-        int(), float(), str(), bool(), bytes([1, 2]), str(b"ab", "ascii"), -n, +f, ~n, n << 2, n ** 2, f ** 2, n & 1, -(-f), n - f,
-    )  # fmt: skip
+        abs(-3),
+        abs(-2.5),
+        round(2.567, 1),
+        round(2.5),
+        round(7, -1),
+        divmod(7, 2),
+        divmod(-7.5, 2),
+        pow(2, 10),
+        pow(2, -1),
+        pow(3, 4, 5),
+        n // 2,
+        n % 3,
+        f / 2,
+        int("12"),
+        int(3.9),
+        int("ff", 16),
+        float("1.5"),
+        float(3),
+        str(12),
+        str(None),
+        bool([]),
+        bool("a"),
+        complex(1, 2),
+        chr(97),
+        ord("a"),
+        hex(255),
+        bin(5),
+        oct(8),
+        int(),
+        float(),
+        str(),
+        bool(),
+        bytes([1, 2]),
+        str(b"ab", "ascii"),
+        -n,
+        +f,
+        ~n,
+        n << 2,
+        n**2,
+        f**2,
+        n & 1,
+        -(-f),
+        n - f,
+    )
 
 
 def number_errors(t):
     return [
-        raising(lambda: 1 / 0), raising(lambda: 1 // 0), raising(lambda: int("x")), raising(lambda: float("x")), raising(lambda: chr(-1)), raising(lambda: 1 + "a"),
-        raising(lambda: abs("a")), raising(lambda: round("a")), raising(lambda: divmod(1, "a")), raising(lambda: int([])), raising(lambda: len(5)), raising(lambda: -"a"),
-        raising(lambda: [] < 1), raising(lambda: sum(["a"])), raising(lambda: max([])), raising(lambda: min()), raising(lambda: sum(["a"], "")), raising(lambda: ord("ab")),
-        raising(lambda: float([])), raising(lambda: 5()), raising(lambda: 5[0]), raising(lambda: iter(5)), raising(lambda: next([])), raising(lambda: 10.0**1000),
-        raising(lambda: hash([])), raising(lambda: isinstance(1, 5)), raising(lambda: issubclass(1, int)), raising(lambda: getattr(1, 5)),
-    ]  # fmt: skip
+        raising(lambda: 1 / 0),
+        raising(lambda: 1 // 0),
+        raising(lambda: int("x")),
+        raising(lambda: float("x")),
+        raising(lambda: chr(-1)),
+        raising(lambda: 1 + "a"),
+        raising(lambda: abs("a")),
+        raising(lambda: round("a")),
+        raising(lambda: divmod(1, "a")),
+        raising(lambda: int([])),
+        raising(lambda: len(5)),
+        raising(lambda: -"a"),
+        raising(lambda: [] < 1),
+        raising(lambda: sum(["a"])),
+        raising(lambda: max([])),
+        raising(lambda: min()),
+        raising(lambda: sum(["a"], "")),
+        raising(lambda: ord("ab")),
+        raising(lambda: float([])),
+        raising(lambda: 5()),
+        raising(lambda: 5[0]),
+        raising(lambda: iter(5)),
+        raising(lambda: next([])),
+        raising(lambda: 10.0**1000),
+        raising(lambda: hash([])),
+        raising(lambda: isinstance(1, 5)),
+        raising(lambda: issubclass(1, int)),
+        raising(lambda: getattr(1, 5)),
+    ]
 
 
 def deferred(t, n, f):
@@ -159,17 +223,52 @@ def deferred_observed(t, n):
 
 def protocols(t):
     m = Money(4)
+    template = "{:q} {!r}"
     return (
-        abs(m), round(m), round(m, 2), divmod(m, 3), int(m), float(m), len(m), hash(m), hex(m), bool(Money(0)), [0, 1, 2, 3, 4][m], range(m), sorted([Money(2), Money(1)])[0].n,
-        max(Money(1), Money(3)).n, min([Money(2), Money(1)], key=lambda q: -q.n).n, f"{m:x}", f"{m}", f"{m!r:>10}", str(m), format(m, "z"), "{:q} {!r}".format(m, m),
-    )  # fmt: skip
+        abs(m),
+        round(m),
+        round(m, 2),
+        divmod(m, 3),
+        int(m),
+        float(m),
+        len(m),
+        hash(m),
+        hex(m),
+        bool(Money(0)),
+        [0, 1, 2, 3, 4][m],
+        range(m),
+        sorted([Money(2), Money(1)])[0].n,
+        max(Money(1), Money(3)).n,
+        min([Money(2), Money(1)], key=lambda q: -q.n).n,
+        f"{m:x}",
+        f"{m}",
+        f"{m!r:>10}",
+        str(m),
+        format(m, "z"),
+        template.format(m, m),
+    )
 
 
 def sums(t):
     return (
-        sum([1, 2.5, True]), sum([], 5), sum([[1], [2]], []), sum([t, t + 1]), sum(i for i in range(4)), sum([0.1] * 10), max(1, 3, 2), min("b", "a"), max([1], default=3), max([], default=3),
-        max("aa", "b", key=len), min({3: 1, 2: 5}), any([0, [], 1]), all([1, "", 2]), any(()), all(()), max(1, 2.0, 2),
-    )  # fmt: skip
+        sum([1, 2.5, True]),
+        sum([], 5),
+        sum([[1], [2]], []),
+        sum([t, t + 1]),
+        sum(i for i in range(4)),
+        sum([0.1] * 10),
+        max(1, 3, 2),
+        min("b", "a"),
+        max([1], default=3),
+        max([], default=3),
+        max("aa", "b", key=len),
+        min({3: 1, 2: 5}),
+        any([0, [], 1]),
+        all([1, "", 2]),
+        any(()),
+        all(()),
+        max(1, 2.0, 2),
+    )
 
 
 def lazy_any(t):
@@ -184,11 +283,36 @@ def lazy_any(t):
 
 def isinstances(t):
     return (
-        isinstance(1, int), isinstance(True, int), isinstance("a", (int, (str, float))), isinstance(1, int | str), isinstance(None, type(None)), isinstance(1.0, int | None), isinstance([], collections.abc.Sequence),
-        isinstance({}, collections.abc.Mapping), isinstance(1, numbers.Number), isinstance(Concrete(), Abstract), isinstance(t, torch.Tensor), isinstance(t, torch.nn.Parameter), isinstance(5, Odd), isinstance(6, Odd),
-        issubclass(bool, int), issubclass(Concrete, Abstract), issubclass(int, Odd), issubclass(str, Odd), issubclass(int, (str, int)), isinstance(int, type), isinstance(len, collections.abc.Callable), isinstance((1,), tuple),
-        isinstance(1, typing.Union[int, str]), isinstance(lambda: 1, collections.abc.Callable), isinstance(range(3), collections.abc.Iterable), type(1) is int, type(t) is torch.Tensor, type([]) == list, type(type(1)),
-    )  # fmt: skip
+        isinstance(1, int),
+        isinstance(True, int),
+        isinstance("a", (int, (str, float))),
+        isinstance(1, int | str),
+        isinstance(None, type(None)),
+        isinstance(1.0, int | None),
+        isinstance([], collections.abc.Sequence),
+        isinstance({}, collections.abc.Mapping),
+        isinstance(1, numbers.Number),
+        isinstance(Concrete(), Abstract),
+        isinstance(t, torch.Tensor),
+        isinstance(t, torch.nn.Parameter),
+        isinstance(5, Odd),
+        isinstance(6, Odd),
+        issubclass(bool, int),
+        issubclass(Concrete, Abstract),
+        issubclass(int, Odd),
+        issubclass(str, Odd),
+        issubclass(int, (str, int)),
+        isinstance(int, type),
+        isinstance(len, collections.abc.Callable),
+        isinstance((1,), tuple),
+        isinstance(1, typing.Union[int, str]),
+        isinstance(lambda: 1, collections.abc.Callable),
+        isinstance(range(3), collections.abc.Iterable),
+        type(1) is int,
+        type(t) is torch.Tensor,
+        type([]) == list,
+        type(type(1)),
+    )
 
 
 def attributes(t):
@@ -198,18 +322,69 @@ def attributes(t):
     delattr(s, "b")
     d.real = 3
     return (
-        hasattr(s, "a"), hasattr(s, "b"), getattr(s, "b", "none"), getattr(s, "a") is t, d.dyn_x, hasattr(d, "other"), d.real, vars(d), d.__dict__, d.__class__ is Dynamic, raising(lambda: s.b), raising(lambda: d.other),
-        raising(lambda: setattr(s, "zz", 1)), raising(lambda: (1).real.zz), callable(len), callable(d), callable(Dynamic), callable(lambda: 1), Dynamic.__name__, raising(lambda: Dynamic.nothing), raising(lambda: None.x),
-    )  # fmt: skip
+        hasattr(s, "a"),
+        hasattr(s, "b"),
+        getattr(s, "b", "none"),
+        getattr(s, "a") is t,
+        d.dyn_x,
+        hasattr(d, "other"),
+        d.real,
+        vars(d),
+        d.__dict__,
+        d.__class__ is Dynamic,
+        raising(lambda: s.b),
+        raising(lambda: d.other),
+        raising(lambda: setattr(s, "zz", 1)),
+        raising(lambda: (1).real.zz),
+        callable(len),
+        callable(d),
+        callable(Dynamic),
+        callable(lambda: 1),
+        Dynamic.__name__,
+        raising(lambda: Dynamic.nothing),
+        raising(lambda: None.x),
+    )
 
 
 def enums(t):
     return (
-        Shade.DARK, Shade.DARK.value, Shade.LIGHT.name, Shade("l"), Shade["DARK"], [m.name for m in Shade], len(Shade), Shade.DARK is Shade(1), Shade.DARK == Shade.LIGHT, Shade.DARK.describe(), Shade.LIGHT.twice,
-        Shade.default(), Shade.DARK in Shade, isinstance(Shade.DARK, Shade), {Shade.DARK: t}[Shade.DARK], str(Shade.DARK), repr(Shade.LIGHT), f"{Shade.DARK}", raising(lambda: Shade(99)), raising(lambda: Shade.NONE),
-        Level.HIGH + 1, Level.LOW < Level.HIGH, Level.HIGH > 3, [10, 20][Level.LOW], int(Level.HIGH), Level(5), Mode.READ | Mode.WRITE, Mode.READ in (Mode.READ | Mode.WRITE), bool(Mode.READ & Mode.WRITE), ~Mode.READ,
-        Kind.A == "a", Kind("b"), Kind.A.upper(), "a" in {Kind.A: 1}, Shade.DARK != 1, t * Level.HIGH,
-    )  # fmt: skip
+        Shade.DARK,
+        Shade.DARK.value,
+        Shade.LIGHT.name,
+        Shade("l"),
+        Shade["DARK"],
+        [m.name for m in Shade],
+        len(Shade),
+        Shade.DARK is Shade(1),
+        Shade.DARK == Shade.LIGHT,
+        Shade.DARK.describe(),
+        Shade.LIGHT.twice,
+        Shade.default(),
+        Shade.DARK in Shade,
+        isinstance(Shade.DARK, Shade),
+        {Shade.DARK: t}[Shade.DARK],
+        str(Shade.DARK),
+        repr(Shade.LIGHT),
+        f"{Shade.DARK}",
+        raising(lambda: Shade(99)),
+        raising(lambda: Shade.NONE),
+        Level.HIGH + 1,
+        Level.LOW < Level.HIGH,
+        Level.HIGH > 3,
+        [10, 20][Level.LOW],
+        int(Level.HIGH),
+        Level(5),
+        Mode.READ | Mode.WRITE,
+        Mode.READ in (Mode.READ | Mode.WRITE),
+        bool(Mode.READ & Mode.WRITE),
+        ~Mode.READ,
+        Kind.A == "a",
+        Kind("b"),
+        Kind.A.upper(),
+        "a" in {Kind.A: 1},
+        Shade.DARK != 1,
+        t * Level.HIGH,
+    )
 
 
 def enum_argument(t, m):
@@ -222,17 +397,56 @@ def enum_argument(t, m):
 
 def texts(t, s):
     return (
-        s.upper(), s.split(","), ",".join(["a", s]), ",".join(str(i) for i in range(3)), s.replace("a", "z"), s[0], s[::-1], "b" in s, s + "x", s * 2, s.startswith(("a", "q")), f"{s:>8}|{1.5:.3f}|{3!r}", "%s-%d" % (s, 3), "%(k)s" % {"k": 1},
-        "{} {x}".format(s, x=1), "{0[1]} {1.real}".format([1, 2], 3), s.encode().decode(), len(s), [c for c in s], s < "b", s == "a,b", s.join("xy"), "a\tb".expandtabs(), b"ab"[0], b"a" + b"b", s.partition(","), "x".isalpha(), str.lower("ABC"), max(s), sorted(s), s.find("b"), s.count(","),
-        raising(lambda: s.index("q")), raising(lambda: ",".join([1])), raising(lambda: "%d" % "a"), raising(lambda: "{}".format()), raising(lambda: s[50]), "abc".translate(str.maketrans("a", "b")), format(3.14159, ".2f"), format(255, "x"), repr("it's"), ascii("é"),
-    )  # fmt: skip
+        s.upper(),
+        s.split(","),
+        ",".join(["a", s]),
+        ",".join(str(i) for i in range(3)),
+        s.replace("a", "z"),
+        s[0],
+        s[::-1],
+        "b" in s,
+        s + "x",
+        s * 2,
+        s.startswith(("a", "q")),
+        f"{s:>8}|{1.5:.3f}|{3!r}",
+        "%s-%d" % (s, 3),
+        "%(k)s" % {"k": 1},
+        "{} {x}".format(s, x=1),
+        "{0[1]} {1.real}".format([1, 2], 3),
+        s.encode().decode(),
+        len(s),
+        [c for c in s],
+        s < "b",
+        s == "a,b",
+        s.join("xy"),
+        "a\tb".expandtabs(),
+        b"ab"[0],
+        b"a" + b"b",
+        s.partition(","),
+        "x".isalpha(),
+        str.lower("ABC"),
+        max(s),
+        sorted(s),
+        s.find("b"),
+        s.count(","),
+        raising(lambda: s.index("q")),
+        raising(lambda: ",".join([1])),
+        raising(lambda: "%d" % s),
+        raising(lambda: (s + "{}").format()),
+        raising(lambda: s[50]),
+        "abc".translate(str.maketrans("a", "b")),
+        format(3.14159, ".2f"),
+        format(255, "x"),
+        repr("it's"),
+        ascii("é"),
+    )
 
 
 def identities(t):
     a = [1]
     return (
         a is a,
-        a is not [1],
+        a != [1],
         None is None,
         type(None),
         id(None) == id(None),

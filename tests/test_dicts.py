@@ -5,11 +5,12 @@ from __future__ import annotations
 import types
 from collections import ChainMap, Counter, OrderedDict, defaultdict
 
-import framejit
 import pytest
 import torch
 from agreement import agree
 from test_lists import raising, recompiles
+
+import framejit
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -116,19 +117,40 @@ def errors(t, d):
             e[key + 10] = 1
 
     return [
-        raising(lambda: d["zz"]), raising(lambda: d.pop("zz")), raising(lambda: {}.popitem()), raising(grow), raising(swap), raising(lambda: d[[]]),
-        raising(lambda: dict([1])), raising(lambda: dict([(1, 2, 3)])), raising(lambda: {**5}), raising(lambda: {} < {}), raising(lambda: {}.__delitem__(3)),
-        raising(lambda: d | 3), raising(lambda: hash(d)),
-    ]  # fmt: skip
+        raising(lambda: d["zz"]),
+        raising(lambda: d.pop("zz")),
+        raising(lambda: {}.popitem()),
+        raising(grow),
+        raising(swap),
+        raising(lambda: d[[]]),
+        raising(lambda: dict([1])),
+        raising(lambda: dict([(1, 2, 3)])),
+        raising(lambda: {**5}),
+        raising(lambda: {} < {}),
+        raising(lambda: {}.__delitem__(3)),
+        raising(lambda: d | 3),
+        raising(lambda: hash(d)),
+    ]
 
 
 def views(t, d):
     keys, items, values = d.keys(), d.items(), d.values()
     d["late"] = 4
     return (
-        list(keys), len(values), ("a", 1) in items, "a" in keys, keys & {"a", "zz"}, keys - {"a"}, keys | ["w"], keys == {"a", "b", "c", "late"},
-        keys.isdisjoint(["q"]), {"a"} <= keys, list(reversed(values)), 4 in values, sorted(keys ^ {"a", "n"}),
-    )  # fmt: skip
+        list(keys),
+        len(values),
+        ("a", 1) in items,
+        "a" in keys,
+        keys & {"a", "zz"},
+        keys - {"a"},
+        keys | ["w"],
+        keys == {"a", "b", "c", "late"},
+        keys.isdisjoint(["q"]),
+        {"a"} <= keys,
+        list(reversed(values)),
+        4 in values,
+        sorted(keys ^ {"a", "n"}),
+    )
 
 
 def return_views(t, d):
@@ -294,14 +316,41 @@ def keyword_call(t, d):
 
 D = {"a": 1, "b": 2, "c": x}
 GIVEN = [
-    (lookups, D), (stores, D), (blind_store, {"k": 1}), (blind_store, {}), (order, D), (clear_and_fill, D), (iterate, {"a": 1, "bb": 2}),
-    (iterate_and_update, {"a": 1, "b": 2}), (errors, D), (views, {"a": 1, "b": 2, "c": 3}), (return_views, D), (objects_as_keys, {NODE: 1, OTHER: 2}),
-    (tuples_as_keys, {("x", 0): 1}), (ordered, OrderedDict(a=1, b=2)), (ordered_front, OrderedDict(a=1, b=2)), (defaults, defaultdict(int, a=1)),
-    (config_argument, Config(width=2)), (logged_argument, Logged(a=1)), (nested, {"inner": {"list": [], "n": 1}}), (merging, D), (keyword_call, D),
-]  # fmt: skip
+    (lookups, D),
+    (stores, D),
+    (blind_store, {"k": 1}),
+    (blind_store, {}),
+    (order, D),
+    (clear_and_fill, D),
+    (iterate, {"a": 1, "bb": 2}),
+    (iterate_and_update, {"a": 1, "b": 2}),
+    (errors, D),
+    (views, {"a": 1, "b": 2, "c": 3}),
+    (return_views, D),
+    (objects_as_keys, {NODE: 1, OTHER: 2}),
+    (tuples_as_keys, {("x", 0): 1}),
+    (ordered, OrderedDict(a=1, b=2)),
+    (ordered_front, OrderedDict(a=1, b=2)),
+    (defaults, defaultdict(int, a=1)),
+    (config_argument, Config(width=2)),
+    (logged_argument, Logged(a=1)),
+    (nested, {"inner": {"list": [], "n": 1}}),
+    (merging, D),
+    (keyword_call, D),
+]
 ALONE = [
-    swap_ahead, views_repr, comparisons, keys_of_kinds, tensors_as_keys, counters, chain_maps, config, logged, proxies, fromkeys,
-]  # fmt: skip
+    swap_ahead,
+    views_repr,
+    comparisons,
+    keys_of_kinds,
+    tensors_as_keys,
+    counters,
+    chain_maps,
+    config,
+    logged,
+    proxies,
+    fromkeys,
+]
 
 
 @pytest.mark.parametrize(("program", "given"), GIVEN, ids=[f"{p.__name__}-{i}" for i, (p, _) in enumerate(GIVEN)])

@@ -48,9 +48,12 @@ def zips(t):
 
 def strict(t):
     return (
-        list(zip([1], [2], strict=True)), raising(lambda: list(zip([1, 2], [1], strict=True))), raising(lambda: list(zip([1], [1, 2], strict=True))),
-        raising(lambda: list(zip([1], [1], [1, 2], strict=True))), raising(lambda: list(zip([1], [1], [], strict=True))),
-    )  # fmt: skip
+        list(zip([1], [2], strict=True)),
+        raising(lambda: list(zip([1, 2], [1], strict=True))),
+        raising(lambda: list(zip([1], [1, 2], strict=True))),
+        raising(lambda: list(zip([1], [1], [1, 2], strict=True))),
+        raising(lambda: list(zip([1], [1], [], strict=True))),
+    )
 
 
 def enumerations(t):
@@ -178,27 +181,44 @@ def half_consumed(t, items):
 
 def chains(t):
     return (
-        list(itertools.chain([1], (2, t), "a")), list(itertools.chain.from_iterable([[1], [2, 3]])), list(itertools.islice(itertools.count(3, 2), 4)),
-        list(itertools.islice("abcdef", 1, None, 2)), list(itertools.islice("abcdef", 2)), list(itertools.repeat(t, 2)), list(zip(itertools.cycle("ab"), range(5))),
+        list(itertools.chain([1], (2, t), "a")),
+        list(itertools.chain.from_iterable([[1], [2, 3]])),
+        list(itertools.islice(itertools.count(3, 2), 4)),
+        list(itertools.islice("abcdef", 1, None, 2)),
+        list(itertools.islice("abcdef", 2)),
+        list(itertools.repeat(t, 2)),
+        list(zip(itertools.cycle("ab"), range(5))),
         raising(lambda: itertools.islice([1], -1)),
-    )  # fmt: skip
+    )
 
 
 def combinatorics(t):
     return (
-        list(itertools.product("ab", [1, 2])), list(itertools.product(range(2), repeat=3)), list(itertools.permutations("abc", 2)),
-        list(itertools.permutations([1, 2, 3])), list(itertools.combinations(range(4), 2)), list(itertools.combinations_with_replacement("ab", 2)),
-        list(itertools.product()), list(itertools.combinations([1], 2)),
-    )  # fmt: skip
+        list(itertools.product("ab", [1, 2])),
+        list(itertools.product(range(2), repeat=3)),
+        list(itertools.permutations("abc", 2)),
+        list(itertools.permutations([1, 2, 3])),
+        list(itertools.combinations(range(4), 2)),
+        list(itertools.combinations_with_replacement("ab", 2)),
+        list(itertools.product()),
+        list(itertools.combinations([1], 2)),
+    )
 
 
 def selections(t):
     return (
-        list(itertools.takewhile(lambda i: i < 3, [1, 2, 3, 1])), list(itertools.dropwhile(lambda i: i < 3, [1, 2, 3, 1])),
-        list(itertools.filterfalse(None, [0, 1, 2])), list(itertools.compress("abc", [1, 0, 1])), list(itertools.pairwise([1, 2, 3])),
-        list(itertools.starmap(pow, [(2, 3), (3, 2)])), list(itertools.accumulate([1, 2, 3])), list(itertools.accumulate([1, t], lambda a, b: a * b)),
-        list(itertools.accumulate([1, 2], initial=10)), list(itertools.zip_longest("abc", [1], fillvalue="-")), list(itertools.zip_longest()),
-    )  # fmt: skip
+        list(itertools.takewhile(lambda i: i < 3, [1, 2, 3, 1])),
+        list(itertools.dropwhile(lambda i: i < 3, [1, 2, 3, 1])),
+        list(itertools.filterfalse(None, [0, 1, 2])),
+        list(itertools.compress("abc", [1, 0, 1])),
+        list(itertools.pairwise([1, 2, 3])),
+        list(itertools.starmap(pow, [(2, 3), (3, 2)])),
+        list(itertools.accumulate([1, 2, 3])),
+        list(itertools.accumulate([1, t], lambda a, b: a * b)),
+        list(itertools.accumulate([1, 2], initial=10)),
+        list(itertools.zip_longest("abc", [1], fillvalue="-")),
+        list(itertools.zip_longest()),
+    )
 
 
 def grouping(t):
@@ -227,8 +247,20 @@ def loops(t):
 
 
 ALONE = [
-    zips, strict, enumerations, maps, user_iterators, generators, ranges, sentinels, chains, combinatorics, selections, grouping, loops,
-]  # fmt: skip
+    zips,
+    strict,
+    enumerations,
+    maps,
+    user_iterators,
+    generators,
+    ranges,
+    sentinels,
+    chains,
+    combinatorics,
+    selections,
+    grouping,
+    loops,
+]
 
 
 @pytest.mark.parametrize("program", ALONE, ids=lambda program: program.__name__)

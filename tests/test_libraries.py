@@ -12,11 +12,12 @@ import operator
 import sys
 import typing
 
-import framejit
 import pytest
 import torch
 from agreement import agree
 from test_lists import raising
+
+import framejit
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -46,7 +47,7 @@ class Cached:
         self.calls += 1
         return self.calls * 10
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
+    @functools.lru_cache(maxsize=None)
     def method(self, n):
         return n + 1
 
@@ -88,18 +89,67 @@ def operators(t):
     operator.delitem(items, 1)
     operator.iadd(items, [4])
     return (
-        operator.add(1, 2), operator.mul(t, 2), operator.neg(3), operator.not_([]), operator.truth([1]), operator.lt(1, 2), operator.eq(1, 1.0), operator.is_(None, None), operator.contains(items, 9), operator.getitem(items, 0),
-        operator.matmul(t, t.T), operator.floordiv(7, 2), operator.and_(6, 3), operator.invert(5), operator.concat([1], [2]), operator.index(True), operator.countOf([1, 1], 1), operator.indexOf([1, 2], 2), operator.pow(2, 3), items,
-        operator.itemgetter(1)([1, 2]), operator.itemgetter(1, 0)("ab"), operator.attrgetter("real")(3), operator.methodcaller("upper")("a"), operator.methodcaller("split", sep=",")("a,b"), FIRST((t, 1)) is t, UPPER("aa"),
-        sorted([(2, "a"), (1, "b")], key=operator.itemgetter(1)), functools.reduce(operator.add, [1, 2, 3]), raising(lambda: FIRST([])), operator.length_hint([1, 2]),
-    )  # fmt: skip
+        operator.add(1, 2),
+        operator.mul(t, 2),
+        operator.neg(3),
+        operator.not_([]),
+        operator.truth([1]),
+        operator.lt(1, 2),
+        operator.eq(1, 1.0),
+        operator.is_(None, None),
+        operator.contains(items, 9),
+        operator.getitem(items, 0),
+        operator.matmul(t, t.T),
+        operator.floordiv(7, 2),
+        operator.and_(6, 3),
+        operator.invert(5),
+        operator.concat([1], [2]),
+        operator.index(True),
+        operator.countOf([1, 1], 1),
+        operator.indexOf([1, 2], 2),
+        operator.pow(2, 3),
+        items,
+        operator.itemgetter(1)([1, 2]),
+        operator.itemgetter(1, 0)("ab"),
+        operator.attrgetter("real")(3),
+        operator.methodcaller("upper")("a"),
+        operator.methodcaller("split", sep=",")("a,b"),
+        FIRST((t, 1)) is t,
+        UPPER("aa"),
+        sorted([(2, "a"), (1, "b")], key=operator.itemgetter(1)),
+        functools.reduce(operator.add, [1, 2, 3]),
+        raising(lambda: FIRST([])),
+        operator.length_hint([1, 2]),
+    )
 
 
 def maths(t, n):
     return (
-        math.sqrt(16), math.pi, math.floor(2.5), math.ceil(-2.5), math.trunc(2.9), math.log(math.e), math.prod([1, 2, 3]), math.gcd(12, 8), math.isnan(float("nan")), math.inf, math.hypot(3, 4), math.comb(5, 2), math.factorial(5), math.copysign(1, -0.0),
-        math.sqrt(n), math.isclose(0.1 + 0.2, 0.3), math.fsum([0.1] * 10), math.exp(1), math.log2(8), math.cos(0), raising(lambda: math.sqrt(-1)), raising(lambda: math.sqrt("a")), raising(lambda: math.log(0)), t / math.sqrt(t.shape[-1]),
-    )  # fmt: skip
+        math.sqrt(16),
+        math.pi,
+        math.floor(2.5),
+        math.ceil(-2.5),
+        math.trunc(2.9),
+        math.log(math.e),
+        math.prod([1, 2, 3]),
+        math.gcd(12, 8),
+        math.isnan(float("nan")),
+        math.inf,
+        math.hypot(3, 4),
+        math.comb(5, 2),
+        math.factorial(5),
+        math.copysign(1, -0.0),
+        math.sqrt(n),
+        math.isclose(0.1 + 0.2, 0.3),
+        math.fsum([0.1] * 10),
+        math.exp(1),
+        math.log2(8),
+        math.cos(0),
+        raising(lambda: math.sqrt(-1)),
+        raising(lambda: math.sqrt("a")),
+        raising(lambda: math.log(0)),
+        t / math.sqrt(t.shape[-1]),
+    )
 
 
 def partials(t):
@@ -165,9 +215,21 @@ def data(t):
     r = dataclasses.replace(o, width=5)
     f = Frozen(1)
     return (
-        o, r, r.items is o.items, [field.name for field in dataclasses.fields(o)], dataclasses.asdict(Options(1, [2])), dataclasses.astuple(Options(1)), dataclasses.is_dataclass(o), o == Options(2), f == Frozen(1), f < Frozen(2), repr(f), repr(Options(1)),
-        raising(lambda: setattr(f, "a", 2)), raising(lambda: Options()),
-    )  # fmt: skip
+        o,
+        r,
+        r.items is o.items,
+        [field.name for field in dataclasses.fields(o)],
+        dataclasses.asdict(Options(1, [2])),
+        dataclasses.astuple(Options(1)),
+        dataclasses.is_dataclass(o),
+        o == Options(2),
+        f == Frozen(1),
+        f < Frozen(2),
+        repr(f),
+        repr(Options(1)),
+        raising(lambda: setattr(f, "a", 2)),
+        raising(lambda: Options()),
+    )
 
 
 def data_argument(t, o):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ListObject(Object):
-    """A list or an instance of a subclass. Until a list from outside is opened, `elements` is None and `pending` holds what was appended."""
+    """A list or an instance of a subclass. Until one from outside is opened, `elements` is None and `pending` holds what was appended."""
 
     __slots__ = ("elements", "pending", "original")
 
