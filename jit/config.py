@@ -33,7 +33,7 @@ class Config:
     inline_depth_limit: int = 200
     """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
     unroll_limit: int = 100_000
-    """Instructions of one frame's trace after which tracing stops: a loop that never ends must not hang the compiler."""
+    """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
     verify: bool = False
     """Check invariants while compiling: graph lint, empty trail, guards against their Python reference (FRAMEJIT_VERIFY)."""
 

@@ -57,6 +57,8 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Op
                 tracer.modes.restore()
     except GraphBreak as stop:
         return fall_back(tracer, options, stop.reason, stop.stack)
+    finally:
+        tracer.dispose()
 
 
 def trace(tracer: Tracer) -> Object:

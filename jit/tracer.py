@@ -83,7 +83,7 @@ class Tracer:
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = 0
-        self.frames_run = 0
+        self.jumps_back = 0
         self.first_position: Position | None = None
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
@@ -131,8 +131,7 @@ class Tracer:
     def run_function(self, function: Object, code: CodeType, bound: dict[str, Object | None]) -> Object:
         assert isinstance(function, FunctionObject)
         if code.co_flags & COROUTINE_FLAGS:
-            self.unsupported(breaks.UnsupportedCall(f"the coroutine function {code.co_qualname}"))
-        self.frames_run += 1
+            self.unsupported(breaks.GeneratorFrame(code.co_qualname))
         return self.run_frame(self.new_frame(function, code, bound))
 
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
@@ -238,6 +237,17 @@ class Tracer:
             exc.set_field(self, "__cause__", cause)
             exc.set_field(self, "__suppress_context__", self.const(True))
         return exc
+
+    def count_iteration(self) -> None:
+        """A loop begins anew. A trace that would not end is given up."""
+        self.jumps_back += 1
+        if self.jumps_back > self.config.unroll_limit:
+            assert self.frame is not None
+            self.unsupported(breaks.TooLong(self.frame.code.co_qualname))
+
+    def dispose(self) -> None:
+        """Let go of everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
+        self.__dict__.clear()
 
     # Positions.
 

@@ -169,6 +169,9 @@ class DirectVM:
             exc.__cause__ = cause() if isinstance(cause, type) else cause
         return exc
 
+    def count_iteration(self):
+        pass
+
     def chain_context(self, exc, handled):
         if exc is handled:
             return

@@ -96,7 +96,12 @@ def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
                 frame.pc = pc
                 handler, instruction = program[pc]
                 target = handler(vm, frame, instruction)
-                pc = pc + 1 if target is None else target
+                if target is None:
+                    pc += 1
+                else:
+                    if target <= pc:
+                        vm.count_iteration()
+                    pc = target
         except (Return, Yield) as signal:
             return signal
         except Raise as signal:

@@ -1,4 +1,4 @@
-"""framejit's own functions, and torch's of the same meaning, where traced code calls them."""
+"""framejit's own functions, where traced code calls them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from framejit.objects.object import Object
 from framejit.objects.registry import library, models, wraps
 from framejit.objects.vm import VM
 
-DISABLED_BY_TORCH = "_torchdynamo_disable"
-
-
 @models(api.is_compiling)
 def is_compiling(vm: VM) -> Object:
     return vm.const(True)
@@ -22,11 +19,9 @@ def is_compiling(vm: VM) -> Object:
 
 @library
 def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A function that framejit.disable or torch.compiler.disable marked stops the trace."""
-    if isinstance(function, FunctionObject):
-        marks = function.value.__dict__
-        if api.DISABLED in marks or marks.get(DISABLED_BY_TORCH):
-            vm.unsupported(breaks.DisabledFunction(function.qualname))
+    """A function that framejit.disable marked stops the trace."""
+    if isinstance(function, FunctionObject) and api.DISABLED in function.value.__dict__:
+        vm.unsupported(breaks.DisabledFunction(function.qualname))
     return None
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
-from framejit.guards.source import Source
+from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.constobject import NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
@@ -58,12 +59,12 @@ class DictView(Object):
 
 
 class MappingProxyObject(Object):
-    """`types.MappingProxyType(mapping)` made by the trace: reads go to the mapping."""
+    """`types.MappingProxyType(mapping)`: reads go to the mapping."""
 
     __slots__ = ("mapping",)
 
-    def __init__(self, cls: type, mapping: Object) -> None:
-        super().__init__(cls)
+    def __init__(self, cls: type, mapping: Object, source: Source | None = None, value: Any = MISSING) -> None:
+        super().__init__(cls, source, value)
         self.mapping = mapping
 
     def iter(self, vm: VM) -> Object:
@@ -81,6 +82,13 @@ class MappingProxyObject(Object):
 
     def referents(self) -> list[Object]:
         return [self.mapping]
+
+
+@wraps(MappingProxyType, by_identity=True)
+def wrap_proxy(vm: VM, value: Any, source: Source | None) -> Object:
+    """A proxy keeps its mapping for life, so knowing which proxy it is, is knowing which mapping."""
+    mapping = gc.get_referents(value)[0]
+    return MappingProxyObject(MappingProxyType, vm.pin(mapping), source, value)
 
 
 @wraps(*VIEW_TYPES.values(), shared=True)
