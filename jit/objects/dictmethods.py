@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from framejit.guards.source import MISSING, CAttr
 from framejit.objects import abstract
@@ -15,6 +15,7 @@ from framejit.objects.dictviews import DictView
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.sequence import text, text_of_items
+from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
@@ -196,8 +197,17 @@ def pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) ->
             missing = abstract.call_special(vm, self, "__missing__", key)
             if missing is not None:
                 return missing
+            raise_key(vm, key)
         vm.raise_(KeyError, key)
     return default
+
+
+def raise_key(vm: VM, key: Object) -> NoReturn:
+    """KeyError as OrderedDict's C code raises it, by PyErr_SetObject: None gives no arguments, a tuple all of them."""
+    key = vm.observe(key)
+    if key.cls is type(None):
+        vm.raise_(KeyError)
+    vm.raise_(KeyError, *(key.items(vm) if isinstance(key, TupleObject) else [key]))
 
 
 def take_entry(vm: VM, self: DictObject, last: bool) -> Object:
@@ -227,7 +237,7 @@ def move_to_end(vm: VM, self: DictObject, key: Object, last: Object | None = Non
     hash_key = vm.observe(key).hash_key(vm)
     entry = entries.get(hash_key)
     if entry is None:
-        vm.raise_(KeyError, key)
+        raise_key(vm, key)
     if last is None or abstract.truth(vm, last):
         self.delete(vm, hash_key)
         self.put(vm, hash_key, *entry)

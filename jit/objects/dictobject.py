@@ -93,11 +93,17 @@ class DictObject(Object):
         entries: dict[Any, Entry] = {}
         if all(type(key) is str or is_plain(key) for key in keys):
             vm.guard(DictKeys, source, tuple(keys))
-            for key in keys:
+            ordered = isinstance(original, OrderedDict)
+            for position, key in enumerate(keys):
                 known = self.entries.get(key)
-                if known is None:
-                    known = (const_key(vm, key), vm.wrap(dict.__getitem__(original, key), source.child(Item, key)))
-                entries[key] = known
+                if known is not None and type(key) is str:
+                    entries[key] = known
+                    continue
+                # Looked up as 1, a key may be True; a tuple is the very one that is there (DictKey counts in the order of a plain dict).
+                plain = ordered or type(key) is not tuple
+                key_obj = const_key(vm, key) if plain else vm.wrap(key, source.child(DictKey, position))
+                value = known[1] if known is not None else vm.wrap(dict.__getitem__(original, key), source.child(Item, key))
+                entries[key] = (key_obj, value)
         else:
             vm.guard(Length, source, len(keys))
             for position, key in enumerate(keys):

@@ -1,0 +1,166 @@
+"""Random sequences of operations on containers from outside: results, exceptions, contents and order are eager's."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+
+import torch
+from agreement import agree
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+x = torch.ones(2)
+small = st.integers(-3, 5)
+keys = st.sampled_from(["a", "b", "c", 1, 2.0, True, None, (1, "a")])
+quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def attempt(function, *args, **kwargs):
+    """The outcome as the traced program sees it."""
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        return type(error).__name__, error.args
+
+
+def on_list(t, items, operations):
+    seen = []
+    for name, *args in operations:
+        if name == "set":
+            seen.append(attempt(items.__setitem__, *args))
+        elif name == "del":
+            seen.append(attempt(items.__delitem__, *args))
+        elif name == "slice":
+            a, b, c = args
+            seen.append(attempt(lambda a=a, b=b, c=c: items[a:b:c]))
+        elif name == "assign":
+            a, b, values = args
+            items[a:b] = values
+        elif name == "erase":
+            a, b = args
+            del items[a:b]
+        elif name == "iterate":
+            for item in items:
+                if len(items) < args[0]:
+                    items.append(item)
+        elif name == "tensor":
+            items.append(t + args[0])
+            items.pop()
+        else:
+            seen.append(attempt(getattr(items, name), *args))
+        seen.append(len(items))
+    return seen, t
+
+
+def on_dict(t, d, operations):
+    seen = []
+    for name, *args in operations:
+        if name == "set":
+            d[args[0]] = args[1]
+        elif name == "del":
+            seen.append(attempt(d.__delitem__, *args))
+        elif name == "get":
+            seen.append(attempt(lambda k=args[0]: d[k]))
+        elif name == "in":
+            seen.append(args[0] in d)
+        elif name == "items":
+            seen.append(list(d.items()))
+        elif name == "merge":
+            d |= {args[0]: args[1]}
+        elif name == "rename":
+            for key in d:
+                if key == args[0]:
+                    d[key] = args[1]
+        else:
+            seen.append(attempt(getattr(d, name), *args))
+    return seen, t
+
+
+def on_set(t, s, operations):
+    seen = []
+    for name, *args in operations:
+        if name == "in":
+            seen.append(args[0] in s)
+        elif name in ("update", "intersection_update", "difference_update", "symmetric_difference_update", "union", "issubset"):
+            seen.append(attempt(getattr(s, name), set(args)))
+        else:
+            seen.append(attempt(getattr(s, name), *args))
+        seen.append(len(s))
+    return seen, sorted(s), t
+
+
+def operation(name, *arguments):
+    return st.tuples(st.just(name), *arguments)
+
+
+list_operations = st.one_of(
+    *(operation(name, small) for name in ("append", "pop", "remove", "index", "count", "del", "iterate", "tensor")),
+    *(operation(name, small, small) for name in ("insert", "set", "erase")),
+    *(operation(name) for name in ("pop", "reverse", "sort", "copy", "clear")),
+    operation("extend", st.tuples(small, small)),
+    operation("slice", small, small, st.sampled_from([None, 1, 2, -1, -2])),
+    operation("assign", small, small, st.lists(small, max_size=3).map(tuple)),
+)
+dict_operations = st.one_of(
+    *(operation(name, keys) for name in ("get", "del", "in", "setdefault", "pop")),
+    *(operation(name, keys, small) for name in ("set", "setdefault", "merge", "rename")),
+    operation("pop", keys, st.none()),
+    *(operation(name) for name in ("popitem", "items", "clear", "copy")),
+)
+ordered_operations = st.one_of(
+    dict_operations, operation("move_to_end", keys), operation("move_to_end", keys, st.booleans()), operation("popitem", st.booleans())
+)
+deque_operations = st.one_of(
+    *(operation(name, small) for name in ("append", "appendleft", "remove", "index", "count", "rotate")),
+    operation("insert", small, small),
+    operation("extendleft", st.tuples(small, small)),
+    *(operation(name) for name in ("pop", "popleft", "reverse", "clear", "copy")),
+)
+set_operations = st.one_of(
+    *(operation(name, small) for name in ("add", "remove", "discard", "in")),
+    *(
+        operation(name, small, small)
+        for name in ("update", "intersection_update", "difference_update", "symmetric_difference_update", "union", "issubset")
+    ),
+    operation("copy"),
+)
+
+
+def several(operations):
+    return st.lists(operations, min_size=1, max_size=6).map(tuple)
+
+
+@quick
+@given(st.lists(small, max_size=4), several(list_operations))
+def test_lists(items, operations):
+    agree(on_list, x, items, operations, calls=1)
+
+
+@quick
+@given(st.dictionaries(keys, small, max_size=4), several(dict_operations))
+def test_dicts(d, operations):
+    agree(on_dict, x, d, operations, calls=1)
+
+
+@quick
+@given(st.dictionaries(keys, small, max_size=4), several(ordered_operations))
+def test_ordered_dicts(d, operations):
+    agree(on_dict, x, OrderedDict(d), operations, calls=1)
+
+
+@quick
+@given(st.dictionaries(keys, small, max_size=3), several(dict_operations))
+def test_default_dicts(d, operations):
+    agree(on_dict, x, defaultdict(int, d), operations, calls=1)
+
+
+@quick
+@given(st.lists(small, max_size=4), st.one_of(st.none(), st.integers(0, 4)), several(deque_operations))
+def test_deques(items, maxlen, operations):
+    agree(on_list, x, deque(items, maxlen), operations, calls=1)
+
+
+@quick
+@given(st.sets(small, max_size=4), several(set_operations))
+def test_sets(s, operations):
+    agree(on_set, x, s, operations, calls=1)
