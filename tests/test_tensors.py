@@ -112,7 +112,7 @@ def test_in_place_operators_keep_identity() -> None:
 
 
 def test_comparisons_with_other_things() -> None:
-    check(lambda a: (a == None, a != "s", a is None, a is a), x())  # noqa: E711
+    check(lambda a: (a == None, a != "s", a is None, a is a), x())
 
 
 def test_metadata() -> None:
@@ -132,7 +132,18 @@ def test_sizes_are_tuples_of_numbers() -> None:
     def fn(a: Any) -> Any:
         n, m = a.shape
         s = a.shape[:-1] + (2, m // 2)
-        return a.view(s), a.view(*s), a.reshape(n * m), s, a.shape[-1], a.shape.numel(), a.shape == (3, 4), list(a.size()), s[1:], a.shape * 2
+        return (
+            a.view(s),
+            a.view(*s),
+            a.reshape(n * m),
+            s,
+            a.shape[-1],
+            a.shape.numel(),
+            a.shape == (3, 4),
+            list(a.size()),
+            s[1:],
+            a.shape * 2,
+        )
 
     check(fn, x())
     check(lambda a: a.new_zeros(a.shape) + torch.Size([3, 4]).numel(), x())
@@ -152,8 +163,10 @@ def test_methods_and_functions() -> None:
         parts = a.split(2)
         return (
             a.sum(), a.mean(0, keepdim=True), values, indices, top.values, top[1], low, parts, a.chunk(2, 1), a.unbind(0),
-            torch.cat([a, a], dim=1), torch.stack((a, a)), torch.where(a > 0, a, 0.0), a.masked_fill(a < 0, -1), torch.einsum("ij,kj->ik", a, a),
-            a.to(torch.float64), a.double().float(), a.expand(2, 3, 4), a.permute(1, 0), a.clamp(min=0), torch.linalg.norm(a), torch.fft.fft(a).abs(),
+            torch.cat([a, a], dim=1), torch.stack((a, a)), torch.where(a > 0, a, 0.0), a.masked_fill(a < 0, -1),
+            torch.einsum("ij,kj->ik", a, a),
+            a.to(torch.float64), a.double().float(), a.expand(2, 3, 4), a.permute(1, 0), a.clamp(min=0), torch.linalg.norm(a),
+            torch.fft.fft(a).abs(),
             torch.special.expit(a), torch.meshgrid(a[0], a[1], indexing="ij"), a.norm(), a.type(torch.float16), a.unflatten(1, (2, 2)),
         )  # fmt: skip
 
@@ -167,7 +180,11 @@ def test_functional() -> None:
         h = F.layer_norm(h, (3,))
         h = F.dropout(h, 0.3, training=True)
         h = F.pad(h, (1, 1), value=2.0)
-        return F.max_pool2d(h[None, None], 2).sum() + F.cross_entropy(h, torch.tensor([0, 1, 2])) + F.scaled_dot_product_attention(h, h, h).sum()
+        return (
+            F.max_pool2d(h[None, None], 2).sum()
+            + F.cross_entropy(h, torch.tensor([0, 1, 2]))
+            + F.scaled_dot_product_attention(h, h, h).sum()
+        )
 
     check(fn, x().requires_grad_(), torch.nn.Parameter(x()))
 
@@ -175,7 +192,8 @@ def test_functional() -> None:
 def test_indexing() -> None:
     def fn(a: Any, i: Any) -> Any:
         return (
-            a[0], a[-1, 2], a[1:], a[:, ::2], a[..., 0], a[None], a[:, None, 1], a[[0, 2]], a[i], a[i, 1], a[(slice(None), 1)], a[0:2, [1, 3]],
+            a[0], a[-1, 2], a[1:], a[:, ::2], a[..., 0], a[None], a[:, None, 1], a[[0, 2]], a[i], a[i, 1], a[(slice(None), 1)],
+            a[0:2, [1, 3]],
             a[True], a[1][2],
         )  # fmt: skip
 
@@ -323,7 +341,17 @@ def test_dtypes_and_devices() -> None:
     def fn(a: Any) -> Any:
         dtype = torch.float64 if a.dtype is torch.float32 else torch.float32
         device = torch.device("cpu")
-        return a.to(dtype), a.to(device), a.to(device, dtype), dtype, device, dtype.is_floating_point, device.type, a.device == device, a.dtype == dtype
+        return (
+            a.to(dtype),
+            a.to(device),
+            a.to(device, dtype),
+            dtype,
+            device,
+            dtype.is_floating_point,
+            device.type,
+            a.device == device,
+            a.dtype == dtype,
+        )
 
     check(fn, x())
     check(lambda a, d: (a.to(d), d == a.dtype, {d: 1}[d]), x(), torch.float16)
@@ -394,7 +422,14 @@ def test_attributes_stored_on_tensors() -> None:
 def test_methods_as_values() -> None:
     def fn(a: Any) -> Any:
         act = a.mul
-        return act(2), torch.Tensor.add(a, 1), list(map(torch.sin, [a, a])), getattr(a, "sum")(), operator.mul(a, a), torch.Tensor.split(a, 2)
+        return (
+            act(2),
+            torch.Tensor.add(a, 1),
+            list(map(torch.sin, [a, a])),
+            getattr(a, "sum")(),
+            operator.mul(a, a),
+            torch.Tensor.split(a, 2),
+        )
 
     check(fn, x())
 
@@ -499,3 +534,52 @@ def test_in_place_operators_on_numbers_make_tensors() -> None:
         return total, n
 
     check(fn, x())
+
+
+def test_default_device_and_dtype() -> None:
+    def fn(a: Any) -> Any:
+        return torch.zeros(2) + a[0, :2], torch.get_default_dtype(), torch.get_default_device()
+
+    check(fn, x())
+    with torch.device("cpu"):
+        check(fn, x())
+    torch.set_default_dtype(torch.float64)
+    try:
+        check(fn, x())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_lists_of_tensors_and_out() -> None:
+    def fn(a: Any, b: Any) -> Any:
+        torch._foreach_add_([a, b], 1)
+        c = torch.empty(3, 4)
+        torch.mul(a, b, out=c)
+        F.relu(a, inplace=True)
+        return c, torch._foreach_mul([a, b], 2.0), torch.cat((a, b)).sum()
+
+    check(fn, x(), x())
+
+
+def test_checks_and_folded_questions() -> None:
+    def fn(a: Any) -> Any:
+        torch._check(a.size(0) == 3)
+        torch._assert(a.dim() == 2, "a matrix")
+        with torch.autograd.profiler.record_function("block"):
+            b = a * 2
+        return b, torch.jit.is_scripting(), torch.is_autocast_enabled("cpu"), torch.backends.cudnn.enabled, torch.cuda.is_available()
+
+    check(fn, x())
+    assert framejit.compile(lambda: torch.compiler.is_compiling(), backend="eager", fullgraph=True)() is True
+
+
+def test_custom_operators() -> None:
+    @torch.library.custom_op("framejit_test::twice", mutates_args=())
+    def twice(a: torch.Tensor) -> torch.Tensor:
+        return a * 2
+
+    @twice.register_fake
+    def _(a: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(a)
+
+    check(lambda a: twice(a) + torch.ops.framejit_test.twice(a), x())

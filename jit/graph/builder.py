@@ -128,7 +128,9 @@ class GraphBuilder:
         node.meta["example_value"] = fake
         self.trail.set(self, "_last_placeholder", node)
         obj = TensorObject(node, type(tensor), source, tensor)
-        described = GraphInput(source, node, tensor, isinstance(tensor, torch.nn.Parameter), holds_buffer(source), is_static(source, tensor))
+        described = GraphInput(
+            source, node, tensor, isinstance(tensor, torch.nn.Parameter), holds_buffer(source), is_static(source, tensor)
+        )
         self._inputs[id(tensor)] = (obj, described)
         self._by_fake[id(fake)] = obj
         self._versions[node] = version_of(fake)

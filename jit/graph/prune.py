@@ -94,7 +94,7 @@ def prune(graph: fx.Graph, kept: set[fx.Node], mode: FakeTensorMode) -> None:
 
 
 def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
-    """Of grad-mode switches with nothing between them only the last counts, and only if it changes the mode; one at the end does nothing."""
+    """Of grad-mode switches with nothing between them the last counts, if it changes the mode; one at the end does nothing."""
     last: fx.Node | None = None
     computed_since = False
     mode_before: dict[fx.Node, bool] = {}

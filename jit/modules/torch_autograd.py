@@ -39,9 +39,9 @@ def function_apply(vm: VM, cls: Object, *args: Object) -> Object:
     needs_grad = tuple([enabled and isinstance(value, TensorObject) and value.fake.requires_grad for value in values])
     trial = [vm.const(real), vm.const(needs_grad), *values]
     if not any(needs_grad):
-        return vm.call_app(plain.apply, trial)
+        return vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
     mark, n_effects, n_guards = vm.trail.mark(), len(vm.effects), len(vm.guards)
-    vm.call_app(plain.apply, trial)
+    vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
     changed, guards = len(vm.effects) != n_effects, vm.guards[n_guards:]
     vm.trail.undo_to(mark)
     if changed:

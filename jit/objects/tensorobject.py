@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from types import FunctionType, GetSetDescriptorType
+from types import GetSetDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -34,7 +34,9 @@ COMPARE: dict[str, Callable[..., Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 NOT_OPERANDS = (str, bytes, type(None), type(...), type)
-NEEDS_DATA = frozenset({"_cdata", "__cuda_array_interface__", "_backward_hooks", "_post_accumulate_grad_hooks", "_version", "name", "_base"})
+NEEDS_DATA = frozenset(
+    {"_cdata", "__cuda_array_interface__", "_backward_hooks", "_post_accumulate_grad_hooks", "_version", "name", "_base"}
+)
 """Attributes that the fake can't answer for the tensor: addresses, hooks, counters."""
 
 
@@ -370,9 +372,9 @@ for _make, _names in (
     (is_hook, "register_hook register_post_accumulate_grad_hook retain_grad"),
 ):
     for _name in _names.split():
-        _found = getattr(torch.Tensor, _name, None)
-        if _found is not None:
-            models(_found)(breaking(_make, _name))
+        _method: Any = getattr(torch.Tensor, _name, None)
+        if _method is not None:
+            models(_method)(breaking(_make, _name))
 
 
 @models(torch.Tensor.__len__)
@@ -417,6 +419,6 @@ def tensor_method(vm: VM, function: Any, args: list[Object], kwargs: dict[str, O
     receiver = vm.observe(args[0]) if args else None
     if not isinstance(receiver, TensorObject):
         return None
-    if isinstance(function, FunctionType) or getattr(torch.Tensor, function.__name__, None) is not function:
-        return vm.graph.call_function(function, args, kwargs)
-    return vm.graph.call_method(function.__name__, receiver, args[1:], kwargs)
+    if getattr(torch.Tensor, function.__name__, None) is function:
+        return vm.graph.call_method(function.__name__, receiver, args[1:], kwargs)
+    return vm.graph.call_function(function, args, kwargs)

@@ -10,9 +10,9 @@ import torch
 from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects.constobject import CONST_BUILDERS, ConstObject
+from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure_methods, wraps
-from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.tupleobject import TupleObject, item_at
 
 if TYPE_CHECKING:
