@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from framejit.ceval.frame import State
+from framejit.objects.vm import RaiseSignal
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -38,13 +39,13 @@ class Yield(Signal):
         self.value = value
 
 
-class Raise(Signal):
+class Raise(Signal, RaiseSignal):
     """The traced program raises `exc`, an exception instance.
 
     `reraised`: it is raised again as it was (RERAISE, a bare `raise`): the frame that does so adds neither context nor a traceback entry.
     """
 
     def __init__(self, exc: Object, reraised: bool = False) -> None:
-        self.exc = exc
+        super().__init__(exc)
         self.chained = reraised
         self.reraised = reraised

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 
 class RaiseSignal(Exception):
-    """What `VM.Raise` offers."""
+    """An exception of the traced program on its way to a handler; the interpreter's `Raise` is one. `exc`: its Object."""
 
-    exc: Object
+    def __init__(self, exc: Object) -> None:
+        super().__init__(exc)
+        self.exc = exc
 
 
 class VM(Protocol):
@@ -32,7 +34,10 @@ class VM(Protocol):
     trail: Trail
     effects: Effects
     graph: GraphBuilder
-    root_source: Source
+
+    @property
+    def root_source(self) -> Source:
+        """The call itself, from which every source starts."""
 
     # Values.
 
@@ -60,8 +65,9 @@ class VM(Protocol):
     def globals_of(self, namespace: dict[str, Any]) -> DictObject:
         """The DictObject of a function's globals (source: Pinned(namespace)); one per namespace and trace."""
 
-    Raise: type[RaiseSignal]
-    """The signal by which an exception of the traced program travels; `.exc` is its Object."""
+    @property
+    def Raise(self) -> type[RaiseSignal]:
+        """The signal by which an exception of the traced program travels."""
 
     def from_real(self, value: Any) -> Object:
         """An Object, without a source, of a real value that C code has just computed: constants, and lists, tuples, dicts, sets of such."""
