@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 x = torch.ones(2)
 small = st.integers(-3, 5)
 keys = st.sampled_from(["a", "b", "c", 1, 2.0, True, None, (1, "a")])
-quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def attempt(function, *args, **kwargs):
@@ -20,7 +20,7 @@ def attempt(function, *args, **kwargs):
     try:
         return function(*args, **kwargs)
     except Exception as error:
-        return type(error).__name__, error.args
+        return type(error).__name__, list(error.args)
 
 
 def on_list(t, items, operations):
