@@ -419,6 +419,7 @@ def tensor_method(vm: VM, function: Any, args: list[Object], kwargs: dict[str, O
     receiver = vm.observe(args[0]) if args else None
     if not isinstance(receiver, TensorObject):
         return None
-    if getattr(torch.Tensor, function.__name__, None) is function:
-        return vm.graph.call_method(function.__name__, receiver, args[1:], kwargs)
+    name: str = function.__name__
+    if getattr(torch.Tensor, name, None) is function:
+        return vm.graph.call_method(name, receiver, args[1:], kwargs)
     return vm.graph.call_function(function, args, kwargs)
