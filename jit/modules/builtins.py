@@ -98,7 +98,7 @@ def hash_(vm: VM, obj: Object) -> Object:
 def iter_(vm: VM, obj: Object, sentinel: Object | None = None) -> Object:
     if sentinel is None:
         return abstract.iter_(vm, obj)
-    return vm.call_app(plain.call_until, [obj, sentinel])
+    return vm.call_app(plain.call_until, [obj, sentinel])  # type: ignore[arg-type]
 
 
 @models(next)
@@ -312,7 +312,7 @@ def str_format(vm: VM, template: Object, *args: Object, **kwargs: Object) -> Obj
         real = {name: arg.constant(vm) for name, arg in named.items()}
         return abstract.fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
     held, by_name = vm.new_tuple(list(args)), vm.new_dict([(vm.const(name), value) for name, value in kwargs.items()])
-    return vm.call_app(plain.format_template, [template, held, by_name])
+    return vm.call_app(plain.format_template, [template, held, by_name])  # type: ignore[arg-type]
 
 
 @models(template_parts)
@@ -383,7 +383,7 @@ def object_ne(vm: VM, self: Object, other: Object) -> Object:
     return vm.const(not abstract.truth(vm, found))
 
 
-@models(object.__lt__, object.__le__, object.__gt__, object.__ge__)
+@models(*[vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")])
 def object_order(vm: VM, self: Object, other: Object) -> Object:
     return NOT_IMPLEMENTED
 

@@ -12,7 +12,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.vm import VM
 
-EnumType: type = enum.EnumMeta
+EnumType: Any = enum.EnumMeta
 
 
 def folded(function: Callable[..., Any]) -> None:

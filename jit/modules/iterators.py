@@ -71,7 +71,7 @@ def reversed_(vm: VM, sequence: Object) -> Object:
         return found
     if vm.raw_type_lookup(sequence.cls, "__getitem__") is MISSING or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
         vm.raise_(TypeError, f"'{sequence.cls.__name__}' object is not reversible")
-    return vm.call_app(plain.reversed_sequence, [sequence])
+    return vm.call_app(plain.reversed_sequence, [sequence])  # type: ignore[arg-type]
 
 
 def string_iter(vm: VM, text: Object) -> Object:

@@ -51,6 +51,7 @@ class ConstObject(Object):
 
     def constant(self, vm: VM) -> Any:
         if self.pending:
+            assert self.source is not None
             vm.guard(Equals, self.source, self.value)
             vm.trail.set(self, "pending", False)
         return self.value
@@ -84,6 +85,7 @@ class EnumObject(ConstObject):
 
     def constant(self, vm: VM) -> Any:
         if self.pending:
+            assert self.source is not None
             vm.guard(ValueIs, self.source, self.value)
             vm.trail.set(self, "pending", False)
         return self.value

@@ -16,8 +16,8 @@ from framejit.objects.registry import wraps
 if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
 
-deque_iterator: type = type(iter(deque()))
-deque_reverse_iterator: type = type(reversed(deque()))
+deque_iterator: Any = type(iter(deque()))
+deque_reverse_iterator: Any = type(reversed(deque()))
 
 
 class DequeObject(Object):

@@ -350,7 +350,7 @@ models(OrderedDict.__eq__)(equality(True, True))
 models(OrderedDict.__ne__)(equality(False, True))
 
 
-@models(dict.__lt__, dict.__le__, dict.__gt__, dict.__ge__)
+@models(*[vars(dict)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")])
 def unordered(vm: VM, self: DictObject, other: Object) -> Object:
     return NOT_IMPLEMENTED
 
@@ -390,7 +390,7 @@ def family_ror(vm: VM, self: DictObject, other: Object) -> Object:
     other = vm.observe(other)
     if not isinstance(other, DictObject):
         return NOT_IMPLEMENTED
-    args = [factory_of(vm, self), other] if self.family is defaultdict else [other]
+    args: list[Object] = [factory_of(vm, self), other] if self.family is defaultdict else [other]
     made = vm.observe(abstract.call(vm, vm.const(self.cls), args))
     assert isinstance(made, DictObject)
     fill(vm, made, self, {})

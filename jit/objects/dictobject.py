@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
 
 Entry = tuple[Object, Object]
-FAMILIES: tuple[type, ...] = (OrderedDict, defaultdict, dict)
+FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 
 
 class DictObject(Object):
@@ -43,7 +43,7 @@ class DictObject(Object):
         self.factory: Object | None = None
 
     @property
-    def family(self) -> type:
+    def family(self) -> Any:
         """The C type whose storage this is: OrderedDict, defaultdict or dict."""
         return dict if self.cls is dict else next(base for base in FAMILIES if issubclass(self.cls, base))
 
@@ -365,10 +365,10 @@ def fill_attrs(cg: Codegen, obj: Object) -> None:
 # Iterators.
 
 KEYS, VALUES, ITEMS = "keys", "values", "items"
-VIEW_TYPES: dict[tuple[type, str], type] = {
+VIEW_TYPES: dict[tuple[type, str], Any] = {
     (family, kind): type(getattr(family(), kind)()) for family in (dict, OrderedDict) for kind in (KEYS, VALUES, ITEMS)
 }
-ITERATOR_TYPES: dict[tuple[type, str, bool], type] = {
+ITERATOR_TYPES: dict[tuple[type, str, bool], Any] = {
     (family, kind, backwards): type((reversed if backwards else iter)(getattr(family(), kind)()))
     for family in (dict, OrderedDict)
     for kind in (KEYS, VALUES, ITEMS)

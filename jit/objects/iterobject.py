@@ -13,14 +13,14 @@ from framejit.objects.registry import wraps
 if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
 
-list_iterator: type = type(iter([]))
-list_reverse_iterator: type = type(reversed([]))
-tuple_iterator: type = type(iter(()))
-range_iterator: type = type(iter(range(0)))
-str_iterator: type = type(iter("é"))
-ascii_iterator: type = type(iter(""))
-bytes_iterator: type = type(iter(b""))
-callable_iterator: type = type(iter(int, 1))
+list_iterator: Any = type(iter([]))
+list_reverse_iterator: Any = type(reversed([]))
+tuple_iterator: Any = type(iter(()))
+range_iterator: Any = type(iter(range(0)))
+str_iterator: Any = type(iter("é"))
+ascii_iterator: Any = type(iter(""))
+bytes_iterator: Any = type(iter(b""))
+callable_iterator: Any = type(iter(int, 1))
 
 
 class IteratorObject(Object):
@@ -321,7 +321,7 @@ def strict_zip(*iterators: Iterator[Any]) -> Iterator[Any]:
     return zip(*iterators, strict=True)
 
 
-ITERATOR_TYPES: tuple[type, ...] = (
+ITERATOR_TYPES: tuple[Any, ...] = (
     list_iterator, list_reverse_iterator, tuple_iterator, range_iterator, str_iterator, ascii_iterator, bytes_iterator, callable_iterator,
     enumerate, zip, map, filter, reversed,
     type(iter({})), type(iter({}.keys())), type(iter({}.values())), type(iter({}.items())),

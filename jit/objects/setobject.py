@@ -16,7 +16,7 @@ from framejit.objects.registry import wraps
 if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
 
-set_iterator: type = type(iter(set()))
+set_iterator: Any = type(iter(set()))
 
 
 class SetObject(Object):
@@ -33,7 +33,7 @@ class SetObject(Object):
         self.before: dict[Any, Object] = {}
 
     @property
-    def family(self) -> type:
+    def family(self) -> Any:
         """set or frozenset."""
         return frozenset if issubclass(self.cls, frozenset) else set
 
@@ -44,6 +44,7 @@ class SetObject(Object):
             elements = list(self.family.__iter__(self.value))
             if not all(map(is_plain, elements)):
                 vm.unsupported(breaks.UnsupportedValue(f"a {self.cls.__name__} of objects made outside the compiled function"))
+            assert self.source is not None
             vm.guard(SetEquals, self.source, frozenset(elements))
             table = {element: vm.const(element) for element in elements}
             vm.trail.set(self, "before", dict(table))
@@ -113,9 +114,10 @@ class SetObject(Object):
         return self.family([vm.observe(element).as_real(vm) for element in self.items(vm)])
 
     def hash_key(self, vm: VM) -> Any:
-        if self.cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
-        if self.cls.__hash__ is not frozenset.__hash__:
+        cls: Any = self.cls
+        if cls.__hash__ is None:
+            vm.raise_(TypeError, f"unhashable type: '{cls.__name__}'")
+        if cls.__hash__ is not frozenset.__hash__:
             return self.identity_key(vm)
         return frozenset(self.open(vm))
 
@@ -172,7 +174,7 @@ class SetObject(Object):
 
 def rebuilt_set(cls: type, elements: set[Any]) -> Any:
     """Run by generated code: an instance of a subclass of set, without running its `__init__`."""
-    made = set.__new__(cls)
+    made: set[Any] = set.__new__(cls)
     set.update(made, elements)
     return made
 

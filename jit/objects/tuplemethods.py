@@ -108,7 +108,7 @@ def render(vm: VM, self: TupleObject) -> Object:
     return text_of_items(vm, self, "()", parts)
 
 
-@models(tuple.__getnewargs__)
+@models(vars(tuple)["__getnewargs__"])
 def getnewargs(vm: VM, self: TupleObject) -> Object:
     return TupleObject([TupleObject(list(self.items(vm)))])
 

@@ -65,7 +65,8 @@ class TupleObject(Object):
         return self.value if self.value is not MISSING else c_new(self.cls)(self.cls, values)
 
     def hash_key(self, vm: VM) -> Any:
-        if self.cls.__hash__ is not tuple.__hash__ or self.cls.__eq__ is not tuple.__eq__:
+        cls: Any = self.cls
+        if cls.__hash__ is not tuple.__hash__ or cls.__eq__ is not tuple.__eq__:
             return self.identity_key(vm)
         return tuple(vm.observe(item).hash_key(vm) for item in self.items(vm))
 

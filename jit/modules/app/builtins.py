@@ -46,7 +46,7 @@ def format_template(template: str, args: tuple[Any, ...], kwargs: Mapping[str, A
         first, rest = field_parts(name)
         value = args[first] if isinstance(first, int) else kwargs[first]
         for is_attribute, part in rest:
-            value = getattr(value, part) if is_attribute else value[part]
+            value = getattr(value, str(part)) if is_attribute else value[part]
         if conversion == "r":
             value = repr(value)
         elif conversion == "s":
