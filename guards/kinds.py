@@ -49,10 +49,10 @@ class Guard:
 
 def short(value: Any) -> str:
     """A value as text, without running the user's `__repr__`."""
-    if isinstance(value, (int, float, str, bytes, bool, type(None))) and type(value).__module__ == "builtins":
+    if issubclass(type(value), (int, float, str, bytes, bool, type(None))) and type(value).__module__ == "builtins":
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
-    if isinstance(value, type):
+    if issubclass(type(value), type):
         return f"class {value.__qualname__}"
     return f"a {type(value).__qualname__}"
 
@@ -83,9 +83,9 @@ def exact_key(value: Any) -> Any:
         return (float, struct.pack("<d", value))
     if type(value) is complex:
         return (complex, struct.pack("<dd", value.real, value.imag))
-    if isinstance(value, tuple):
+    if issubclass(type(value), tuple):
         return (type(value), tuple(map(exact_key, value)))
-    if isinstance(value, frozenset):
+    if issubclass(type(value), frozenset):
         return (type(value), frozenset(exact_elements(value)))
     return (type(value), value)
 
@@ -171,7 +171,7 @@ SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)
 def builtin_length(value: Any) -> int | None:
     """The length by the builtin type's own `__len__`; None for what is of no such type."""
     for cls in SIZED:
-        if isinstance(value, cls):
+        if issubclass(type(value), cls):
             return cls.__len__(value)  # type: ignore[no-any-return]
     return None
 
@@ -208,7 +208,7 @@ class KeyAbsent(Guard):
     cost: ClassVar[int] = 1
 
     def check(self, value: Any, call: Call) -> bool:
-        return value is MISSING or (isinstance(value, dict) and not dict.__contains__(value, self.name))
+        return value is MISSING or (issubclass(type(value), dict) and not dict.__contains__(value, self.name))
 
     def expected(self) -> str:
         return f"has no key {self.name!r}"
@@ -222,7 +222,7 @@ class KeyAbsent(Guard):
 
 def keys_in_order(value: dict[Any, Any]) -> tuple[Any, ...]:
     """The keys, in the order that the builtin type gives."""
-    return tuple(OrderedDict.__iter__(value) if isinstance(value, OrderedDict) else dict.__iter__(value))
+    return tuple(OrderedDict.__iter__(value) if issubclass(type(value), OrderedDict) else dict.__iter__(value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,13 +234,13 @@ class DictKeys(Guard):
     cost: ClassVar[int] = 2
 
     def check(self, value: Any, call: Call) -> bool:
-        return isinstance(value, dict) and same_constant(keys_in_order(value), self.keys)
+        return issubclass(type(value), dict) and same_constant(keys_in_order(value), self.keys)
 
     def expected(self) -> str:
         return f"has the keys {list(self.keys)!r:.100}"
 
     def found(self, value: Any, call: Call) -> str:
-        if not isinstance(value, dict):
+        if not issubclass(type(value), dict):
             return super().found(value, call)
         return "keys " + ", ".join(map(short, keys_in_order(value)[:20]))
 
@@ -257,7 +257,7 @@ class SetEquals(Guard):
     cost: ClassVar[int] = 3
 
     def check(self, value: Any, call: Call) -> bool:
-        return isinstance(value, (set, frozenset)) and exact_elements(value) == exact_elements(self.elements)
+        return issubclass(type(value), (set, frozenset)) and exact_elements(value) == exact_elements(self.elements)
 
     def expected(self) -> str:
         return f"has the elements {set(self.elements)!r:.100}"

@@ -216,7 +216,7 @@ class InstanceDict(Source):
     accessor = "instance_dict"
 
     def step(self, value: Any) -> Any:
-        if isinstance(value, type):
+        if issubclass(type(value), type):
             return MISSING
         for cls in mro(type(value)):
             getter = class_dict(cls).get("__dict__")
@@ -240,7 +240,7 @@ class Item(Source):
         return typed_key(payload)
 
     def step(self, value: Any) -> Any:
-        return dict.get(value, self.payload, MISSING) if isinstance(value, dict) else MISSING
+        return dict.get(value, self.payload, MISSING) if issubclass(type(value), dict) else MISSING
 
     def describe(self) -> str:
         base = self.base
@@ -264,7 +264,7 @@ class DictKey(Source):
     accessor = "dict_key"
 
     def step(self, value: Any) -> Any:
-        keys = list(dict.keys(value)) if isinstance(value, dict) else []
+        keys = list(dict.keys(value)) if issubclass(type(value), dict) else []
         return keys[self.payload] if self.payload < len(keys) else MISSING
 
     def describe(self) -> str:
@@ -279,7 +279,7 @@ class DictValueAt(Source):
     accessor = "dict_value_at"
 
     def step(self, value: Any) -> Any:
-        values = list(dict.values(value)) if isinstance(value, dict) else []
+        values = list(dict.values(value)) if issubclass(type(value), dict) else []
         return values[self.payload] if self.payload < len(values) else MISSING
 
     def describe(self) -> str:
@@ -294,9 +294,9 @@ class Index(Source):
     accessor = "index"
 
     def step(self, value: Any) -> Any:
-        if isinstance(value, tuple):
+        if issubclass(type(value), tuple):
             return tuple.__getitem__(value, self.payload) if self.payload < tuple.__len__(value) else MISSING
-        return list.__getitem__(value, self.payload) if isinstance(value, list) and self.payload < list.__len__(value) else MISSING
+        return list.__getitem__(value, self.payload) if issubclass(type(value), list) and self.payload < list.__len__(value) else MISSING
 
     def describe(self) -> str:
         assert self.base is not None
@@ -376,7 +376,7 @@ class TypeAttr(Source):
     accessor = "type_attr"
 
     def step(self, value: Any) -> Any:
-        for cls in mro(value) if isinstance(value, type) else ():
+        for cls in mro(value) if issubclass(type(value), type) else ():
             if self.payload in class_dict(cls):
                 return class_dict(cls)[self.payload]
         return MISSING
@@ -475,8 +475,8 @@ class WrappedDescriptor(Source):
 
     def step(self, value: Any) -> Any:
         if self.payload is None:
-            return value.__func__ if isinstance(value, (staticmethod, classmethod)) else MISSING
-        found = getattr(value, self.payload) if isinstance(value, property) else None
+            return value.__func__ if issubclass(type(value), (staticmethod, classmethod)) else MISSING
+        found = getattr(value, self.payload) if issubclass(type(value), property) else None
         return MISSING if found is None else found
 
     def describe(self) -> str:

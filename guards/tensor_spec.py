@@ -95,7 +95,7 @@ def mismatch(value: Any, spec: TensorSpec) -> str | None:
 
 def storage_and_offset(value: Any) -> tuple[int, int] | None:
     """Address of a tensor's storage and the offset into it in elements; None for what is no tensor with a storage."""
-    if not isinstance(value, torch.Tensor) or not has_plain_sizes(value):
+    if not issubclass(type(value), torch.Tensor) or not has_plain_sizes(value):
         return None
     with torch._C.DisableTorchFunction():
         if READERS["layout"](value) is not torch.strided:

@@ -16,13 +16,14 @@ from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
 from framejit.bytecode.decode import decode
 from framejit.ceval.signals import Raise
-from framejit.codegen import FinishedTrace, emit, plan
+from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
 from framejit.cache import Options
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
-from framejit.guards.build import build
+from framejit.guards.build import BuiltGuards, build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import global_state_guard
+from framejit.guards.source import Call
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
 from framejit.objects.object import NotConstant, Object
 from framejit.report import STATISTICS
@@ -90,6 +91,8 @@ def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, numb
         planned = plan(
             FinishedTrace(result, tracer.effects, function.__code__, False, position, tracer.first_position or position)
         )
+    except CannotGenerate as refused:
+        raise GraphBreak(refused.reason, here) from refused
     except NotConstant as needed:
         raise GraphBreak(breaks.CannotReconstruct(repr(needed.obj)), here) from needed
     graph = tracer.graph.finish(planned.outputs, debug=options.config.verify)
@@ -106,6 +109,8 @@ def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, numb
         STATISTICS.add("graphs")
     inputs = [described.source for described in graph.inputs] if planned.needs_graph else []
     built = build(guards, inputs, planned.captures)
+    if options.config.verify:
+        verify(built, Call(tuple(tracer.args), function))
     code = emit(planned, fn, boxed)
     STATISTICS.add("frames")
     STATISTICS.add("guards", len(built.guards))
@@ -115,6 +120,13 @@ def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, numb
         logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__} as compiled", decode(code).listing())
     return Entry(code, built.tree, len(inputs), Keep(fn, built.guards))
+
+
+def verify(built: BuiltGuards, call: Call) -> None:
+    """The Python reference and the native tree must both accept the call that the entry was made for (FRAMEJIT_VERIFY)."""
+    failing = check_all(built.guards, call)
+    if failing is not None:
+        raise InternalError(f"a new guard rejects its own call: {explain_failure([failing], call)}")
 
 
 def guard_aliasing(tracer: Tracer) -> None:

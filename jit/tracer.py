@@ -18,7 +18,6 @@ from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import UserFrame
 from framejit.graph.builder import GraphBuilder
-from framejit.graph.fake import make_fake_mode
 from framejit.graph.state import GlobalModes
 from framejit.guards.kinds import Distinct, Guard, IsMissing, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Item, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
@@ -36,7 +35,6 @@ from framejit.objects.object import LazyObject, NotConstant, Object, settle
 from framejit.objects.registry import LIBRARY, WRAPPERS, wrapper_for
 from framejit.objects.tupleobject import TupleObject
 from framejit.trail import Trail
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 HEAP_TYPE = 1 << 9
 IMMUTABLE_TYPE = 1 << 8
@@ -76,8 +74,7 @@ class Tracer:
         self.trail = Trail()
         self.root_source = Root()
         self.guards: list[Guard] = []
-        shape_env = ShapeEnv()
-        self.graph = GraphBuilder(self, make_fake_mode(shape_env), shape_env)
+        self.graph = GraphBuilder(self)
         self.modes = GlobalModes(self.graph, self.trail)
         self.effects = Effects(self)
         self.frame: Frame | None = None

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 
 os.environ["FRAMEJIT_STRICT"] = "1"  # before framejit is imported
+os.environ["FRAMEJIT_VERIFY"] = "1"
 faulthandler.enable()
 
 import pytest  # noqa: E402
