@@ -219,13 +219,13 @@ class Tracer:
     def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
         """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""
         exc = self.observe(exc)
-        if isinstance(exc.value, type) and issubclass(exc.value, BaseException):
+        if issubclass(exc.cls, type) and issubclass(exc.value, BaseException):
             exc = self.observe(abstract.call(self, exc, []))
         if not issubclass(exc.cls, BaseException):
             self.raise_(TypeError, "exceptions must derive from BaseException")
         if cause is not None:
             cause = self.observe(cause)
-            if isinstance(cause.value, type) and issubclass(cause.value, BaseException):
+            if issubclass(cause.cls, type) and issubclass(cause.value, BaseException):
                 cause = self.observe(abstract.call(self, cause, []))
             if not isinstance(exc, ExceptionObject):
                 self.unsupported(breaks.UnsupportedValue("an exception that came from outside"))
@@ -377,7 +377,7 @@ class Tracer:
         return [(key, abstract.getitem(self, mapping, key)) for key in keys]
 
     def same_value(self, a: Object, b: Object, unsure: bool) -> bool:
-        if isinstance(a.value, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
+        if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
             left, right = a.constant(self), b.constant(self)
             if left is right:
                 return True

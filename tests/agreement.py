@@ -14,7 +14,7 @@ import framejit
 import torch
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum,
-         torch.dtype, torch.device, range, slice, type(...))  # fmt: skip
+         torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice, type(...))  # fmt: skip
 
 
 class Comparison:

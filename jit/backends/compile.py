@@ -30,6 +30,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
             fn, boxed = unbox(_call_backend(backend, request.gm, [info.value for info in request.inputs]))
         else:
             fn, boxed, guards = _compile_in_contexts(request)
+    _forget_examples(request)
     if not backend.trusted and not boxed:
         fn = checked(fn, backend.name, outputs)
     return CompiledGraph(
@@ -98,6 +99,14 @@ def _check(request: GraphRequest) -> int:
                 raise ValueError(f"inputs {tensors[id(info.value)]!r} and {info.name!r} are the same tensor")
             tensors[id(info.value)] = info.name
     return len(outputs)
+
+
+def _forget_examples(request: GraphRequest) -> None:
+    """Drop what only compiling needs: the graph may live on, and with it would the fake tensors and weak references to the real ones,
+    for which `torch.utils.swap_tensors` refuses parameters."""
+    for node in request.gm.graph.nodes:
+        node.meta.pop("example_value", None)
+    request.fake_mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
 
 
 def _trains(request: GraphRequest) -> bool:

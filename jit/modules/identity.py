@@ -46,7 +46,7 @@ def id_(vm: VM, obj: Object) -> Object:
     if obj.source is not None and obj.value is not MISSING:
         vm.guard(ValueIs, obj.source, obj.value)
         return vm.const(id(obj.value))
-    if obj.cls in (type(None), bool) or isinstance(obj.value, type):
+    if obj.cls in (type(None), bool) or issubclass(obj.cls, type):
         return vm.const(id(obj.constant(vm)))
     return IdObject(settle(obj))
 

@@ -35,7 +35,7 @@ def real_callable(vm: VM, target: Object) -> Any:
             vm.guard(ValueIs, target.source, target.value)
         target.default_values(vm)
         return target.value
-    if isinstance(target.value, type):
+    if issubclass(target.cls, type):
         return target.value
     vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {vm.name_of(target)}"))
 

@@ -162,7 +162,7 @@ def has_torch_function(vm: VM, *args: Object) -> Object:
         values = abstract.iterate(vm, arg) if arg.cls in (tuple, list) else [arg]
         for value in values:
             value = vm.observe(value)
-            if not isinstance(value, TensorObject) and not isinstance(value.value, type) and hasattr(value.cls, "__torch_function__"):
+            if not isinstance(value, TensorObject) and not issubclass(value.cls, type) and hasattr(value.cls, "__torch_function__"):
                 vm.unsupported(breaks.UnsupportedValue(f"a {value.cls.__qualname__}, which overrides torch's functions"))
     return vm.const(False)
 

@@ -67,7 +67,7 @@ def claims(vm: VM, obj: Object, cls: type) -> bool:
     if obj.cls.__flags__ & HEAP_TYPE == 0 or vm.raw_type_lookup(obj.cls, "__class__") is OBJECT_CLASS:
         return False
     said = vm.observe(abstract.getattr_(vm, obj, "__class__"))
-    return isinstance(said.value, type) and issubclass(said.value, cls)
+    return issubclass(said.cls, type) and issubclass(said.value, cls)
 
 
 @models(issubclass)
@@ -85,7 +85,7 @@ def check_subclass(vm: VM, sub: Object, cls: Object) -> bool:
         found = abstract.call_special(vm, cls, "__subclasscheck__", sub)
         assert found is not None
         return abstract.truth(vm, found)
-    if not isinstance(sub.value, type):
+    if not issubclass(sub.cls, type):
         vm.raise_(TypeError, "issubclass() arg 1 must be a class")
     if isinstance(real, type):
         return issubclass(sub.value, real)

@@ -566,7 +566,7 @@ def exception_match(vm: VM, exc: Object, cls: Object) -> bool:
     cls = vm.observe(cls)
     kinds = vm.observe_all(iterate(vm, cls)) if issubclass(cls.cls, tuple) else [cls]
     for kind in kinds:
-        if not (isinstance(kind.value, type) and issubclass(kind.value, BaseException)):
+        if not (issubclass(kind.cls, type) and issubclass(kind.value, BaseException)):
             vm.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
         if issubclass(exc.cls, kind.value):
             return True

@@ -67,7 +67,7 @@ def generator_send(vm: VM, self: Object, value: Object) -> Object:
 @models(GeneratorType.throw)
 def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = None, traceback: Object | None = None) -> Object:
     exc = vm.observe(exc)
-    if isinstance(exc.value, type):
+    if issubclass(exc.cls, type):
         given = [] if value is None or vm.observe(value).cls is type(None) else [value]
         exc = value if given and issubclass(vm.observe(given[0]).cls, exc.value) else abstract.call(vm, exc, given)  # type: ignore[assignment]
     result, finished = vm.resume_generator(self, vm.const(None), vm.observe(exc))

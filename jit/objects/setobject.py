@@ -54,9 +54,10 @@ class SetObject(Object):
     def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
         """(hash key, element) in the order of iteration: CPython's own where all are constants."""
         table = self.open(vm)
-        if all(map(is_plain, table)):
-            return [(key, table[key]) for key in set(table)]
-        return list(table.items())
+        untouched = self.value is not MISSING and table.keys() == self.value
+        if untouched or not all(map(is_plain, table)):
+            return list(table.items())
+        return [(key, table[key]) for key in set(table)]
 
     def items(self, vm: VM) -> list[Object]:
         """The elements in the order of iteration."""

@@ -132,7 +132,7 @@ class SuperObject(Object):
             found = vm.own_attribute(cls, name)
             if found is not None:
                 assert self.receiver is not None
-                bound_to_class = isinstance(self.receiver.value, type) and self.receiver.value is self.receiver_type
+                bound_to_class = issubclass(self.receiver.cls, type) and self.receiver.value is self.receiver_type
                 return found.descriptor_get(vm, None if bound_to_class else self.receiver, self.receiver_type)
         vm.raise_(AttributeError, f"'super' object has no attribute '{name}'")
 
@@ -146,7 +146,7 @@ def make_super(vm: VM, *args: Object) -> Object:
     if receiver is None:
         return SuperObject(cls, None, None)
     receiver = vm.observe(receiver)
-    if isinstance(receiver.value, type) and issubclass(receiver.value, cls):
+    if issubclass(receiver.cls, type) and issubclass(receiver.value, cls):
         return SuperObject(cls, receiver, receiver.value)
     if not issubclass(receiver.cls, cls):
         vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
@@ -198,5 +198,5 @@ def type_call(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
 def type_check(vm: VM, cls: Object, other: Object) -> Object:
     """The default of isinstance and issubclass."""
     other = vm.observe(other)
-    kind = other.value if isinstance(other.value, type) and issubclass(other.cls, type) and other.value is not MISSING else other.cls
+    kind = other.value if issubclass(other.cls, type) and issubclass(other.cls, type) and other.value is not MISSING else other.cls
     return vm.const(issubclass(kind, cls.constant(vm)))
