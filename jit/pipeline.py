@@ -15,16 +15,16 @@ from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
 from framejit.bytecode.decode import decode
+from framejit.cache import Options
 from framejit.ceval.signals import Raise
 from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
-from framejit.cache import Options
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
-from framejit.guards.build import BuiltGuards, build, check_all
+from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import global_state_guard
-from framejit.guards.source import Call
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
+from framejit.guards.source import Call
 from framejit.objects.object import NotConstant, Object
 from framejit.report import STATISTICS
 from framejit.tracer import GraphBreak, Tracer
@@ -53,9 +53,12 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Op
         with _lock:
             try:
                 result = trace(tracer)
-                return finish(tracer, result, options, frame_id, number)
+                entry = finish(tracer, result, options, frame_id, number)
             finally:
                 tracer.modes.restore()
+        if options.config.verify:
+            verify(entry.keep.guards, Call(tuple(tracer.args), function))
+        return entry
     except GraphBreak as stop:
         return fall_back(tracer, options, stop.reason, stop.stack)
     finally:
@@ -109,8 +112,6 @@ def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, numb
         STATISTICS.add("graphs")
     inputs = [described.source for described in graph.inputs] if planned.needs_graph else []
     built = build(guards, inputs, planned.captures)
-    if options.config.verify:
-        verify(built, Call(tuple(tracer.args), function))
     code = emit(planned, fn, boxed)
     STATISTICS.add("frames")
     STATISTICS.add("guards", len(built.guards))
@@ -122,9 +123,9 @@ def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, numb
     return Entry(code, built.tree, len(inputs), Keep(fn, built.guards))
 
 
-def verify(built: BuiltGuards, call: Call) -> None:
+def verify(guards: Sequence[Guard], call: Call) -> None:
     """The Python reference and the native tree must both accept the call that the entry was made for (FRAMEJIT_VERIFY)."""
-    failing = check_all(built.guards, call)
+    failing = check_all(guards, call)
     if failing is not None:
         raise InternalError(f"a new guard rejects its own call: {explain_failure([failing], call)}")
 
@@ -186,7 +187,8 @@ def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
         groups: dict[int, int] = {}
         tensors = [graph.inputs[i].tensor for i in indices]
         numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
-        return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), numbers, tuple(t.storage_offset() for t in tensors))]
+        offsets = tuple(t.storage_offset() for t in tensors)
+        return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), numbers, offsets)]
     raise InternalError(f"a guard on symbolic shapes from a static graph: {asked}")
 
 

@@ -7,10 +7,11 @@ program's business. `NEW.of(...)` calls with other arguments from there on. Afte
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,9 +91,14 @@ def agree_on(a: Any, b: Any) -> bool:
     return True
 
 
-def play(scenario: Callable[[], Iterator[Any]], backend: str = "eager") -> None:
+def play(scenario: Callable[[], Generator[Any, None, None]], backend: str = "eager") -> None:
     """Run a scenario to its end. The compiled call comes first: what it wrongly keeps would otherwise be hidden by eager's."""
-    steps = scenario()
+    with contextlib.closing(scenario()) as steps:
+        follow(steps, backend)
+
+
+def follow(steps: Iterator[Any], backend: str) -> None:
+    """Run and check step after step."""
     first = next(steps)
     args, kwargs = first.args, first.kwargs
     compiled = framejit.compile(first.target, backend=backend)
@@ -106,6 +112,8 @@ def play(scenario: Callable[[], Iterator[Any]], backend: str = "eager") -> None:
         again = outcome(compiled, args, kwargs)
         expected = outcome(first.target, args, kwargs)
         where = f"step {number}"
+        if got[0] != expected[0]:
+            raise AssertionError(f"{where}: eager {expected[0]} {expected[1]!r}") from (got if got[0] == "raised" else expected)[1]
         compare(expected, got, where)
         compare(expected, again, f"{where}, called again")
         made = len(function.entries) - count

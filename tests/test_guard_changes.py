@@ -576,7 +576,7 @@ def the_length_of_a_global_list():
 def a_global_that_appears():
     def f(t):
         try:
-            return t * APPEARS  # type: ignore[name-defined] # noqa: F821
+            return t * APPEARS  # type: ignore[name-defined]
         except NameError:
             return t
 
