@@ -39,6 +39,8 @@ from framejit.trail import Trail
 HEAP_TYPE = 1 << 9
 IMMUTABLE_TYPE = 1 << 8
 SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
+UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
+"""Types whose equal values are one object."""
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -82,6 +84,7 @@ class Tracer:
         self.depth = 0
         self.jumps_back = 0
         self.first_position: Position | None = None
+        self._guarded_generators: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
@@ -104,7 +107,9 @@ class Tracer:
         root.checked = True
         self._shared[id(self.function)] = root
         self.root = self.new_frame(root, code, bound)
-        return self.run_frame(self.root)
+        result = self.run_frame(self.root)
+        self.check_generators()
+        return result
 
     def new_frame(self, function: FunctionObject, code: CodeType, bound: dict[str, Object | None]) -> Frame:
         namespace = function.globals
@@ -140,6 +145,8 @@ class Tracer:
             if exc is not None:
                 raise Raise(exc)
             return self.const(None), True
+        if frame.state is State.CREATED and exc is None and self.observe(sent).cls is not type(None):
+            self.raise_(TypeError, "can't send non-None value to a just-started generator")
         self.trail.log(frame.restore, frame.snapshot())
         caller, self.frame = self.frame, frame
         self.depth += 1
@@ -148,7 +155,16 @@ class Tracer:
         finally:
             self.depth -= 1
             self.frame = caller
+        if type(signal) is Yield and frame.decoded.handler_at[frame.pc] is not None and frame not in self._guarded_generators:
+            self._guarded_generators.append(frame)
+            self.trail.log(self._guarded_generators.pop)
         return signal.value, type(signal) is not Yield
+
+    def check_generators(self) -> None:
+        """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
+        for frame in self._guarded_generators:
+            if frame.state is State.SUSPENDED and frame.decoded.handler_at[frame.pc] is not None:
+                self.unsupported(breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`"))
 
     def is_suspended(self, generator: Object) -> bool:
         assert isinstance(generator, GeneratorObject)
@@ -199,6 +215,9 @@ class Tracer:
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
         raise Raise(ExceptionObject(cls, [arg if isinstance(arg, Object) else self.from_real(arg) for arg in args]))
 
+    def handled_exception(self) -> Object | None:
+        return None if self.frame is None else self.frame.current_exception()
+
     def chain_context(self, exc: Object, handled: Object) -> None:
         """Python/errors.c: _PyErr_SetObject: the exception being handled becomes the context; a cycle is cut."""
         if exc is handled or not isinstance(exc, ExceptionObject):
@@ -223,6 +242,8 @@ class Tracer:
             exc = self.observe(abstract.call(self, exc, []))
         if not issubclass(exc.cls, BaseException):
             self.raise_(TypeError, "exceptions must derive from BaseException")
+        if exc.source is not None:
+            self.unsupported(breaks.UnsupportedOperation("raising an exception made outside, which would change its traceback"))
         if cause is not None:
             cause = self.observe(cause)
             if issubclass(cause.cls, type) and issubclass(cause.value, BaseException):
@@ -377,18 +398,41 @@ class Tracer:
         return [(key, abstract.getitem(self, mapping, key)) for key in keys]
 
     def same_value(self, a: Object, b: Object, unsure: bool) -> bool:
-        if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
+        if isinstance(a.value, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
             left, right = a.constant(self), b.constant(self)
+            alike = left == right or (left != left and right != right)
             if left is right:
+                # Equal values need not be the same object next time; where equality is all that is asked, only a NaN tells them apart.
+                if unsure or left != left:
+                    self.guard_same(a, b)
                 return True
-            if unsure and left == right and type(left) is type(right):
+            if unsure and alike and type(left) is type(right):
                 self.unsupported(breaks.UnsupportedOperation("`is` between equal values, whose identity is an accident"))
+            if left != left and alike:
+                self.guard_distinct(a, b)
             return False
         if a.value is b.value:
+            self.guard_same(a, b)
             return True
+        self.guard_distinct(a, b)
+        return False
+
+    def guard_same(self, a: Object, b: Object) -> None:
+        """Two values are one object in this call: must be so in others, unless the values' own guards say it."""
+        if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or wrapper_for(a.cls).by_identity:
+            return
+        if a.source is not None and b.source is not None:
+            if a.source is not b.source:
+                self.guard(Same, a.source, b.source)
+        elif a.source is not None:
+            self.guard(ValueIs, a.source, a.value)
+        elif b.source is not None:
+            self.guard(ValueIs, b.source, b.value)
+
+    def guard_distinct(self, a: Object, b: Object) -> None:
+        """Two values from outside are different objects in this call."""
         if a.source is not None and b.source is not None and not wrapper_for(a.cls).by_identity:
             self.guard(Distinct, a.source, (b.source,))
-        return False
 
     def identity_key(self, obj: Object) -> Any:
         hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")

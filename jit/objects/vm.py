@@ -143,6 +143,9 @@ class VM(Protocol):
     def call_app(self, function: FunctionType, args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
         """Trace a plain Python function of framejit's own (modules/app): its globals are not guarded."""
 
+    def handled_exception(self) -> Object | None:
+        """The exception whose handler is running, in this frame or the nearest caller: what `sys.exc_info()` tells."""
+
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the traced program; args are real constants or Objects."""
 
