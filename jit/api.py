@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import copyreg
 import functools
 import inspect
 import types
@@ -19,14 +21,35 @@ from framejit.errors import BadArgument
 from framejit.report import reset_statistics
 
 F = TypeVar("F")
+Function = Any
+"""A types.FunctionType, which type checkers take no `def` for."""
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 DISABLED = "_framejit_disabled"
+ORIGINAL = "__framejit_original__"
 
 
 @overload
-def compile(target: F, **options: Any) -> F: ...
+def compile(
+    target: F,
+    *,
+    backend: str | BackendFn | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> F: ...
 @overload
-def compile(target: None = None, **options: Any) -> Callable[[F], F]: ...
+def compile(
+    target: None = None,
+    *,
+    backend: str | BackendFn | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Callable[[F], F]: ...
 def compile(
     target: Any = None,
     *,
@@ -45,6 +68,7 @@ def compile(
     Args:
         target: a function, a bound method, an `nn.Module`, or any callable object. A module gives a new object of the same class
             that shares the module's parameters, buffers, hooks and every other attribute; the module itself stays as it is.
+            A class is changed in place: calls of its instances are compiled.
         backend: a name (see `list_backends`), or a callable `(GraphModule, example_inputs) -> callable`. Default: "inductor".
         fullgraph: raise `Unsupported` where tracing stops, instead of running the frame as written.
         dynamic: None or False; symbolic shapes are not there yet, and True is refused.
@@ -78,90 +102,128 @@ def _compile(target: Any, settings: Options, disable: bool) -> Any:
         return type(target)(_compile(target.__func__, settings, disable))
     if isinstance(target, types.FunctionType):
         return compile_function(target, settings)
-    if isinstance(target, types.MethodType) and isinstance(target.__func__, types.FunctionType):
-        return compile_function(target.__func__, settings).__get__(target.__self__)
+    if isinstance(target, types.MethodType) and isinstance(target.__func__, (types.FunctionType, CompiledFunction)):
+        return _compile(target.__func__, settings, disable).__get__(target.__self__)
     if isinstance(target, nn.Module):
-        return compile_module(target, settings)
+        return module_with_call(target, lambda call: compile_function(call, settings))
+    if isinstance(target, type):
+        setattr(target, "__call__", compile_function(call_of(target), settings))
+        return target
     return compile_function(caller_of(target), settings)
 
 
 def check_target(target: Any) -> None:
-    """Refuse what cannot be compiled."""
+    """Refuse what cannot be compiled. Raises BadArgument."""
     inner = target.__func__ if isinstance(target, (staticmethod, classmethod)) else target
     if not callable(inner):
-        raise BadArgument(f"compile() takes a function, a method, an nn.Module or another callable; got {type(target).__name__} ({target!r:.80})")
-    function = inspect.unwrap(inner, stop=lambda f: isinstance(f, types.FunctionType)) if not isinstance(inner, type) else inner
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    if isinstance(code, types.CodeType):
-        if code.co_flags & COROUTINES:
-            raise BadArgument(f"compile(): {code.co_qualname} is a coroutine function; compile the plain functions that it awaits on or calls")
-        if code.co_flags & inspect.CO_GENERATOR:
-            raise BadArgument(f"compile(): {code.co_qualname} is a generator function; compile the function that consumes it, or the body of its loop")
+        what = f"{type(target).__name__} ({target!r:.80})"
+        raise BadArgument(f"compile() takes a function, a method, an nn.Module or another callable; got {what}")
+    if isinstance(target, type) and raw_call(target) is None:
+        raise BadArgument(f"compile(): instances of the class {target.__qualname__} are not callable; decorate the methods to be compiled")
+    code = code_of(inner)
+    if code is None:
+        return
+    if code.co_flags & COROUTINES:
+        raise BadArgument(f"compile(): {code.co_qualname} is a coroutine function; compile the plain functions that it awaits or calls")
+    if code.co_flags & inspect.CO_GENERATOR:
+        raise BadArgument(
+            f"compile(): {code.co_qualname} is a generator function; compile the function that consumes it, or the body of its loop"
+        )
 
 
-def compile_function(function: types.FunctionType, settings: Options) -> Any:
+def code_of(target: Any) -> types.CodeType | None:
+    """The code that a call of the target runs first, seen through methods, partials and `__call__`; None where that is C code."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    if isinstance(target, type):
+        return None
+    if not hasattr(target, "__code__"):
+        target = raw_call(type(target))
+    code = getattr(target, "__code__", None)
+    return code if isinstance(code, types.CodeType) else None
+
+
+def compile_function(function: Function, settings: Options) -> Any:
     """A CompiledFunction of a Python function."""
     compiled = cache.Compiler(settings).attach(function)
     compiled.__dict__.update(function.__dict__)
     return compiled
 
 
-def caller_of(target: Callable[..., Any]) -> types.FunctionType:
+def caller_of(target: Callable[..., Any]) -> Function:
     """A Python function that calls a callable which has no code of its own: a C function, a partial, an object with `__call__`."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
     with contextlib.suppress(AttributeError, TypeError):
-        functools.update_wrapper(call, target)
+        functools.update_wrapper(call, target, updated=())
     return call
 
 
-def compile_module(module: nn.Module, settings: Options) -> nn.Module:
-    """A new object of a subclass of the module's class, with the module's own `__dict__`; its calls are compiled.
+def raw_call(cls: type) -> Any:
+    """What calls of a class's instances run, as it stands in the class; None where they cannot be called."""
+    return next((base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__), None)
 
-    It copies and pickles as the module's class does: the copy is not compiled.
+
+def call_of(cls: type) -> Function:
+    """The same as a Python function."""
+    call = raw_call(cls)
+    call = call.function if isinstance(call, CompiledFunction) else call
+    return call if isinstance(call, types.FunctionType) else caller_of(call)
+
+
+def module_with_call(module: nn.Module, wrap: Callable[[Function], Any]) -> nn.Module:
+    """A new object of a subclass of the module's class, with the module's own `__dict__`; its calls go through `wrap`.
+
+    It copies and pickles as the module's class does: the copy is an ordinary module.
     """
     cls = type(module)
-    if "__framejit_original__" in cls.__dict__:
-        cls = cls.__framejit_original__  # type: ignore[attr-defined]
-    call = cls.__call__
-    if isinstance(call, CompiledFunction):
-        call = call.function
-    if not isinstance(call, types.FunctionType):
-        call = caller_of(call)
+    if ORIGINAL in cls.__dict__:
+        cls = cls.__dict__[ORIGINAL]
     namespace = {
-        "__framejit_original__": cls,
+        ORIGINAL: cls,
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
-        "__call__": compile_function(call, settings),
-        "__reduce_ex__": _reduce_as_original,
-        "__copy__": _copy_original,
+        "__call__": wrap(call_of(cls)),
+        "__reduce_ex__": reduce_as_original,
+        "__copy__": copy_original,
         "__slots__": (),
     }
-    subclass = types.new_class(cls.__name__, (cls,), {}, lambda body: body.update(namespace))
-    compiled = object.__new__(subclass)
-    object.__setattr__(compiled, "__dict__", module.__dict__)
-    return compiled
+    if hasattr(cls, "__deepcopy__"):
+        namespace["__deepcopy__"] = deepcopy_original
+    # Neither the metaclass's __new__ nor __init_subclass__ is to hear of it: registries of the user's would get a second entry.
+    subclass = type.__new__(type(cls), cls.__name__, (nn.Module,), namespace)
+    subclass.__bases__ = (cls,)
+    made = object.__new__(subclass)
+    object.__setattr__(made, "__dict__", module.__dict__)
+    return made
 
 
-def original_of(compiled: Any) -> Any:
+def original_of(made: Any) -> Any:
     """The module that a compiled module shares its state with, as an object of its own class."""
-    original = object.__new__(type(compiled).__framejit_original__)
-    object.__setattr__(original, "__dict__", compiled.__dict__)
+    original = object.__new__(getattr(type(made), ORIGINAL))
+    object.__setattr__(original, "__dict__", made.__dict__)
     return original
 
 
-def _reduce_as_original(self: Any, protocol: Any) -> Any:
-    return original_of(self).__reduce_ex__(protocol)
+def reduce_as_original(self: Any, protocol: Any) -> Any:
+    """What pickles and copies an object of the original class. `copyreg.__newobj__` would insist on the object's own class."""
+    function, arguments, *rest = original_of(self).__reduce_ex__(protocol)
+    if function is copyreg.__newobj__:  # type: ignore[attr-defined]
+        function, arguments = copyreg._reconstructor, (arguments[0], object, None)  # type: ignore[attr-defined]
+    return (function, arguments, *rest)
 
 
-def _copy_original(self: Any) -> Any:
-    original = original_of(self)
-    made = object.__new__(type(original))
-    made.__dict__.update(original.__dict__)
-    return made
+def copy_original(self: Any) -> Any:
+    """`copy.copy`: an ordinary module."""
+    return copy.copy(original_of(self))
+
+
+def deepcopy_original(self: Any, memo: dict[int, Any]) -> Any:
+    """`copy.deepcopy`, where the class has its own way."""
+    return copy.deepcopy(original_of(self), memo)
 
 
 class disable:
@@ -183,6 +245,8 @@ class disable:
     def __call__(self, function: Any) -> Any:
         if not callable(function):
             raise BadArgument(f"disable() takes a callable; got {type(function).__name__}")
+        if isinstance(function, nn.Module):
+            return module_with_call(function, self)
         if isinstance(function, CompiledFunction):
             function = function.function
 
