@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
 import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,27 +44,42 @@ class Keep:
     fallback: breaks.Break | None = None
 
 
+@contextlib.contextmanager
+def collector(enabled: bool) -> Iterator[bool]:
+    """Python's garbage collector on or off inside the `with` block; gives whether it was on before.
+
+    A trace makes hundreds of thousands of objects that nearly all stay till its end: collections in between would take a third of its
+    time and find nothing. A backend is none of ours, and may run for long: there it is as the program has it.
+    """
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        yield before
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
 def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Options, number: int) -> Entry:
     """Compile one call of a function. The entry holds replacement code, or None where the frame has to run as written.
 
     Raises Unsupported where tracing stops and `options.fullgraph` is set, BackendError where the backend fails.
     """
     frame_id = next(_numbers)
-    tracer = Tracer(function, args, options.config)
-    try:
-        with _lock:
+    with _lock, collector(False) as collects:
+        tracer = Tracer(function, args, options.config)
+        try:
             try:
                 result = trace(tracer)
-                entry = finish(tracer, result, options, frame_id, number)
+                entry = finish(tracer, result, options, frame_id, number, collects)
             finally:
                 tracer.modes.restore()
-        if options.config.verify:
-            verify(entry.keep.guards, Call(tuple(tracer.args), function))
-        return entry
-    except GraphBreak as stop:
-        return fall_back(tracer, options, stop.reason, stop.stack)
-    finally:
-        tracer.dispose()
+            if options.config.verify:
+                verify(entry.keep.guards, Call(tuple(tracer.args), function))
+            return entry
+        except GraphBreak as stop:
+            return fall_back(tracer, options, stop.reason, stop.stack)
+        finally:
+            tracer.dispose()
 
 
 def trace(tracer: Tracer) -> Object:
@@ -78,8 +95,8 @@ def trace(tracer: Tracer) -> Object:
         raise GraphBreak(breaks.UnsupportedValue(repr(needed.obj)), tracer.user_stack()) from needed
 
 
-def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, number: int) -> Entry:
-    """From the end of a trace to the entry."""
+def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, number: int, collects: bool) -> Entry:
+    """From the end of a trace to the entry. `collects`: whether the program has the garbage collector on."""
     function = tracer.function
     change = tracer.modes.final_difference()
     if change is not None:
@@ -106,7 +123,9 @@ def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, numb
     if planned.needs_graph:
         if logs.enabled("graph_code"):
             logs.info("graph_code", f"graph of {function.__qualname__}", graph.gm.print_readable(print_output=False))
-        compiled = compile_graph(request_of(tracer, graph, options.backend, frame_id, number))
+        request = request_of(tracer, graph, options.backend, frame_id, number)
+        with collector(collects):
+            compiled = compile_graph(request)
         fn, boxed = compiled.fn, compiled.boxed
         guards = [*guards, *(translated for asked in compiled.guards for translated in backend_guards(asked, graph))]
         STATISTICS.add("graphs")

@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 from framejit import breaks
-from framejit.bytecode.instruction import Position
+from framejit.bytecode.instruction import Instruction, Position
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Raise, Yield
@@ -91,7 +91,8 @@ class Tracer:
         self._raw_attributes: dict[tuple[type, str], Any] = {}
         self._attributes: dict[tuple[type, str], Object | None] = {}
         self._namespaces: dict[int, DictObject] = {}
-        self._lines: dict[tuple[CodeType, int], UserLine] = {}
+        self._lines: dict[Instruction, UserLine] = {}
+        self._frames: dict[Instruction, UserFrame] = {}
 
     # Running the traced frame.
 
@@ -272,12 +273,18 @@ class Tracer:
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first; framejit's own stand-ins are left out."""
         stack = []
+        known = self._frames
         frame = self.frame
         while frame is not None:
-            if not isinstance(frame.globals, AppNamespace):
-                stack.append(UserFrame.of(frame.code, frame.position()))
+            if type(frame.globals) is not AppNamespace:
+                instruction = frame.decoded.instructions[frame.pc]
+                found = known.get(instruction)
+                if found is None:
+                    found = known[instruction] = UserFrame.of(frame.code, instruction.position)
+                stack.append(found)
             frame = frame.parent
-        return stack[::-1]
+        stack.reverse()
+        return stack
 
     def root_position(self) -> Position:
         assert self.root is not None
@@ -286,14 +293,14 @@ class Tracer:
     def user_line(self) -> UserLine | None:
         """Where the program is now, for guards."""
         frame = self.frame
-        while frame is not None and isinstance(frame.globals, AppNamespace):
+        while frame is not None and type(frame.globals) is AppNamespace:
             frame = frame.parent
         if frame is None:
             return None
-        code, lineno = frame.code, frame.lineno
-        line = self._lines.get((code, lineno))
+        instruction = frame.decoded.instructions[frame.pc]
+        line = self._lines.get(instruction)
         if line is None:
-            line = self._lines[code, lineno] = UserLine(code.co_filename, lineno, code.co_qualname)
+            line = self._lines[instruction] = UserLine(frame.code.co_filename, frame.lineno, frame.code.co_qualname)
         return line
 
     def name_of(self, obj: Object) -> str:
@@ -406,10 +413,11 @@ class Tracer:
                 if unsure or left != left:
                     self.guard_same(a, b)
                 return True
-            if unsure and alike and type(left) is type(right):
-                self.unsupported(breaks.UnsupportedOperation("`is` between equal values, whose identity is an accident"))
-            if left != left and alike:
-                self.guard_distinct(a, b)
+            if alike and type(left) is type(right):
+                if unsure and (a.source is None or b.source is None):
+                    self.unsupported(breaks.UnsupportedOperation("`is` between equal values, whose identity is an accident"))
+                if unsure or left != left:
+                    self.guard_distinct(a, b)
             return False
         if a.value is b.value:
             self.guard_same(a, b)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit.backends.calling import checked, dropping, unbox
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
@@ -64,6 +65,8 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
 
 
 def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    if not backend.trusted:
+        _LazyGraphModule.force_recompile(gm)  # a `gm.forward` taken before the code is there would be slow at each call
     try:
         fn = backend.call(gm, examples, **backend.kwargs)
     except FramejitError:

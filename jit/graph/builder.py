@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit import breaks
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, meaning_of, refusal, to_fake, version_of
@@ -30,6 +31,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import struct_sequence
 
 if TYPE_CHECKING:
+    from framejit.errors import UserFrame
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     from framejit.objects.vm import VM
@@ -103,7 +105,7 @@ class GraphBuilder:
         self._kept: set[fx.Node] = set()
         self._made_under: dict[fx.Node, Modes] = {}
         self._stale = False
-        self._trace_lines: dict[tuple[str, int, str], str] = {}
+        self._traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
 
     # Inputs.
 
@@ -226,15 +228,14 @@ class GraphBuilder:
 
     def _stack_trace(self) -> str:
         """The user's stack, outermost call first, as a traceback prints it."""
-        lines = []
-        known = self._trace_lines
-        for frame in self.vm.user_stack():
-            entry = (frame.filename, frame.lineno, frame.function)
-            line = known.get(entry)
-            if line is None:
-                line = known[entry] = f'  File "{frame.filename}", line {frame.lineno}, in {frame.function}\n    {frame.line.strip()}\n'
-            lines.append(line)
-        return "".join(lines)
+        stack = self.vm.user_stack()
+        key = tuple(map(id, stack))
+        known = self._traces.get(key)
+        if known is None:
+            known = self._traces[key] = stack, "".join(
+                [f'  File "{frame.filename}", line {frame.lineno}, in {frame.function}\n    {frame.line.strip()}\n' for frame in stack]
+            )
+        return known[1]
 
     # Results.
 
@@ -312,7 +313,7 @@ class GraphBuilder:
         self._guard_aliasing(inputs, mutated)
         if debug:
             graph.lint()
-        gm = fx.GraphModule(torch.nn.Module(), graph)
+        gm = _LazyGraphModule(torch.nn.Module(), graph)  # its code is generated in the form that the backend wants, or never
         has_effects = any(node in self._kept for node in graph.nodes)
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         return GraphResult(gm, tuple(inputs), indices, has_effects, self.vm.modes.initial)
