@@ -17,6 +17,7 @@ from framejit.guards.source import MISSING, Call
 from framejit.report import STATISTICS
 
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
+_functions_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Compiler:
         """The CompiledFunction of a function with this as its callback."""
         compiled = CompiledFunction(function, self)
         self._owner = weakref.ref(compiled)
-        _functions.add(compiled)
+        with _functions_lock:
+            _functions.add(compiled)
         return compiled
 
     def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Entry | None:
@@ -57,7 +59,8 @@ class Compiler:
         entries = self._entries()
         if entries:
             if len(entries) >= self.options.config.recompile_limit:
-                return self._over_limit(function)
+                self._over_limit(function)
+                return None
             STATISTICS.add("recompiles")
             self._log_recompile(function, values, entries)
         with self._lock:
@@ -65,11 +68,13 @@ class Compiler:
             self.compiles += 1
         try:
             return pipeline().compile_frame(function, values, self.options, number)
-        except (FramejitError, RecursionError) as error:
-            if isinstance(error, (Unsupported, FramejitError)) and not isinstance(error, InternalError):
-                raise
-            return self._internal_error(function, error)
+        except RecursionError:
+            # The stack had no room for the compiler: this call runs as written, and a later one with more room may compile.
+            self._report(function, breaks.TooDeep(function.__qualname__))
+            return None
         except Exception as error:
+            if isinstance(error, FramejitError) and not isinstance(error, InternalError):
+                raise
             return self._internal_error(function, error)
 
     def _entries(self) -> tuple[Entry, ...]:
@@ -77,14 +82,21 @@ class Compiler:
         return owner.entries if owner is not None else ()
 
     def _over_limit(self, function: types.FunctionType) -> None:
-        reason = breaks.RecompileLimit(function.__qualname__)
-        if self.options.fullgraph:
-            raise Unsupported(reason, [UserFrame.of(function.__code__, None)])
-        if not self._limit_reported:
+        if self.options.fullgraph or not self._limit_reported:
             self._limit_reported = True
-            STATISTICS.add("fallbacks")
-            STATISTICS.reason(str(reason))
-            logs.fallback(function.__code__, reason, [UserFrame.of(function.__code__, None)])
+            self._report(function, breaks.RecompileLimit(function.__qualname__))
+
+    def _report(self, function: types.FunctionType, reason: breaks.Break) -> None:
+        stack = [UserFrame.of(function.__code__, None)]
+        if self.options.fullgraph:
+            raise Unsupported(reason, stack)
+        STATISTICS.add("fallbacks")
+        STATISTICS.reason(str(reason))
+        logs.fallback(function.__code__, reason, stack)
+
+    def forget(self) -> None:
+        """Report again what was reported before: part of `reset()`."""
+        self._limit_reported = False
 
     def _log_recompile(self, function: types.FunctionType, values: tuple[Any, ...], entries: tuple[Entry, ...]) -> None:
         if not logs.enabled("recompiles"):
@@ -107,6 +119,9 @@ class Compiler:
 
 def reset() -> None:
     """Throw all entries away; functions compile again when they are next called."""
-    for compiled in list(_functions):
+    with _functions_lock:
+        functions = list(_functions)
+    for compiled in functions:
         compiled.clear()
+        compiled.compile_callback.forget()
     logs.forget()
