@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+import torch
+from framejit import breaks
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.modules.app import functools as plain
 from framejit.objects import abstract
@@ -107,12 +109,20 @@ def make_partial(vm: VM, function: Object, *args: Object, **kwargs: Object) -> O
     return partial_new(vm, vm.const(functools.partial), function, *args, **kwargs)
 
 
+def is_cacheable(vm: VM, result: Object) -> bool:
+    """Whether a result computed anew is as good as the one in the cache: a constant, a tensor, a tuple of such, or an object from outside."""
+    if isinstance(result, TupleObject):
+        return all(is_cacheable(vm, vm.observe(item)) for item in result.items(vm))
+    return result.is_constant() or result.source is not None or issubclass(result.cls, torch.Tensor)
+
+
 CachedFunction: type = type(functools.lru_cache(abstract.iterate))
 
 
 class CachedFunctionObject(Object):
     """A function under lru_cache. It is inlined rather than looked up: what it would return for the same arguments is what the trace
-    computes, and its cache, which only saves time, is left alone. A cached function that returns a different answer each time isn't one.
+    computes, and its cache, which only saves time, is left alone. Where the cache does more than save time (the function has side
+    effects, or returns a new object whose changes later calls would see), tracing stops.
     """
 
     __slots__ = ()
@@ -122,7 +132,11 @@ class CachedFunctionObject(Object):
         return vm.pin(self.value.__wrapped__)
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
-        return abstract.call(vm, self.wrapped(vm), args, kwargs)
+        before = len(vm.effects)
+        result = vm.observe(abstract.call(vm, self.wrapped(vm), args, kwargs))
+        if len(vm.effects) != before or not is_cacheable(vm, result):
+            vm.unsupported(breaks.UnsupportedCall(f"{self.value.__wrapped__.__qualname__}, whose cached result is more than a constant or tensor"))
+        return result
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
         return self if obj is None else MethodObject(self, obj)

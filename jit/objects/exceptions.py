@@ -6,16 +6,18 @@ import builtins
 from types import BuiltinFunctionType, TracebackType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards.source import MISSING, Source
+from framejit import breaks
+from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 from framejit.objects import abstract
 from framejit.objects.instancedict import fill_instance_dict
-from framejit.objects.object import Object
+from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models, sets, wraps
 from framejit.objects.vm import VM, Codegen
 
 if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
 
+BUILTIN_EXCEPTIONS = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
 
@@ -44,8 +46,12 @@ class ExceptionObject(Object):
         found = self.fields.get(member.__name__)
         if found is not None:
             return found
+        if self.source is not None:
+            return vm.wrap(member.__get__(self.value), self.source.child(SlotMember, member))
         if member.__name__ == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else vm.const(None)
+        if self.entries and member.__name__ in ("name", "obj") and issubclass(self.cls, (AttributeError, NameError)):
+            vm.unsupported(breaks.UnsupportedValue(f"{self.cls.__name__}.{member.__name__}, which the interpreter sets"))
         return vm.from_real(member.__get__(self.real(vm)))
 
     def set_slot(self, vm: VM, member: Any, value: Object | None) -> None:
@@ -53,12 +59,21 @@ class ExceptionObject(Object):
 
     def set_field(self, vm: VM, name: str, value: Object) -> None:
         """Set `__cause__`, `__context__` and their like."""
+        self.check_made_here(vm)
         vm.trail.set(self, "fields", {**self.fields, name: value})
 
+    def check_made_here(self, vm: VM) -> None:
+        """Changes of an exception from outside would have to be replayed; nothing does."""
+        if self.source is not None:
+            vm.unsupported(breaks.UnsupportedOperation("changing an exception made outside"))
+
     def set_args(self, vm: VM, args: list[Object]) -> None:
+        self.check_made_here(vm)
         vm.trail.set(self, "args", args)
 
     def reconstruct(self, cg: Codegen) -> None:
+        if self.entries:  # it was raised: its traceback, which is frames of the program, can't be made
+            raise NotConstant(self)
         cg.load_const(self.cls)
         for arg in self.args:
             cg.load(arg)
@@ -89,7 +104,8 @@ def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
 
 @wraps(BaseException, shared=True)
 def wrap_exception(vm: VM, value: BaseException, source: Source) -> Object:
-    return ExceptionObject(type(value), [vm.pin(arg) for arg in value.args], source, value)
+    args = vm.observe(vm.wrap(value.args, source.child(CAttr, "args")))
+    return ExceptionObject(type(value), abstract.iterate(vm, args), source, value)
 
 
 def exception_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
@@ -104,7 +120,7 @@ def exception_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Obj
     return vm.const(None)
 
 
-for _cls in [c for c in vars(builtins).values() if isinstance(c, type) and issubclass(c, BaseException)]:
+for _cls in BUILTIN_EXCEPTIONS:
     for _name, _model in (("__new__", exception_new), ("__init__", exception_init)):
         _real = _cls.__dict__.get(_name)
         if isinstance(_real, (BuiltinFunctionType, WrapperDescriptorType)):
@@ -123,6 +139,8 @@ def field_getter(name: str) -> Any:
 
     def get(vm: VM, self: Object) -> Object:
         assert isinstance(self, ExceptionObject)
+        if self.source is not None:
+            return vm.wrap(getattr(self.value, name), self.source.child(CAttr, name))
         if name == "__traceback__" and name not in self.fields and self.entries:
             return Object(TracebackType)
         return self.fields.get(name) or vm.const(default)
@@ -162,10 +180,12 @@ def add_note(vm: VM, self: Object, note: Object) -> Object:
     return vm.const(None)
 
 
-@models(BaseException.__str__, KeyError.__str__, OSError.__str__, ImportError.__str__, SyntaxError.__str__)
+@models(*[vars(cls)["__str__"] for cls in BUILTIN_EXCEPTIONS if "__str__" in vars(cls)])
 def exception_str(vm: VM, self: Object) -> Object:
     assert isinstance(self, ExceptionObject)
-    if issubclass(self.cls, (KeyError, OSError, ImportError, SyntaxError)) or not self.args:
+    if issubclass(self.cls, (KeyError, OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)) or not self.args:
+        if self.source is not None and not issubclass(self.cls, KeyError) and self.args:
+            vm.unsupported(breaks.UnsupportedCall(f"str() of a {self.cls.__name__} made outside"))
         return vm.from_real(str(self.real(vm)))
     return abstract.str_(vm, self.args[0] if len(self.args) == 1 else vm.new_tuple(self.args))
 

@@ -94,9 +94,21 @@ def count(vm: VM, self: TupleObject, item: Object) -> Object:
     return vm.const(sum([abstract.equal(vm, each, item) for each in self.items(vm)]))
 
 
+class Hashed:
+    """Something whose hash is known: the hash of a hash is another number."""
+
+    __slots__ = ("hash",)
+
+    def __init__(self, hash: int) -> None:
+        self.hash = hash
+
+    def __hash__(self) -> int:
+        return self.hash
+
+
 @models(tuple.__hash__)
 def hash_tuple(vm: VM, self: TupleObject) -> Object:
-    return vm.const(tuple.__hash__(tuple([vm.observe(abstract.hash_(vm, item)).constant(vm) for item in self.items(vm)])))
+    return vm.const(tuple.__hash__(tuple([Hashed(vm.observe(abstract.hash_(vm, item)).constant(vm)) for item in self.items(vm)])))
 
 
 @models(tuple.__repr__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import weakref
 from types import MemberDescriptorType
 from typing import Any
 
@@ -107,6 +109,12 @@ def wrap_object(vm: VM, value: Any, source: Source) -> Object:
     return UserObject(type(value), source, value)
 
 
+@wraps(_thread._local, weakref.ProxyType, weakref.CallableProxyType)
+def refuse_indirect(vm: VM, value: Any, source: Source) -> Object:
+    """Objects whose attributes are another's: the current thread's, the referent's."""
+    vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__qualname__}, whose attributes are found by C code"))
+
+
 @models(object.__new__)
 def object_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     """Objects/typeobject.c: object_new."""
@@ -118,6 +126,8 @@ def object_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
             vm.raise_(TypeError, f"{real.__name__}() takes no arguments")
     if getattr(real, "__abstractmethods__", None):
         vm.unsupported(breaks.UnsupportedCall(f"making an instance of the abstract class {real.__name__}"))
+    if vm.raw_type_lookup(real, "__del__") is not MISSING:
+        vm.unsupported(breaks.UnsupportedCall(f"making an instance of {real.__name__}, whose __del__ runs when the last reference goes"))
     return UserObject(real)
 
 

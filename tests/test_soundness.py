@@ -1,0 +1,161 @@
+"""Programs whose later calls differ from the first: a compiled function must never answer with what was true before. PYTEST_DONT_REWRITE."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import framejit
+import pytest
+import torch
+from agreement import Comparison, outcome
+
+x = torch.arange(6.0).reshape(2, 3)
+Program = Callable[[Callable[..., Any]], list[Any]]
+
+
+def versus(program: Program, stops: bool = False) -> None:
+    """Run `program(compile)` eagerly and compiled; it makes its own state, and returns what it saw.
+
+    Unless it `stops` (tracing is expected to stop somewhere), everything must have been compiled.
+    """
+
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        def wrapped(fn: Callable[..., Any]) -> Callable[..., Any]:
+            made = wrap(fn)
+
+            def called(*args: Any, **kwargs: Any) -> Any:
+                kind, value = outcome(made, args, kwargs)
+                return (kind, type(value).__name__, value.args) if kind == "raised" else value
+
+            return called
+
+        return program(wrapped)
+
+    framejit.reset()
+    expected = run(lambda fn: fn)
+    before = framejit.statistics()["fallbacks"]
+    got = run(lambda fn: framejit.compile(fn, backend="eager"))
+    Comparison().same(expected, got)
+    reasons = framejit.statistics()["reasons"][before:]
+    assert bool(reasons) == stops, reasons
+
+
+@pytest.mark.parametrize("make", [lambda: int("1000"), lambda: "".join(["ab", "cd"]), lambda: tuple([1, 2]), lambda: float("nan")])
+def test_identity_of_equal_values(make):
+    def program(compile):
+        f = compile(lambda a, b: (a is b, [a] == [b], a in [b], x + 1))
+        one = make()
+        return [f(one, one), f(one, make()), f(one, one), f(make(), make())]
+
+    versus(program)
+
+
+def test_cached_functions_whose_cache_shows():
+    def counting(compile):
+        calls = []
+
+        @functools.lru_cache
+        def cached(n):
+            calls.append(n)
+            return n + 1
+
+        f = compile(lambda t: t + cached(1))
+        return [f(x), f(x), calls]
+
+    def mutable(compile):
+        config = functools.lru_cache(lambda: [])
+        f = compile(lambda t: (config().append(1), t + len(config())))
+        return [f(x), f(x), config()]
+
+    versus(counting, stops=True)
+    versus(mutable, stops=True)
+
+
+def test_finalizers_run_when_eager_runs_them():
+    def program(compile):
+        log = []
+
+        class Loud:
+            def __del__(self):
+                log.append("gone")
+
+        def f(t):
+            Loud()
+            log.append("after")
+            return t + 1
+
+        f = compile(f)
+        return [f(x), log]
+
+    versus(program, stops=True)
+
+
+def test_generators_dropped_inside_try_run_their_handlers():
+    def program(compile):
+        log = []
+
+        def numbers():
+            try:
+                yield 1
+                yield 2
+            finally:
+                log.append("closed")
+
+        def f(t):
+            for n in numbers():
+                break
+            log.append("after")
+            return t + n
+
+        return [compile(f)(x), log]
+
+    versus(program, stops=True)
+
+
+def test_a_generator_just_started_takes_no_value():
+    def numbers():
+        yield 1
+
+    def f(t):
+        try:
+            numbers().send(3)
+        except TypeError as error:
+            return t + 1, str(error)
+
+    versus(lambda compile: [compile(f)(x)])
+
+
+def test_exceptions_from_outside():
+    def program(compile):
+        f = compile(lambda t, e: (t + len(e.args), e.args, str(e), e.__cause__ is None))
+        caused = ValueError("y", 1)
+        caused.__cause__ = KeyError()
+        return [f(x, ValueError("z")), f(x, ValueError("y")), f(x, ValueError("y", 1)), f(x, caused), f(x, KeyError("y"))]
+
+    versus(program)
+
+
+def test_raising_an_exception_from_outside_changes_it():
+    def f(t, e):
+        try:
+            raise e
+        except ValueError as caught:
+            return t + 1, caught is e, e.__traceback__ is None
+
+    versus(lambda compile: [compile(f)(x, ValueError("z"))], stops=True)
+
+
+def test_a_caught_exception_keeps_its_traceback():
+    def f(t):
+        try:
+            raise ValueError("a")
+        except ValueError as error:
+            return error
+
+    versus(lambda compile: [compile(f)(x).__traceback__ is None], stops=True)
+
+
+def test_hashes_of_tuples_are_the_real_ones():
+    versus(lambda compile: [compile(lambda t, k: (t + 1, hash(k), hash((k, 2))))(x, k) for k in [(1, "a"), (), ("b", (2.5, None))]])
