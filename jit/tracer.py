@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.bytecode.instruction import Instruction, Position
+from framejit.ceval.closing import drops_silently
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Raise, Yield
@@ -164,7 +165,7 @@ class Tracer:
     def check_generators(self) -> None:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
         for frame in self._guarded_generators:
-            if frame.state is State.SUSPENDED and frame.decoded.handler_at[frame.pc] is not None:
+            if frame.state is State.SUSPENDED and not drops_silently(self, frame):
                 self.unsupported(breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`"))
 
     def is_suspended(self, generator: Object) -> bool:
