@@ -13,11 +13,31 @@ Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code) {
     return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
 }
 
+/* `step` and `resumes` come together, and the latter are CompiledFunctions of one argument. */
+static int check_step(PyObject *step, PyObject *resumes) {
+    if (step == Py_None && resumes == NULL) {
+        return 0;
+    }
+    if (!PyCallable_Check(step) || resumes == NULL) {
+        PyErr_SetString(PyExc_TypeError, "Entry: step must be a callable, and come with resumes");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(resumes); i++) {
+        if (!PyObject_TypeCheck(PyTuple_GET_ITEM(resumes, i), &FJ_CompiledFunctionType)) {
+            PyErr_SetString(PyExc_TypeError, "Entry: resumes must be CompiledFunctions");
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"code", "tree", "n_inputs", "keep", NULL};
-    PyObject *code, *tree, *keep = Py_None;
+    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", NULL};
+    PyObject *code, *tree, *keep = Py_None, *step = Py_None, *resumes = NULL;
     Py_ssize_t n_inputs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|O:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
+                                     &PyTuple_Type, &resumes) ||
+        check_step(step, resumes) < 0) {
         return NULL;
     }
     if (code != Py_None && !PyCode_Check(code)) {
@@ -34,6 +54,8 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->code = Py_NewRef(code);
     self->tree = Py_NewRef(tree);
     self->keep = Py_NewRef(keep);
+    self->step = step == Py_None ? NULL : Py_NewRef(step);
+    self->resumes = Py_XNewRef(resumes);
     self->n_inputs = n_inputs;
     self->n_captures = n_captures;
     return (PyObject *)self;
@@ -43,12 +65,16 @@ static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
     Py_VISIT(self->code);
     Py_VISIT(self->tree);
     Py_VISIT(self->keep);
+    Py_VISIT(self->step);
+    Py_VISIT(self->resumes);
     Py_VISIT(self->flat_code);
     return 0;
 }
 
 static int entry_clear(FJ_Entry *self) {
     Py_CLEAR(self->keep); /* the rest stays valid for whoever still runs the entry */
+    Py_CLEAR(self->step);
+    Py_CLEAR(self->resumes);
     return 0;
 }
 
@@ -60,6 +86,8 @@ static void entry_dealloc(FJ_Entry *self) {
     Py_CLEAR(self->code);
     Py_CLEAR(self->tree);
     Py_CLEAR(self->keep);
+    Py_CLEAR(self->step);
+    Py_CLEAR(self->resumes);
     Py_CLEAR(self->flat_code);
     Py_TYPE(self)->tp_free(self);
 }
@@ -74,6 +102,8 @@ static PyMemberDef entry_members[] = {
     {"code", T_OBJECT, offsetof(FJ_Entry, code), READONLY, "The code that runs in the frame's place, or None to run the frame as written."},
     {"tree", T_OBJECT, offsetof(FJ_Entry, tree), READONLY, "The guard tree that decides whether the entry fits a call."},
     {"keep", T_OBJECT, offsetof(FJ_Entry, keep), READONLY, "What lives as long as the entry."},
+    {"step", T_OBJECT, offsetof(FJ_Entry, step), READONLY, "What goes on with the value that the code returns, or None."},
+    {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
     {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
     {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
     {NULL},
@@ -81,8 +111,9 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, keep=None)\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
-              "first n_inputs captures of the tree arrive in a list, the others in a tuple, in the two slots after the arguments.",
+    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=())\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
+              "first n_inputs captures of the tree arrive in a list, the others in a tuple, in the two slots after the arguments. "
+              "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest.",
     .tp_basicsize = sizeof(FJ_Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,

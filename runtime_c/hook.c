@@ -139,7 +139,8 @@ static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *ent
 }
 
 /* Runs the frame of a call to `self`, compiled if possible. */
-static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *self) {
+static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCall *pending) {
+    FJ_CompiledFunction *self = pending->target;
     if (!FJ_Frame_IsReplaceable(frame)) {
         return run_as_written(tstate, frame, 0);
     }
@@ -153,6 +154,12 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledF
     }
     if (entry == NULL) {
         return PyErr_Occurred() ? abandon(tstate, frame) : run_as_written(tstate, frame, 0);
+    }
+    if (pending->state != NULL) {
+        Py_CLEAR(*pending->state);
+    }
+    if (entry->step != NULL) {
+        pending->split = (FJ_Entry *)Py_NewRef(entry);
     }
     Py_INCREF(function); /* the frame's own reference goes with the frame */
     PyObject *result = run_entry(tstate, frame, entry, function, n_arguments, inputs, captures);
@@ -176,7 +183,7 @@ static PyObject *eval_frame(PyThreadState *tstate, FJ_Frame *frame, int throwfla
     thread->pending = pending->previous;
     hook_down(tstate->interp);
     Py_INCREF(target);
-    PyObject *result = run_target(tstate, frame, target);
+    PyObject *result = run_target(tstate, frame, pending);
     Py_DECREF(target);
     return result;
 }
@@ -202,32 +209,74 @@ static int is_stack_low(FJ_ThreadState *thread) {
     return (char *)__builtin_frame_address(0) < thread->stack_floor;
 }
 
-PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
-    FJ_CompiledFunction *self = (FJ_CompiledFunction *)callable;
+/* One call without what follows it. *split: the entry that has run if the result is only the state to go on with, else NULL.
+   state: where the only argument is held, if the callee may let go of it, or NULL. */
+static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, size_t nargsf, PyObject *kwnames, PyObject **state, FJ_Entry **split) {
     FJ_ThreadState *thread = &FJ_thread;
     PyFunctionObject *function = (PyFunctionObject *)self->function;
+    *split = NULL;
     if (function == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "framejit: a compiled function was called while being deallocated");
         return NULL;
     }
-    if (is_stack_low(thread)) {
+    if (!self->enabled || thread->compiling || thread->disabled || FJ_globally_disabled) {
+        return function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    }
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    FJ_PendingCall pending = {self, thread->pending, 0, NULL, state};
+    thread->pending = &pending;
+    hook_up(interpreter);
+    PyObject *result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    if (!pending.taken) { /* the arguments didn't fit, or the function makes a generator */
+        thread->pending = pending.previous;
+        hook_down(interpreter);
+    }
+    *split = pending.split;
+    return result;
+}
+
+/* Goes on behind a split: its step runs the instruction that broke the graph, and says in which resume function the rest of the call
+   is. Steals `value`. *entry is replaced by the entry that the resume function split at, or NULL. */
+static PyObject *go_on(FJ_Entry **entry, PyObject *value) {
+    PyObject *packed = PyObject_CallOneArg((*entry)->step, value);
+    Py_DECREF(value);
+    PyObject *resumes = (*entry)->resumes;
+    Py_ssize_t choice;
+    PyObject *state, *result = NULL;
+    FJ_Entry *split = NULL;
+    if (packed != NULL && PyArg_ParseTuple(packed, "nO:framejit step", &choice, &state)) {
+        if (choice < 0 || choice >= PyTuple_GET_SIZE(resumes)) {
+            PyErr_Format(PyExc_SystemError, "framejit: a step chose resume function %zd of %zd", choice, PyTuple_GET_SIZE(resumes));
+        } else {
+            FJ_CompiledFunction *resume = (FJ_CompiledFunction *)Py_NewRef(PyTuple_GET_ITEM(resumes, choice));
+            Py_INCREF(state);
+            Py_CLEAR(packed);
+            PyObject *argument = state;
+            result = call_once(resume, &argument, 1, NULL, &state, &split);
+            Py_XDECREF(state);
+            Py_DECREF(resume);
+        }
+    }
+    Py_XDECREF(packed);
+    Py_SETREF(*entry, split);
+    return result;
+}
+
+PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    if (is_stack_low(&FJ_thread)) {
         PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack is nearly used up");
         return NULL;
     }
     PyThreadState *tstate = PyThreadState_Get();
-    PyObject *result;
+    FJ_Entry *split;
     FJ_Recursion_Enter(tstate);
-    if (!self->enabled || thread->compiling || thread->disabled || FJ_globally_disabled) {
-        result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
-    } else {
-        FJ_PendingCall pending = {self, thread->pending, 0};
-        thread->pending = &pending;
-        hook_up(tstate->interp);
-        result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
-        if (!pending.taken) { /* the arguments didn't fit, or the function makes a generator */
-            thread->pending = pending.previous;
-            hook_down(tstate->interp);
+    PyObject *result = call_once((FJ_CompiledFunction *)callable, args, nargsf, kwnames, NULL, &split);
+    while (split != NULL) {
+        if (result == NULL) {
+            Py_CLEAR(split);
+            break;
         }
+        result = go_on(&split, result);
     }
     FJ_Recursion_Leave(tstate);
     return result;

@@ -12,6 +12,8 @@ typedef struct {
     PyObject *code;      /* code object, or None: run the frame as written */
     PyObject *tree;      /* GuardTree */
     PyObject *keep;      /* lives as long as the entry */
+    PyObject *step;      /* NULL, or what goes on with the value that `code` returns: step(value) -> (choice, state) */
+    PyObject *resumes;   /* with `step`: tuple of CompiledFunctions; resumes[choice](state) is the rest of the call */
     PyObject *flat_code; /* `code` with all slots as positional parameters, made when first needed; or NULL */
     PyObject *weak_references;
     Py_ssize_t n_inputs;
@@ -44,6 +46,8 @@ typedef struct FJ_PendingCall {
     FJ_CompiledFunction *target;
     struct FJ_PendingCall *previous;
     int taken; /* its frame has arrived */
+    FJ_Entry *split; /* the entry that ran, if the call goes on with its `step`: a new reference */
+    PyObject **state; /* the only argument, where nobody else needs it: let go of as soon as the frame has it; or NULL */
 } FJ_PendingCall;
 
 typedef struct {
