@@ -9,7 +9,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 
-def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise") -> Any:
+def associative_scan(
+    combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False, combine_mode: str = "pointwise"
+) -> Any:
     """Any order of combining is right for an associative function; in sequence it needs no vmap over `combine_fn`."""
     leaves, spec = pytree.tree_flatten(xs)
     if combine_mode not in ("pointwise", "generic"):
