@@ -100,6 +100,14 @@ class Source:
             found = self.children[key] = kind(self, payload)
         return found
 
+    def forget_children(self) -> None:
+        """Take the trie below apart, when its trace has ended: from then on sources lead only towards the root, in no cycle."""
+        waiting = [self]
+        while waiting:
+            source = waiting.pop()
+            waiting += source.children.values()
+            source.children = {}
+
     @staticmethod
     def key(payload: Any) -> Any:
         return payload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import sys
 import threading
 import types
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,9 @@ from framejit.objects.object import NotConstant, Object
 from framejit.report import STATISTICS
 from framejit.tracer import GraphBreak, Tracer
 
+FRAMES_FOR_TRACING = 5000
+"""Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
+
 _numbers = itertools.count()
 _lock = threading.RLock()
 
@@ -52,6 +56,10 @@ def collector(enabled: bool) -> Iterator[bool]:
     time and find nothing. A backend is none of ours, and may run for long: there it is as the program has it.
     """
     before = gc.isenabled()
+    if enabled and gc.get_freeze_count() == 0:
+        # What the trace has made so far becomes old without being looked at; most of it goes by its reference counts very soon.
+        gc.freeze()
+        gc.unfreeze()
     (gc.enable if enabled else gc.disable)()
     try:
         yield before
@@ -65,7 +73,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Op
     Raises Unsupported where tracing stops and `options.fullgraph` is set, BackendError where the backend fails.
     """
     frame_id = next(_numbers)
-    with _lock, collector(False) as collects:
+    with _lock, deeper_recursion(), collector(False) as collects:
         tracer = Tracer(function, args, options.config)
         try:
             try:
@@ -80,6 +88,19 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Op
             return fall_back(tracer, options, stop.reason, stop.stack)
         finally:
             tracer.dispose()
+
+
+@contextlib.contextmanager
+def deeper_recursion() -> Iterator[None]:
+    """Room on the stack for the compiler, which takes some thirty frames where the program takes three."""
+    limit = sys.getrecursionlimit()
+    raised = limit + FRAMES_FOR_TRACING
+    sys.setrecursionlimit(raised)
+    try:
+        yield
+    finally:
+        if sys.getrecursionlimit() == raised:
+            sys.setrecursionlimit(limit)
 
 
 def trace(tracer: Tracer) -> Object:

@@ -267,6 +267,9 @@ class Tracer:
 
     def dispose(self) -> None:
         """Let go of everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
+        self.trail.forget()
+        self.graph.dispose()
+        self.root_source.forget_children()
         self.__dict__.clear()
 
     # Positions.

@@ -32,3 +32,7 @@ class Trail:
         while len(self._log) > mark:
             undo, args = self._log.pop()
             undo(*args)
+
+    def forget(self) -> None:
+        """Keep all mutations: nothing can be taken back any more."""
+        self._log.clear()

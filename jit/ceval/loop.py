@@ -56,11 +56,11 @@ def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
             frame.stack[-1] = result
             return _finish_generator(vm, frame, frame.decoded.instructions[frame.pc - 1].value)
     frame.state = State.RUNNING
-    try:
-        pc = unwind(vm, frame, Raise(exc))
-    except Raise:
+    signal = Raise(exc)
+    pc = unwind(vm, frame, signal)
+    if pc is None:
         frame.state = State.FINISHED
-        raise
+        raise signal
     return _finish_generator(vm, frame, pc)
 
 
@@ -90,10 +90,12 @@ def _finish(vm: Any, frame: Frame, pc: int) -> Return | Yield:
 def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     """The loop itself."""
     program = frame.decoded.program or link(frame.decoded)
+    mark = vm.trail.mark
     while True:
         try:
             while True:
                 frame.pc = pc
+                frame.mark = mark()
                 handler, instruction = program[pc]
                 target = handler(vm, frame, instruction)
                 if target is None:
@@ -103,14 +105,19 @@ def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
                         vm.count_iteration()
                     pc = target
         except (Return, Yield) as signal:
-            return signal
+            return signal.with_traceback(None)  # which leads to the frames that will hold the signal: a cycle
         except Raise as signal:
-            raised = signal
-        pc = unwind(vm, frame, raised)
+            target = unwind(vm, frame, signal)
+            if target is None:
+                raise
+            pc = target
 
 
-def unwind(vm: Any, frame: Frame, signal: Raise) -> int:
-    """Where an exception raised at `frame.pc` is handled, with the stack prepared for it; raises the signal on if nowhere in this frame."""
+def unwind(vm: Any, frame: Frame, signal: Raise) -> int | None:
+    """Where an exception raised at `frame.pc` is handled, with the stack prepared for it; None if nowhere in this frame.
+
+    Raising is left to the caller: a signal that a frame of its own traceback holds would be a cycle, and keep the whole trace alive.
+    """
     if not signal.chained:
         signal.chained = True
         handled = frame.current_exception()
@@ -122,7 +129,7 @@ def unwind(vm: Any, frame: Frame, signal: Raise) -> int:
         vm.add_traceback(signal.exc, frame)
     handler = frame.decoded.handler_at[frame.pc]
     if handler is None:
-        raise signal
+        return None
     stack = frame.stack
     del stack[handler.depth :]
     if handler.lasti:

@@ -318,6 +318,10 @@ class GraphBuilder:
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         return GraphResult(gm, tuple(inputs), indices, has_effects, self.vm.modes.initial)
 
+    def dispose(self) -> None:
+        """Let go of everything."""
+        self.__dict__.clear()
+
     def _is_mutated(self, node: fx.Node, version: int) -> bool:
         fake = node.meta["example_value"]
         if version >= 0:

@@ -10,7 +10,7 @@ import operator
 from collections import deque
 from collections.abc import Callable
 from types import WrapperDescriptorType
-from typing import Any
+from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING
@@ -295,17 +295,20 @@ def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
     getattribute = vm.raw_type_lookup(cls, "__getattribute__")
     try:
         if type(getattribute) is WrapperDescriptorType:  # C types repeat the generic slot under their own name
-            return object_getattribute(vm, obj, name)
-        hook = vm.type_lookup(cls, "__getattribute__")
-        assert hook is not None
-        return hook.call_as_method(vm, obj, [vm.const(name)])
+            found = find_attribute(vm, obj, name)
+            if found is not None:
+                return found
+        else:
+            hook = vm.type_lookup(cls, "__getattribute__")
+            assert hook is not None
+            return hook.call_as_method(vm, obj, [vm.const(name)])
     except vm.Raise as raised:
-        if not issubclass(raised.exc.cls, AttributeError):
+        if not issubclass(raised.exc.cls, AttributeError) or vm.raw_type_lookup(cls, "__getattr__") is MISSING:
             raise
-        fallback = vm.type_lookup(cls, "__getattr__")
-        if fallback is None:
-            raise
-        return fallback.call_as_method(vm, obj, [vm.const(name)])
+    fallback = vm.type_lookup(cls, "__getattr__")
+    if fallback is None:
+        no_attribute(vm, obj, name)
+    return fallback.call_as_method(vm, obj, [vm.const(name)])
 
 
 def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
@@ -326,8 +329,12 @@ def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
 def object_getattribute(vm: VM, obj: Object, name: str) -> Object:
     found = find_attribute(vm, obj, name)
     if found is None:
-        vm.raise_(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{name}'")
+        no_attribute(vm, obj, name)
     return found
+
+
+def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
+    vm.raise_(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{name}'")
 
 
 def setattr_(vm: VM, obj: Object, name: str, value: Object) -> None:
@@ -494,6 +501,7 @@ def generic_call(vm: VM, obj: Object, args: list[Object], kwargs: dict[str, Obje
 
 def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None) -> Object:
     """CALL_FUNCTION_EX."""
+    direct, vm.direct = vm.direct, False
     positional = iterate(vm, args)
     named: dict[str, Object] = {}
     if kwargs is not None:
@@ -503,6 +511,7 @@ def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None) -> Ob
             if name.cls is not str:
                 vm.raise_(TypeError, "keywords must be strings")
             named[name.constant(vm)] = value
+    vm.direct = direct
     return call(vm, function, positional, named)
 
 
