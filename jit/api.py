@@ -7,6 +7,7 @@ import copy
 import copyreg
 import functools
 import inspect
+import threading
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
@@ -26,6 +27,8 @@ Function = Any
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 DISABLED = "_framejit_disabled"
 ORIGINAL = "__framejit_original__"
+_outer = threading.local()
+"""What the `with disable()` blocks of a thread return to, innermost first: one object may be entered more than once."""
 
 
 @overload
@@ -262,10 +265,11 @@ class disable:
         return disabled
 
     def __enter__(self) -> None:
-        self._before: bool = set_thread_disabled(True)
+        _outer.disabled = (set_thread_disabled(True), getattr(_outer, "disabled", None))
 
     def __exit__(self, *exc: object) -> None:
-        set_thread_disabled(self._before)
+        before, _outer.disabled = _outer.disabled
+        set_thread_disabled(before)
 
 
 def reset() -> None:

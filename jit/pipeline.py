@@ -18,9 +18,10 @@ from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
 from framejit.bytecode.decode import decode
-from framejit.cache import Options
+from framejit.cache import Compiler, Options
 from framejit.ceval.signals import Raise
 from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
+from framejit.codegen.resume import Resumes, split
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
 from framejit.guards.build import build, check_all
@@ -34,6 +35,9 @@ from framejit.tracer import GraphBreak, Tracer
 
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
+
+WHOLE_FRAME = (breaks.ExceptionEscapes, breaks.OperatorRaises, breaks.TooLong, breaks.TooDeep)
+"""Reasons for which the whole frame runs as written: the program is about to raise, or the trace has no end."""
 
 _numbers = itertools.count()
 _lock = threading.RLock()
@@ -67,11 +71,12 @@ def collector(enabled: bool) -> Iterator[bool]:
         (gc.enable if before else gc.disable)()
 
 
-def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Options, number: int) -> Entry:
+def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: Compiler, number: int) -> Entry:
     """Compile one call of a function. The entry holds replacement code, or None where the frame has to run as written.
 
     Raises Unsupported where tracing stops and `options.fullgraph` is set, BackendError where the backend fails.
     """
+    options = compiler.options
     frame_id = next(_numbers)
     with _lock, deeper_recursion(), collector(False) as collects:
         tracer = Tracer(function, args, options.config)
@@ -79,13 +84,13 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], options: Op
             try:
                 result = trace(tracer)
                 entry = finish(tracer, result, options, frame_id, number, collects)
+            except GraphBreak as stop:
+                entry = go_on(tracer, stop, compiler, frame_id, number, collects)
             finally:
                 tracer.modes.restore()
             if options.config.verify:
                 verify(entry.keep.guards, Call(tuple(tracer.args), function))
             return entry
-        except GraphBreak as stop:
-            return fall_back(tracer, options, stop.reason, stop.stack)
         finally:
             tracer.dispose()
 
@@ -116,7 +121,37 @@ def trace(tracer: Tracer) -> Object:
         raise GraphBreak(breaks.UnsupportedValue(repr(needed.obj)), tracer.user_stack()) from needed
 
 
-def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, number: int, collects: bool) -> Entry:
+def go_on(tracer: Tracer, stop: GraphBreak, compiler: Compiler, frame_id: int, number: int, collects: bool) -> Entry:
+    """Split the call where tracing stopped, as far inwards as that can be done; where it can't, the frame runs as written."""
+    options, guards = compiler.options, list(tracer.guards)
+    if not options.fullgraph and not isinstance(stop.reason, WHOLE_FRAME):
+        reach = tracer.within_reach(stop.frames)
+        while reach:
+            try:
+                planned = split(tracer.split_frames(reach), compiler.resumes)
+                following = tuple(compiler.resume_function(resume) for resume in planned.resumes)
+                entry = finish(tracer, planned.state, options, frame_id, number, collects, planned.step, following)
+            except (CannotGenerate, GraphBreak):
+                reach.pop()
+                continue
+            STATISTICS.add("graph_breaks")
+            STATISTICS.reason(f"{stop.reason}{place(stop.stack)}")
+            logs.graph_break(stop.reason, stop.stack)
+            return entry
+    tracer.guards = guards
+    return fall_back(tracer, options, stop.reason, stop.stack)
+
+
+def finish(
+    tracer: Tracer,
+    result: Object,
+    options: Options,
+    frame_id: int,
+    number: int,
+    collects: bool,
+    step: types.FunctionType | None = None,
+    resumes: tuple[Any, ...] = (),
+) -> Entry:
     """From the end of a trace to the entry. `collects`: whether the program has the garbage collector on."""
     function = tracer.function
     change = tracer.modes.final_difference()
@@ -160,7 +195,7 @@ def finish(tracer: Tracer, result: Object, options: Options, frame_id: int, numb
     if logs.enabled("bytecode"):
         logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__} as compiled", decode(code).listing())
-    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards))
+    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards), step, resumes)
 
 
 def verify(guards: Sequence[Guard], call: Call) -> None:
@@ -238,12 +273,16 @@ def fall_back(tracer: Tracer, options: Options, reason: breaks.Break, stack: lis
     if options.fullgraph and not raises:
         raise Unsupported(reason, stack)
     STATISTICS.add("fallbacks")
-    where = f" at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
-    STATISTICS.reason(f"{reason}{where}")
+    STATISTICS.reason(f"{reason}{place(stack)}")
     if not raises:
         STATISTICS.add("graph_breaks")
     logs.fallback(tracer.function.__code__, reason, stack)
     return entry_as_written(tracer.guards, reason)
+
+
+def place(stack: Sequence[UserFrame]) -> str:
+    """Where it happened, for the end of a sentence."""
+    return f" at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
 
 
 def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None) -> Entry:
@@ -253,4 +292,4 @@ def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None) -> En
 
 
 modules.load()
-__all__ = ["Keep", "compile_frame", "explain_failure"]
+__all__ = ["Keep", "Resumes", "compile_frame", "explain_failure"]

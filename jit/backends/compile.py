@@ -109,7 +109,8 @@ def _forget_examples(request: GraphRequest) -> None:
     for which `torch.utils.swap_tensors` refuses parameters."""
     for node in request.gm.graph.nodes:
         node.meta.pop("example_value", None)
-    request.fake_mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
+    if request.fake_mode is not None:
+        request.fake_mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
 
 
 def _trains(request: GraphRequest) -> bool:

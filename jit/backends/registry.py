@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from framejit.backends import ecosystem
-from framejit.errors import BackendError, ConfigError, UnknownBackend, suggestion
+from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, suggestion
 
 BackendFn = Callable[..., Callable[..., Any]]
 
@@ -104,7 +104,7 @@ def lookup(backend: str | BackendFn | Backend, mode: str | None = None, options:
 
     Raises UnknownBackend, UnknownMode or UnknownOption with a suggestion; ConfigError if `mode` and `options` are both given, if the
     backend takes no such argument, or for an option's value of the wrong type; BackendError if an entry point cannot be loaded;
-    UnsupportedTorch if the installed torch lacks something that a built-in backend needs; TypeError for anything else.
+    UnsupportedTorch if the installed torch lacks something that a built-in backend needs; BadArgument for anything else.
     """
     if mode is not None and not isinstance(mode, str):
         raise ConfigError(f"mode= is a string; got {mode!r}")
@@ -122,7 +122,7 @@ def _find(backend: Any) -> Backend:
     if not isinstance(backend, str):
         if callable(backend):
             return Backend(_name_of(backend), backend)
-        raise TypeError(f"backend= is a name or a callable (GraphModule, example_inputs) -> callable; got {backend!r}")
+        raise BadArgument(f"backend= is a name or a callable (GraphModule, example_inputs) -> callable; got {backend!r}")
     if backend in _BUILTIN:
         ecosystem.require_torch(backend)
         return import_module(_BUILTIN[backend]).BACKEND

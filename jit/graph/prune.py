@@ -94,11 +94,14 @@ def prune(graph: fx.Graph, kept: set[fx.Node], mode: FakeTensorMode) -> None:
 
 
 def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
-    """Of grad-mode switches with nothing between them the last counts, if it changes the mode; one at the end does nothing."""
+    """Of grad-mode switches with nothing between them the last counts, if it changes the mode.
+
+    One at the end that returns to the mode at the start stays: nobody else does. One that leaves it is left to the trace's effects.
+    """
     last: fx.Node | None = None
     computed_since = False
     mode_before: dict[fx.Node, bool] = {}
-    mode: bool | None = None
+    initial = mode = None
     for node in list(graph.nodes):
         if node.op == "placeholder":
             continue
@@ -108,7 +111,7 @@ def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
             computed_since = True
             continue
         if mode is None:
-            mode = not node.args[0]
+            initial = mode = not node.args[0]
         if last is not None and not computed_since:
             mode = mode_before.pop(last)
             _drop(graph, last, kept)
@@ -119,7 +122,7 @@ def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
         mode_before[node] = mode
         mode = bool(node.args[0])
         last, computed_since = node, False
-    if last is not None and not computed_since:
+    if last is not None and not computed_since and mode_before[last] == initial:
         _drop(graph, last, kept)
 
 
