@@ -26,6 +26,8 @@ from tools.compilers import COMPILERS, quiet
 
 PHASES = ("inference", "training")
 HEADER = ("model", "family", "inference", "error", "time / eager", "training", "error", "time / eager", "first call s", "verdict")
+BESIDE = ("inference", "time / eager", "training", "time / eager", "first call s")
+WIDTHS = (18, 20, 9, 6, 12, 9, 6, 12, 12, 9)
 
 
 def run_model(name: str, compiler: str, backend: str, device: str, seconds: float, threads: int) -> list[Outcome]:
@@ -34,6 +36,15 @@ def run_model(name: str, compiler: str, backend: str, device: str, seconds: floa
     quiet()
     torch.set_num_threads(threads)
     return [check(architecture, phase, COMPILERS[compiler](), backend, device, seconds) for phase in PHASES]
+
+
+def isolated(name: str, compiler: str, options: argparse.Namespace) -> list[Outcome]:
+    """Both phases of one model by one compiler; a process that dies or hangs fails them."""
+    try:
+        settings = (options.backend, options.device, options.seconds, options.threads)
+        return isolate.call(run_model, name, compiler, *settings, timeout=options.timeout)
+    except isolate.Crash as crash:
+        return [Outcome(name, phase, failure=str(crash).strip().splitlines()[-1]) for phase in PHASES]
 
 
 def ratio(outcome: Outcome) -> float | None:
@@ -55,17 +66,29 @@ def line(architecture: models.Architecture, outcomes: list[Outcome]) -> tuple[st
     """One row of the table."""
     cells = [architecture.name, architecture.family]
     for outcome in outcomes:
-        slower = ratio(outcome)
-        graphs = outcome.statistics.graphs
-        cells += [
-            f"{graphs} graph{'' if graphs == 1 else 's'}",
-            "-" if outcome.error is None else f"{outcome.error:.0e}",
-            "-" if slower is None else f"{slower:.2f}",
-        ]
-    first = outcomes[0].first_call
-    cells.append("-" if first is None else f"{first:.2f}")
+        cells += [graphs(outcome), number(outcome.error, ".0e"), number(ratio(outcome), ".2f")]
+    cells.append(number(outcomes[0].first_call, ".2f"))
     cells.append("see below" if any(problem(outcome) for outcome in outcomes) else "good")
     return tuple(cells)
+
+
+def beside(outcomes: list[Outcome]) -> tuple[str, ...]:
+    """The cells of the compiler for comparison."""
+    cells = [cell for outcome in outcomes for cell in (graphs(outcome), number(ratio(outcome), ".2f"))]
+    return (*cells, number(outcomes[0].first_call, ".2f"))
+
+
+def graphs(outcome: Outcome) -> str:
+    """How many graphs it was, or that the result is wrong."""
+    if outcome.eager is None:
+        return "failed"
+    count = outcome.statistics.graphs
+    return f"{count} graph{'' if count == 1 else 's'}"
+
+
+def number(value: float | None, form: str) -> str:
+    """A figure, or a dash where there is none."""
+    return "-" if value is None else format(value, form)
 
 
 def arguments() -> argparse.Namespace:
@@ -73,6 +96,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", default="framejit", choices=sorted(COMPILERS), help="what compiles (default framejit)")
     parser.add_argument("--backend", default="eager", help="the backend (default eager, which runs the graph as it is)")
+    parser.add_argument("--beside", choices=sorted(COMPILERS), help="another compiler to run on the same backend, for comparison")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument("--only", help="comma-separated names of models")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each phase is timed (default 1)")
@@ -93,6 +117,10 @@ def arguments() -> argparse.Namespace:
 def document(options: argparse.Namespace, lines: list[tuple[str, ...]], problems: list[str], summary: str) -> str:
     """The Markdown page."""
     command = f"python tools/bench/zoo.py --compiler {options.compiler} --backend {options.backend} --device {options.device}"
+    header = HEADER
+    if options.beside:
+        command += f" --beside {options.beside}"
+        header = (*HEADER, *(f"{options.beside}: {name}" for name in BESIDE))
     return "\n".join(
         [
             "# The model zoo",
@@ -108,7 +136,12 @@ def document(options: argparse.Namespace, lines: list[tuple[str, ...]], problems
             f"are right, in one graph each, without a fallback or a recompile, and take at most {NOISE:.2f} times eager's time (the",
             "margin is the noise of a shared machine).",
             "",
-            markdown.table(HEADER, lines, right=(3, 4, 6, 7, 8)),
+            *(
+                [f"The last columns are `{options.beside}` on the same backend, measured in the same way in another process.", ""]
+                if options.beside
+                else []
+            ),
+            markdown.table(header, lines, right=(3, 4, 6, 7, 8, 11, 13, 14)),
             "",
             summary,
             "",
@@ -128,27 +161,25 @@ def main() -> int:
     isolate.preload("tools.check", "tools.models")
     lines: list[tuple[str, ...]] = []
     problems: list[str] = []
-    widths = (18, 20, 9, 6, 12, 9, 6, 12, 12, 9)
+    header, widths = (HEADER, WIDTHS) if options.beside is None else ((*HEADER, *BESIDE), (*WIDTHS, 9, 12, 9, 12, 12))
     start = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, disable=not sys.stdout.isatty(), transient=True) as progress:
         task = progress.add_task("zoo", total=len(selected))
-        progress.console.print(markdown.fixed(HEADER, widths), soft_wrap=True, highlight=False, markup=False)
+        progress.console.print(markdown.fixed(header, widths), soft_wrap=True, highlight=False, markup=False)
         for architecture in selected:
             progress.update(task, description=architecture.name)
-            try:
-                settings = (options.compiler, options.backend, options.device, options.seconds, options.threads)
-                outcomes = isolate.call(run_model, architecture.name, *settings, timeout=options.timeout)
-            except isolate.Crash as crash:
-                outcomes = [Outcome(architecture.name, phase, failure=str(crash).strip().splitlines()[-1]) for phase in PHASES]
+            outcomes = isolated(architecture.name, options.compiler, options)
             row = line(architecture, outcomes)
+            if options.beside:
+                row += beside(isolated(architecture.name, options.beside, options))
             lines.append(row)
             progress.console.print(markdown.fixed(row, widths), soft_wrap=True, highlight=False, markup=False)
             for outcome in outcomes:
                 if found := problem(outcome):
                     problems.append(f"{architecture.name}, {outcome.phase}: {found}")
             progress.advance(task)
-    good = sum(row[-1] == "good" for row in lines)
+    good = sum(row[HEADER.index("verdict")] == "good" for row in lines)
     summary = f"{good} of {len(lines)} models good, in {time.perf_counter() - start:.0f} s."
     for text in problems:
         print(text)
