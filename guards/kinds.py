@@ -68,13 +68,20 @@ def same_constant(a: Any, b: Any) -> bool:
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same_constant, a, b))
     if isinstance(a, (set, frozenset)):
-        return exact_elements(a) == exact_elements(b)
+        return len(a) == len(b) and all(map(same_constant, in_order(a), in_order(b)))
+    if type(a) is range:
+        return (a.start, a.stop, a.step) == (b.start, b.stop, b.step)
     return bool(a == b)
+
+
+def in_order(elements: Any) -> Any:
+    """The elements of a set as iteration gives them: equal sets differ in their order, by how they came about."""
+    return set.__iter__(elements) if isinstance(elements, set) else frozenset.__iter__(elements)
 
 
 def exact_elements(elements: Any) -> set[Any]:
     """The elements of a set of constants, told apart by type and, unlike in the set itself, -0.0 from 0.0."""
-    return {exact_key(element) for element in (set.__iter__(elements) if isinstance(elements, set) else frozenset.__iter__(elements))}
+    return {exact_key(element) for element in in_order(elements)}
 
 
 def exact_key(value: Any) -> Any:
@@ -250,20 +257,20 @@ class DictKeys(Guard):
 
 @dataclass(frozen=True, eq=False)
 class SetEquals(Guard):
-    """A set or frozenset with exactly these (constant) elements."""
+    """A set or frozenset with exactly these (constant) elements, in this order of iteration."""
 
-    elements: frozenset[Any]
+    elements: tuple[Any, ...]
     leaf: ClassVar[str] = "set_equals"
     cost: ClassVar[int] = 3
 
     def check(self, value: Any, call: Call) -> bool:
-        return issubclass(type(value), (set, frozenset)) and exact_elements(value) == exact_elements(self.elements)
+        return issubclass(type(value), (set, frozenset)) and same_constant(tuple(in_order(value)), self.elements)
 
     def expected(self) -> str:
-        return f"has the elements {set(self.elements)!r:.100}"
+        return f"has the elements {self.elements!r:.100}"
 
     def key(self) -> Any:
-        return frozenset(exact_elements(self.elements))
+        return exact_key(self.elements)
 
 
 @dataclass(frozen=True, eq=False, init=False)

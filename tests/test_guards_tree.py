@@ -365,9 +365,10 @@ def test_tree_of_a_dead_object_matches_nothing_at_its_address() -> None:
 def test_constants_that_only_the_tree_knows_stay_alive() -> None:
     root = Root()
     constant, key = frozenset({"a", "b"}), frozenset({1, 2})  # which could be referenced weakly
+    elements = tuple(constant)
     item = slot(root, 1).child(Item, key)
-    tree = build([Equals(slot(root), HERE, constant), SetEquals(slot(root, 2), HERE, constant), Equals(item, HERE, 1)], [], []).tree
-    del root, constant, key, item
+    tree = build([Equals(slot(root), HERE, constant), SetEquals(slot(root, 2), HERE, elements), Equals(item, HERE, 1)], [], []).tree
+    del root, constant, key, item, elements
     gc.collect()
     assert tree.alive
     assert tree.match((frozenset({"a", "b"}), {frozenset({1, 2}): 1}, {"a", "b"}), frame_function) == []

@@ -159,3 +159,67 @@ def test_a_caught_exception_keeps_its_traceback():
 
 def test_hashes_of_tuples_are_the_real_ones():
     versus(lambda compile: [compile(lambda t, k: (t + 1, hash(k), hash((k, 2))))(x, k) for k in [(1, "a"), (), ("b", (2.5, None))]])
+
+
+def test_names_of_functions():
+    def program(compile):
+        def helper(t):
+            return t
+
+        f = compile(lambda t: (helper(t), helper.__name__, helper.__doc__, helper.__annotations__))
+        seen = [f(x)]
+        helper.__name__ = "other"
+        seen.append(f(x))
+        helper.__doc__ = "text"
+        seen.append(f(x))
+        helper.__annotations__["t"] = int
+        return [*seen, f(x)]
+
+    versus(program)
+
+
+def test_order_of_equal_sets():
+    def program(compile):
+        f = compile(lambda t, s: (t + 1, list(s), 8 in s))
+        other = {0}
+        other.add(8)
+        return [f(x, {8, 0}), f(x, other), f(x, frozenset({8, 0})), f(x, frozenset(other))]
+
+    versus(program)
+
+
+def test_equal_ranges():
+    versus(lambda compile: [f(x, r) for f in [compile(lambda t, r: (t, r == range(0), r.start, repr(r)))] for r in (range(0), range(1, 1))])
+
+
+def test_sorting_a_list_that_changes_meanwhile():
+    def program(compile):
+        def f(t, items):
+            def key(item):
+                items.append(item)
+                return item
+
+            try:
+                items.sort(key=key)
+            except ValueError as error:
+                return t + 1, str(error), items
+
+        def g(t, items):
+            try:
+                items.sort()
+            except TypeError:
+                return t + 1, items
+
+        return [compile(f)(x, [2, 1]), compile(g)(x, [5, 4, 3, *range(70), "a", 1])]
+
+    versus(program)
+
+
+def test_sums_that_overflow():
+    def f(t):
+        try:
+            return sum([2**2000, 1.0])
+        except OverflowError as error:
+            return t + 1, str(error)
+
+    versus(lambda compile: [compile(f)(x)])

@@ -51,7 +51,16 @@ bool has_keys(PyObject *dict, PyObject *keys) {
     return true;
 }
 
-/* SetEquals: exactly these elements. */
-bool has_elements(PyObject *set, PyObject *elements) { return PyAnySet_Check(set) && same_elements(set, elements); }
+/* SetEquals: exactly these elements, in this order of iteration. */
+bool has_elements(PyObject *set, PyObject *elements) {
+    if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(elements)) return false;
+    Py_ssize_t position = 0, count = 0;
+    PyObject *element;
+    Py_hash_t hash;
+    while (_PySet_NextEntry(set, &position, &element, &hash)) {
+        if (!same_constant(element, PyTuple_GET_ITEM(elements, count++))) return false;
+    }
+    return true;
+}
 
 }  // namespace framejit

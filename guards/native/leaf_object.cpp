@@ -65,31 +65,31 @@ bool is_immutable_constant(PyObject *value) {
     return true;
 }
 
-/* Whether a set has an element that is the same constant as `element`. A NaN's hash is its address: what may hold one is looked
- * for without the hash. */
-static bool has_element(PyObject *set, PyObject *element, Py_hash_t hash) {
-    bool by_hash = !PyFloat_Check(element) && !PyComplex_Check(element) && !PyTuple_Check(element) && !PyFrozenSet_Check(element);
-    Py_ssize_t position = 0;
-    PyObject *other;
-    Py_hash_t other_hash;
-    while (_PySet_NextEntry(set, &position, &other, &other_hash)) {
-        if ((!by_hash || other_hash == hash) && same_constant(other, element)) return true;
-    }
-    return false;
-}
-
-static bool has_all(PyObject *set, PyObject *elements) {
-    Py_ssize_t position = 0;
-    PyObject *element;
+/* Sets of constants, compared in the order of iteration, which the program may have seen, and by exact types: == takes 1, 1.0 and
+ * True as one, and could ask a user's __eq__. */
+static bool same_elements(PyObject *a, PyObject *b) {
+    if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
+    Py_ssize_t position = 0, other_position = 0;
+    PyObject *element, *other;
     Py_hash_t hash;
-    while (_PySet_NextEntry(elements, &position, &element, &hash)) {
-        if (!has_element(set, element, hash)) return false;
+    while (_PySet_NextEntry(a, &position, &element, &hash)) {
+        if (!_PySet_NextEntry(b, &other_position, &other, &hash) || !same_constant(element, other)) return false;
     }
     return true;
 }
 
-/* Sets of constants, compared by exact types: == takes 1, 1.0 and True as one, and could ask a user's __eq__. */
-bool same_elements(PyObject *a, PyObject *b) { return PySet_GET_SIZE(a) == PySet_GET_SIZE(b) && has_all(a, b) && has_all(b, a); }
+/* range(0) == range(1, 1), but they are told apart by their attributes. */
+static bool same_range(PyObject *a, PyObject *b) {
+    bool same = true;
+    for (const char *name : {"start", "stop", "step"}) {
+        PyObject *x = PyObject_GetAttrString(a, name), *y = PyObject_GetAttrString(b, name);
+        same = same && x != nullptr && y != nullptr && PyObject_RichCompareBool(x, y, Py_EQ) == 1;
+        Py_XDECREF(x);
+        Py_XDECREF(y);
+    }
+    PyErr_Clear();
+    return same;
+}
 
 bool same_constant(PyObject *a, PyObject *b) {
     if (a == b) return true;
@@ -117,6 +117,7 @@ bool same_constant(PyObject *a, PyObject *b) {
         return true;
     }
     if (type == &PyFrozenSet_Type || type == &PySet_Type) return same_elements(a, b);
+    if (type == &PyRange_Type) return same_range(a, b);
     int equal = PyObject_RichCompareBool(a, b, Py_EQ);
     if (equal < 0) PyErr_Clear();
     return equal > 0;

@@ -217,7 +217,7 @@ bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
             object = payload;
             break;
         case LeafKind::set_equals:
-            if (!PyFrozenSet_CheckExact(payload)) return wrong_payload("set_equals", "a frozenset");
+            if (!PyTuple_CheckExact(payload)) return wrong_payload("set_equals", "a tuple");
             object = payload;
             break;
         case LeafKind::key_absent:
@@ -304,6 +304,10 @@ bool read_relation(GuardTree &tree, PyObject *item) {
 /* A leaf whose answer can't change while the container that the value came from doesn't. */
 bool is_pure(const Leaf &leaf) {
     if (leaf.kind == LeafKind::equals) return is_immutable_constant(leaf.object);
+    if (leaf.kind == LeafKind::type_is) { /* typeobject.c: object_set_class gives no other class to instances of such a one */
+        auto *type = reinterpret_cast<PyTypeObject *>(leaf.object);
+        return PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) && type != &PyModule_Type;
+    }
     return leaf.kind == LeafKind::value_is || leaf.kind == LeafKind::is_missing;
 }
 

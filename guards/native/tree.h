@@ -119,7 +119,6 @@ int lower_payload(Node &node, PyObject *payload);
 
 /* leaf_object.cpp */
 bool same_constant(PyObject *a, PyObject *b);
-bool same_elements(PyObject *a, PyObject *b);
 bool is_immutable_constant(PyObject *value);
 bool is_constant_type(PyTypeObject *type);
 PyObject *hold(GuardTree &tree, PyObject *object, bool weakly, int32_t *index);

@@ -143,7 +143,7 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
         vm.raise_(TypeError, "sum() can't sum strings [use ''.join(seq) instead]")
     items = vm.observe_all(abstract.iterate(vm, iterable))
     if all(item.cls in NUMBERS and item.is_constant() for item in (total, *items)):
-        return vm.const(sum([item.constant(vm) for item in items], total.constant(vm)))
+        return abstract.fold(vm, sum, [item.constant(vm) for item in items], total.constant(vm))
     for item in items:
         total = abstract.binary_op(vm, "+", total, item)
     return total

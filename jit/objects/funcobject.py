@@ -7,7 +7,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import CodeIs, IsMissing, ValueIs
-from framejit.guards.source import MISSING, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
+from framejit.guards.source import MISSING, CAttr, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
 from framejit.objects import abstract
 from framejit.objects.instancedict import fill_instance_dict
 from framejit.objects.object import Object
@@ -127,10 +127,9 @@ class FunctionObject(Object):
             found = self.own_field(vm, name)
             if found is not None:
                 return found
-        elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__"):
-            if self.source is not None:
-                vm.guard(ValueIs, self.source, self.value)
-            return vm.const(getattr(self.value, name))
+        elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__", "__annotations__"):
+            found = getattr(self.value, name)
+            return vm.from_real(found) if self.source is None else vm.wrap(found, self.source.child(CAttr, name))
         if name == "__defaults__":
             values = self.default_values(vm)
             return vm.new_tuple(values) if values else vm.const(None)

@@ -19,7 +19,7 @@ from framejit.objects.sequence import (
     index_value,
     real_slice,
     repeat,
-    sort,
+    sort_order,
     text,
     text_of_items,
 )
@@ -236,7 +236,17 @@ def reverse(vm: VM, self: ListObject) -> Object:
 
 @models(list.sort)
 def list_sort(vm: VM, self: ListObject, *, key: Object | None = None, reverse: Object | None = None) -> Object:
-    self.replace(vm, sort(vm, self.items(vm), key, reverse))
+    """Objects/listobject.c: list_sort_impl: the list is empty meanwhile, and must be so in the end."""
+    items = list(self.items(vm))
+    order = list(range(len(items)))
+    self.replace(vm, [])
+    try:
+        sort_order(vm, items, order, key, reverse)
+        modified = bool(self.items(vm))
+    finally:
+        self.replace(vm, [items[i] for i in order])
+    if modified:
+        vm.raise_(ValueError, "list modified during sort")
     return NONE
 
 

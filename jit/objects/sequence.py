@@ -135,12 +135,18 @@ class Ordered:
 
 def sort(vm: VM, items: list[Object], key: Object | None, reverse: Object | None) -> list[Object]:
     """A sorted copy; stable, with the comparisons that CPython makes."""
+    order = list(range(len(items)))
+    sort_order(vm, items, order, key, reverse)
+    return [items[i] for i in order]
+
+
+def sort_order(vm: VM, items: list[Object], order: list[int], key: Object | None, reverse: Object | None) -> None:
+    """Permute `order`, the numbers of the items, as sorting permutes the items; partly where a comparison raises."""
     backwards = reverse is not None and abstract.truth(vm, reverse)
     function = None if key is None else vm.observe(key)
     keys = [vm.observe(item) for item in items]
     if function is not None and function.cls is not type(None):
         keys = [vm.observe(function.call(vm, [item], {})) for item in keys]
-    order = list(range(len(items)))
     if all(map(may_be_constant, keys)):
         real = [each.constant(vm) for each in keys]
         try:
@@ -150,7 +156,6 @@ def sort(vm: VM, items: list[Object], key: Object | None, reverse: Object | None
     else:
         ordered = [Ordered(vm, each) for each in keys]
         order.sort(key=ordered.__getitem__, reverse=backwards)
-    return [items[i] for i in order]
 
 
 class Rendering(threading.local):

@@ -45,7 +45,7 @@ class SetObject(Object):
             if not all(map(is_plain, elements)):
                 vm.unsupported(breaks.UnsupportedValue(f"a {self.cls.__name__} of objects made outside the compiled function"))
             assert self.source is not None
-            vm.guard(SetEquals, self.source, frozenset(elements))
+            vm.guard(SetEquals, self.source, tuple(elements))
             table = {element: vm.const(element) for element in elements}
             vm.trail.set(self, "before", dict(table))
             vm.trail.set(self, "table", table)
