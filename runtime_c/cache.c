@@ -15,7 +15,7 @@ Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code) {
 
 /* `step` and `resumes` come together, and the latter are CompiledFunctions of one argument. */
 static int check_step(PyObject *step, PyObject *resumes) {
-    if (step == Py_None && resumes == NULL) {
+    if (step == Py_None && (resumes == NULL || PyTuple_GET_SIZE(resumes) == 0)) {
         return 0;
     }
     if (!PyCallable_Check(step) || resumes == NULL) {
@@ -61,7 +61,21 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
+/* Code objects take no part in garbage collection, but the constants of ours hold graphs, and they may hold whatever a backend likes: the
+   module's class, and with it this very entry. Who is the only owner of a code object therefore answers for its constants. */
+static int visit_constants(PyObject *code, visitproc visit, void *arg) {
+    if (code != NULL && PyCode_Check(code) && Py_REFCNT(code) == 1) {
+        Py_VISIT(((PyCodeObject *)code)->co_consts);
+    }
+    return 0;
+}
+
 static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
+    int stopped = visit_constants(self->code, visit, arg);
+    stopped = stopped ? stopped : visit_constants(self->flat_code, visit, arg);
+    if (stopped) {
+        return stopped;
+    }
     Py_VISIT(self->code);
     Py_VISIT(self->tree);
     Py_VISIT(self->keep);

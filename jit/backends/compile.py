@@ -105,10 +105,11 @@ def _check(request: GraphRequest) -> int:
 
 
 def _forget_examples(request: GraphRequest) -> None:
-    """Drop what only compiling needs: the graph may live on, and with it would the fake tensors and weak references to the real ones,
-    for which `torch.utils.swap_tensors` refuses parameters."""
+    """Drop what only compiling needs: the graph may live on, and with it would the program's classes, the fake tensors, and weak references
+    to the real ones, for which `torch.utils.swap_tensors` refuses parameters."""
     for node in request.gm.graph.nodes:
         node.meta.pop("example_value", None)
+        node.meta.pop("nn_module_stack", None)
     if request.fake_mode is not None:
         request.fake_mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
 
