@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
@@ -51,7 +51,10 @@ from framejit.guards.source import (
 RELATIONS = (Same, Distinct, StorageAliasing)
 LAST_IN_NODE = (Length, KeyAbsent, DictKeys)
 """Kinds that the C++ tree skips while their dict is unchanged; it wants them after a node's other leaves."""
-EXACT_TYPES = (TypeIs, ValueIs, Equals, TensorMatch)
+EXACT_TYPES = (TypeIs, ValueIs, Equals, TensorMatch, CodeIs)
+TELL_THE_TYPE = (ValueIs, Equals, TensorMatch, CodeIs)
+"""Kinds that hold for values of one exact type only: beside one of them TypeIs says nothing new."""
+IMMUTABLE_TYPE = 1 << 8
 FUNCTION_FIELDS = {"code": 0, "defaults": 1, "kwdefaults": 2, "globals": 3, "closure": 4, "dict": 5}
 WRAPPED_FIELDS = {None: 0, "fget": 1, "fset": 2, "fdel": 3}
 
@@ -122,7 +125,22 @@ class Step:
 
 
 VERSIONED_STEPS = (Item, DictKey, DictValueAt, TypeAttr)
-PURE_LEAVES = (ValueIs, IsMissing, Equals)
+
+
+def is_pure(guard: Guard) -> bool:
+    """Whether the answer can't change while the container that the value came from doesn't; the C++ tree decides by the same rule."""
+    if isinstance(guard, TypeIs):
+        return keeps_type(guard.cls)
+    return isinstance(guard, (ValueIs, IsMissing, Equals))
+
+
+def keeps_type(cls: Any) -> bool:
+    """Whether instances of the class can't be given another by storing to `__class__` (typeobject.c: object_set_class)."""
+    return cls is not MISSING and bool(type_flags(cls) & IMMUTABLE_TYPE) and cls is not ModuleType
+
+
+def type_flags(cls: type) -> int:
+    return type.__dict__["__flags__"].__get__(cls)  # type: ignore[no-any-return]  # past any metaclass
 
 
 class Builder:
@@ -153,13 +171,16 @@ class Builder:
             self.root = Step(Root())
         order = preorder(self.root)
         for step in reversed(order):
-            step.leaves.sort(key=leaf_order)
+            if len(step.leaves) > 1:
+                if any(isinstance(guard, TELL_THE_TYPE) for guard in step.leaves):
+                    step.leaves = [guard for guard in step.leaves if not isinstance(guard, TypeIs)]
+                step.leaves.sort(key=leaf_order)
             step.weight = 1 + sum(guard.cost for guard in step.leaves) + sum(child.weight for child in step.children)
             step.pure = (
                 not step.children
                 and not step.needed
                 and isinstance(step.source, VERSIONED_STEPS)
-                and all(isinstance(guard, PURE_LEAVES) for guard in step.leaves)
+                and all(map(is_pure, step.leaves))
             )
             if len(step.children) > 1:
                 step.children.sort(key=sibling_order)

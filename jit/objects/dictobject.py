@@ -91,7 +91,9 @@ class DictObject(Object):
         assert source is not None
         keys = list(OrderedDict.__iter__(original)) if isinstance(original, OrderedDict) else list(dict.__iter__(original))
         entries: dict[Any, Entry] = {}
-        if all(type(key) is str or is_plain(key) for key in keys):
+        if not keys:
+            vm.guard(Length, source, 0)
+        elif all(type(key) is str or is_plain(key) for key in keys):
             vm.guard(DictKeys, source, tuple(keys))
             ordered = isinstance(original, OrderedDict)
             for position, key in enumerate(keys):
