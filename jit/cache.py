@@ -34,15 +34,39 @@ def pipeline() -> Any:
     return importlib.import_module("framejit.pipeline")
 
 
-class Compiler:
-    """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches."""
+class Family:
+    """What a compiled function and its resume functions have in common."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.resumes: Any = None
+        self.compiled: dict[types.FunctionType, Any] = {}
+
+
+class Compiler:
+    """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches."""
+
+    def __init__(self, options: Options, family: Family | None = None) -> None:
+        self.options = options
+        self.family = Family(options) if family is None else family
         self.compiles = 0
         self._owner: weakref.ref[Any] | None = None
         self._limit_reported = False
         self._lock = threading.Lock()
+
+    @property
+    def resumes(self) -> Any:
+        """The resume functions of this compiled function and of its own resume functions (codegen.resume.Resumes)."""
+        if self.family.resumes is None:
+            self.family.resumes = pipeline().Resumes()
+        return self.family.resumes
+
+    def resume_function(self, function: types.FunctionType) -> Any:
+        """The CompiledFunction of a resume function; one for each."""
+        compiled = self.family.compiled.get(function)
+        if compiled is None:
+            compiled = self.family.compiled[function] = Compiler(self.options, self.family).attach(function)
+        return compiled
 
     def attach(self, function: types.FunctionType) -> Any:
         """The CompiledFunction of a function with this as its callback."""
@@ -67,7 +91,7 @@ class Compiler:
             number = self.compiles
             self.compiles += 1
         try:
-            return pipeline().compile_frame(function, values, self.options, number)
+            return pipeline().compile_frame(function, values, self, number)
         except RecursionError:
             # The stack had no room for the compiler: this call runs as written, and a later one with more room may compile.
             self._report(function, breaks.TooDeep(function.__qualname__))

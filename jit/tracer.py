@@ -14,14 +14,17 @@ from framejit.bytecode.instruction import Instruction, Position
 from framejit.ceval.closing import drops_silently
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.loop import resume, run
+from framejit.ceval.operation import OPERATIONS
 from framejit.ceval.signals import Raise, Yield
+from framejit.codegen.recorder import CannotGenerate
+from framejit.codegen.resume import SplitFrame, original_place
 from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import UserFrame
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards.kinds import Distinct, Guard, IsMissing, Same, TypeIs, ValueIs
-from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Item, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
+from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
 from framejit.modules.app import support
 from framejit.objects import abstract, build
 from framejit.objects.cellobject import CellObject
@@ -29,11 +32,11 @@ from framejit.objects.constobject import const_object
 from framejit.objects.dictobject import DictObject
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.funcobject import FunctionObject, bind
-from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.genobject import GeneratorObject
+from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
-from framejit.objects.registry import LIBRARY, WRAPPERS, wrapper_for
+from framejit.objects.registry import LIBRARY, PASSES_RESULT, WRAPPERS, wrapper_for
 from framejit.objects.tupleobject import TupleObject
 from framejit.trail import Trail
 
@@ -46,10 +49,11 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class GraphBreak(Exception):
-    """Signal: tracing stops here. `stack`: the user's frames, outermost first."""
+    """Signal: tracing stops here. `stack`: the user's frames, outermost first; `frames`: the interpreter's, likewise."""
 
-    def __init__(self, reason: breaks.Break, stack: list[UserFrame]) -> None:
+    def __init__(self, reason: breaks.Break, stack: list[UserFrame], frames: Sequence[Frame] = ()) -> None:
         super().__init__(str(reason))
+        self.frames = frames
         self.reason = reason
         self.stack = stack
 
@@ -84,6 +88,7 @@ class Tracer:
         self.root: Frame | None = None
         self.depth = 0
         self.jumps_back = 0
+        self.direct = False
         self.first_position: Position | None = None
         self._guarded_generators: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}
@@ -127,8 +132,9 @@ class Tracer:
             if self.depth > self.config.inline_depth_limit:
                 self.unsupported(breaks.TooDeep(frame.code.co_qualname))
             return run(self, frame)
+        except NotConstant as needed:
+            self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
         finally:
-            # A frame that breaks stays the current one: the break reports from it.
             self.depth -= 1
             self.frame = caller
 
@@ -136,7 +142,10 @@ class Tracer:
         assert isinstance(function, FunctionObject)
         if code.co_flags & COROUTINE_FLAGS:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
-        return self.run_frame(self.new_frame(function, code, bound))
+        direct, self.direct = self.direct, False
+        frame = self.new_frame(function, code, bound)
+        frame.direct = direct
+        return self.run_frame(frame)
 
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
         assert isinstance(generator, GeneratorObject)
@@ -149,6 +158,7 @@ class Tracer:
             return self.const(None), True
         if frame.state is State.CREATED and exc is None and self.observe(sent).cls is not type(None):
             self.raise_(TypeError, "can't send non-None value to a just-started generator")
+        frame.direct = False
         self.trail.log(frame.restore, frame.snapshot())
         caller, self.frame = self.frame, frame
         self.depth += 1
@@ -191,6 +201,8 @@ class Tracer:
         return found
 
     def call_model(self, model: Callable[..., Object], function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+        if self.direct and id(function) not in PASSES_RESULT:
+            self.direct = False
         try:
             return model(self, *args, **kwargs)
         except NotConstant as needed:
@@ -203,16 +215,19 @@ class Tracer:
             raise
 
     def call_library(self, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+        direct, self.direct = self.direct, False
         for rule in LIBRARY:
             found = rule(self, function, args, kwargs)  # type: ignore[arg-type]
             if found is not None:
                 return found
+        self.direct = direct
         return None
 
     # Stopping.
 
     def unsupported(self, reason: breaks.Break) -> NoReturn:
-        raise GraphBreak(reason, self.user_stack())
+        frames = [] if self.frame is None else list(self.frame.callers())
+        raise GraphBreak(reason, self.user_stack(), frames[::-1])
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
         raise Raise(ExceptionObject(cls, [arg if isinstance(arg, Object) else self.from_real(arg) for arg in args]))
@@ -271,6 +286,30 @@ class Tracer:
         self.graph.dispose()
         self.root_source.forget_children()
         self.__dict__.clear()
+
+    def within_reach(self, frames: Sequence[Frame]) -> list[Frame]:
+        """Of the frames that a break left standing, outermost first: those that return straight to their caller, as far inwards as they go."""
+        reach = list(frames[:1])
+        for frame in frames[1:]:
+            if not frame.direct or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING:
+                break
+            reach.append(frame)
+        return reach
+
+    def split_frames(self, frames: Sequence[Frame]) -> list[SplitFrame]:
+        """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on."""
+        self.trail.undo_to(frames[-1].mark)
+        return [self.split_frame(frame) for frame in frames]
+
+    def split_frame(self, frame: Frame) -> SplitFrame:
+        if frame.handled is not None:
+            raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
+        code, index = original_place(frame.code, frame.pc)
+        effect = OPERATIONS[frame.instruction.op].effect
+        instruction = frame.instruction
+        return SplitFrame(
+            code, index, frame.globals.value, tuple(frame.locals), tuple(frame.stack), effect.pops(instruction), effect.pushes(instruction)
+        )
 
     # Positions.
 

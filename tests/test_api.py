@@ -337,16 +337,35 @@ def stops(a):
     return b * a.sum().item()
 
 
-def test_what_cannot_be_traced_runs_as_written_with_one_reason(warnings_logged):
+def test_what_cannot_be_traced_splits_the_graph(warnings_logged):
+    f = eager(stops)
+    for _ in range(3):
+        assert same(f(x), stops(x))
+    statistics = framejit.statistics()
+    assert (statistics["fallbacks"], statistics["graph_breaks"], statistics["graphs"]) == (0, 1, 2)
+    [reason] = statistics["reasons"]
+    assert f"{__file__}:{stops.__code__.co_firstlineno + 2}" in reason and not warnings_logged()
+
+
+def stops_in_handler(a):
+    """A place at which a call can't be split: while an exception is being handled."""
+    try:
+        raise ValueError
+    except ValueError:
+        return a * a.sum().item()
+
+
+def test_what_cannot_be_split_runs_as_written_with_one_reason(warnings_logged):
+    stops = stops_in_handler
     f = eager(stops)
     for _ in range(3):
         assert same(f(x), stops(x))
     statistics = framejit.statistics()
     assert statistics["fallbacks"] == statistics["graph_breaks"] == 1 and statistics["graphs"] == 0
     [reason], [warning] = statistics["reasons"], warnings_logged()
-    line = stops.__code__.co_firstlineno + 2
+    line = stops.__code__.co_firstlineno + 5
     assert f"{__file__}:{line}" in reason
-    assert "stops runs as written" in warning and f'"{__file__}", line {line}, in stops' in warning
+    assert "stops_in_handler runs as written" in warning and f'"{__file__}", line {line}, in stops_in_handler' in warning
     assert "a.sum().item()" in warning and "What to do:" in warning
     assert len(f.entries) == 1 and f.entries[0].code is None
 
@@ -610,7 +629,7 @@ def test_is_compiling():
 
 
 def test_reset():
-    f, g = eager(plain), eager(stops)
+    f, g = eager(plain), eager(stops_in_handler)
     f(x), g(x)
     assert framejit.statistics()["frames"] == 1 and framejit.statistics()["fallbacks"] == 1
     framejit.reset()

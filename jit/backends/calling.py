@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import linecache
+import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 from torch import fx
+from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
@@ -19,7 +22,14 @@ def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
     gm.graph.set_codegen(_BoxedCodeGen())
     gm.recompile()
     _LazyGraphModule.force_recompile(gm)  # one that generates its code late would do so through a slower path at each call
+    weakref.finalize(gm, forget_source, gm.forward.__code__.co_filename)
     return gm.forward
+
+
+def forget_source(filename: str) -> None:
+    """Drop the source text of a graph that is gone: torch.fx and linecache would keep it for ever, for tracebacks."""
+    graph_module._loader.eval_cache.pop(filename, None)
+    linecache.cache.pop(filename, None)
 
 
 def unbox(fn: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:

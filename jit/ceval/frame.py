@@ -56,6 +56,8 @@ class Frame:
     `locals`: a value, or None where unbound, for each slot of `decoded.slots`; cell and free slots hold cell objects.
     `namespace`: where LOAD_NAME and STORE_NAME look first, in class bodies; None in functions.
     `handled`: the exception whose handler is running in this frame, as `sys.exc_info()` sees it.
+    `mark`: the trail's position where the instruction at `pc` began.
+    `direct`: what the frame returns is the result of the parent's CALL, as it is.
     `parent`: the frame that called (or, for a generator, that resumed) this one; None at the bottom of the trace.
     """
 
@@ -73,6 +75,8 @@ class Frame:
         "handled",
         "parent",
         "state",
+        "mark",
+        "direct",
     )
 
     def __init__(
@@ -100,6 +104,8 @@ class Frame:
         self.handled: Object | None = None
         self.parent = parent
         self.state = State.CREATED
+        self.mark = 0
+        self.direct = False
 
     @property
     def instruction(self) -> Instruction:

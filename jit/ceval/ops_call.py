@@ -21,6 +21,7 @@ def call(vm: Any, frame: Frame, instruction: Instruction, method: Object | None,
     names = instruction.value[1]
     positional = len(args) - len(names)
     kwargs = dict(zip(names, args[positional:]))
+    vm.direct = True
     if method is None:
         return abstract.call(vm, self_or_callable, args[:positional], kwargs)
     return abstract.call(vm, method, [self_or_callable, *args[:positional]], kwargs)
@@ -30,6 +31,7 @@ def call(vm: Any, frame: Frame, instruction: Instruction, method: Object | None,
 def call_function_ex(
     vm: Any, frame: Frame, instruction: Instruction, null: None, function: Object, args: Object, kwargs: list[Object]
 ) -> Object:
+    vm.direct = True
     return abstract.call_ex(vm, function, args, kwargs[0] if kwargs else None)
 
 

@@ -6,6 +6,7 @@ torch's own function is traced instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn.modules import module as torch_module
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import Object
-from framejit.objects.registry import models
+from framejit.objects.registry import models, passes_result
 from framejit.objects.vm import VM
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def has_hooks(vm: VM, self: Object) -> bool:
 @models(nn.Module._wrapped_call_impl)
 def module_call(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
     """A module compiled in place calls its compiled form; tracing sees through that."""
-    return abstract.call(vm, abstract.getattr_(vm, self, "_call_impl"), list(args), kwargs)
+    return forward_to(vm, self, "_call_impl", args, kwargs)
 
 
 @models(nn.Module._call_impl)
@@ -99,6 +100,18 @@ def module_call_impl(vm: VM, self: Object, *args: Object, **kwargs: Object) -> O
     outer = vm.graph.module_stack
     path = "<new>" if self.source is None else self.source.describe()
     vm.trail.set(vm.graph, "module_stack", {**outer, path: (path, self.cls)})
-    result = abstract.call(vm, abstract.getattr_(vm, self, "forward"), list(args), kwargs)
+    result = forward_to(vm, self, "forward", args, kwargs)
     vm.trail.set(vm.graph, "module_stack", outer)
     return result
+
+
+def forward_to(vm: VM, self: Object, name: str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+    """Return what a method returns: its frame is as direct as the call that is modelled."""
+    direct, vm.direct = vm.direct, False
+    method = abstract.getattr_(vm, self, name)
+    vm.direct = direct
+    return abstract.call(vm, method, list(args), kwargs)
+
+
+for _function in (nn.Module._wrapped_call_impl, nn.Module._call_impl):
+    passes_result(_function)

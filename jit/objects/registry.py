@@ -74,6 +74,14 @@ def models(*functions: Any) -> Callable[[F], F]:
     return register
 
 
+PASSES_RESULT: set[int] = set()
+
+
+def passes_result(function: Any) -> None:
+    """The model of this function gives the result of one call that it makes, as it is: `VM.direct` is its to manage."""
+    PASSES_RESULT.add(id(function))
+
+
 def app(*functions: Any) -> Callable[[F], F]:
     """Register a plain Python function (modules/app) to be traced in place of these C functions."""
 

@@ -70,6 +70,7 @@ class TypeObject(Object):
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         """type_call, or the model of this very class."""
+        vm.direct = False
         real = self.value
         model = model_of(real)
         if model is not None:

@@ -39,6 +39,9 @@ class VM(Protocol):
     def root_source(self) -> Source:
         """The call itself, from which every source starts."""
 
+    direct: bool
+    """What is called next returns straight to a CALL of the traced program. Whoever uses results otherwise takes it back before calling."""
+
     # Values.
 
     def wrap(self, value: Any, source: Source) -> Object:

@@ -80,4 +80,4 @@ WRITE: dict[str, Callable[..., Written]] = {
     "LIST_TO_TUPLE": lambda: (("LIST_TO_TUPLE", 0),),
 }
 
-VERSION = Version((3, 11), TABLE, WRITE)
+VERSION = Version((3, 11), TABLE, WRITE, "POP_JUMP_FORWARD_IF_TRUE", 0)

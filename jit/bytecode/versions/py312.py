@@ -103,4 +103,4 @@ WRITE: dict[str, Callable[..., Written]] = {
     "LIST_TO_TUPLE": lambda: (("CALL_INTRINSIC_1", 6),),
 }
 
-VERSION = Version((3, 12), TABLE, WRITE)
+VERSION = Version((3, 12), TABLE, WRITE, "POP_JUMP_IF_TRUE", 1)

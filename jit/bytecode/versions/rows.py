@@ -72,6 +72,8 @@ class Version:
     number: tuple[int, int]
     table: Mapping[str, Row]
     write: Mapping[str, Callable[..., Written]]
+    jump_if_true: str  # opcode of the conditional jump forward
+    skipped_by_for_iter: int  # code units behind its target that an exhausted FOR_ITER skips too
 
 
 # Expansions.

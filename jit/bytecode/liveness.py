@@ -1,0 +1,47 @@
+"""Which local variables may still be read: a backward data-flow analysis of canonical bytecode."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from framejit.bytecode.decode import Decoded
+
+READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "DELETE_FAST"})
+CELL_READS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+"""These need the cell, also to store to it."""
+WRITES = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
+JUMPS = frozenset({
+    "JUMP", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "FOR_ITER", "SEND",
+})  # fmt: skip
+ENDS = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
+"""Control doesn't reach the next instruction."""
+
+
+def live_slots(code: CodeType, decoded: Decoded) -> list[frozenset[int]]:
+    """For each instruction, the slots whose values may be read from there on. `super()` reads argument 0 and `__class__` unseen."""
+    always: frozenset[int] = frozenset()
+    if "__class__" in code.co_freevars:
+        always = frozenset({0, decoded.slot_of["__class__"]})
+    instructions = decoded.instructions
+    live: list[frozenset[int]] = [always] * (len(instructions) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(len(instructions) - 1, -1, -1):
+            instruction = instructions[index]
+            op = instruction.op
+            after = always if op in ENDS else live[index + 1]
+            if op in JUMPS:
+                after |= live[instruction.value]
+            if op in WRITES:
+                after -= {instruction.arg}
+            if op in READS or op in CELL_READS:
+                after |= {instruction.arg}
+            handler = decoded.handler_at[index]
+            if handler is not None:
+                after |= live[handler.target]
+            after |= always
+            if after != live[index]:
+                live[index] = after
+                changed = True
+    return live

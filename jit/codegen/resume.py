@@ -1,0 +1,289 @@
+"""Splitting a call: how the frames that a graph break left standing go on after the instruction at fault.
+
+The replacement code returns the state of all frames as nested tuples. A *step* per frame then runs: each restores its frame's slots and
+calls the next inner one, the innermost runs the instruction natively; so tracebacks and introspection see the frames that eager has.
+What the steps give back selects a *resume function*, which restores the outermost frame, re-enters the inner ones in its prologue, and
+goes on: it is compiled in its turn, so that the rest of all frames is one trace again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType
+from typing import Any
+
+from framejit import breaks
+from framejit.bytecode import splice
+from framejit.bytecode.decode import Decoded, Handler, decode
+from framejit.bytecode.instruction import Instruction, Position
+from framejit.bytecode.liveness import live_slots
+from framejit.bytecode.splice import Layout, Outcome, Writer
+from framejit.bytecode.versions import CURRENT
+from framejit.codegen.recorder import CannotGenerate
+from framejit.objects.constobject import NONE
+from framejit.objects.object import Object
+from framejit.objects.tupleobject import TupleObject
+
+PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
+"""These change a value below their operands, as far down as their argument says."""
+NEVER = frozenset({
+    "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH",
+    "WITH_EXCEPT_START", "CLEANUP_THROW", "END_SEND", "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR",
+    "LOAD_FAST", "STORE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
+})  # fmt: skip
+"""Instructions that a call can't be split at."""
+
+BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"})
+"""Instructions that ask for a truth: data-dependent ones go on in one of two resume functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFrame:
+    """A frame where tracing stopped, as data. `index`: its instruction in `code`, which is never a resume function's.
+
+    `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. A stack value None is a NULL.
+    """
+
+    code: CodeType
+    index: int
+    namespace: dict[str, Any]
+    locals: tuple[Object | None, ...]
+    stack: tuple[Any, ...]
+    pops: int
+    pushes: int
+
+    @property
+    def decoded(self) -> Decoded:
+        return decode(self.code)
+
+    @property
+    def instruction(self) -> Instruction:
+        return self.decoded.instructions[self.index]
+
+    @property
+    def position(self) -> Position:
+        position = self.instruction.position
+        return position if position.lineno is not None else Position(self.code.co_firstlineno, None, None, None)
+
+    @property
+    def handler(self) -> Handler | None:
+        return self.decoded.handler_at[self.index]
+
+    @property
+    def lower(self) -> tuple[bool, ...]:
+        """The stack below the operands: which values are no NULLs."""
+        return tuple(value is not None for value in self.stack[: len(self.stack) - self.pops])
+
+    def bound(self, index: int) -> tuple[int, ...]:
+        """The bound slots that may be read from an instruction on."""
+        live = live_slots(self.code, self.decoded)[index]
+        return tuple(slot for slot, value in enumerate(self.locals) if value is not None and slot in live)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from."""
+
+    state: Object
+    step: FunctionType
+    resumes: tuple[FunctionType, ...]
+
+
+class Resumes:
+    """The resume functions of one compiled function: one for each place, layout and inner resume function, shared by all entries."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, FunctionType] = {}
+        self._keep: list[Any] = []
+
+    def get(self, key: tuple[Any, ...], code: CodeType, namespace: dict[str, Any], make: Callable[[], CodeType]) -> FunctionType:
+        """The function for a key; `code` and `namespace` are told apart by identity."""
+        full = (id(code), id(namespace), *key)
+        found = self._made.get(full)
+        if found is None:
+            found = self._made[full] = splice.function_of(make(), namespace)
+            self._keep += (code, namespace)
+        return found
+
+
+def split(frames: Sequence[SplitFrame], resumes: Resumes) -> Split:
+    """Plan how the frames (outermost first) go on. Raises CannotGenerate where the innermost instruction can't be run by itself."""
+    for frame in frames:
+        check(frame)
+    return _Splitter(frames, resumes).split()
+
+
+def check(frame: SplitFrame) -> None:
+    """Refuse what has no resume function."""
+    try:
+        splice.check_spliceable(frame.code)
+    except splice.CannotSplice as error:
+        raise CannotGenerate(breaks.CannotReconstruct(str(error))) from error
+    op = frame.instruction.op
+    first = frame.index == 0 or frame.decoded.instructions[frame.index - 1].offset != frame.instruction.offset
+    if op in NEVER or not (first or op in BRANCHES):
+        raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside {op}"))
+    for value in frame.stack:
+        if value is not None and not isinstance(value, Object):
+            raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
+
+
+class _Splitter:
+    def __init__(self, frames: Sequence[SplitFrame], resumes: Resumes) -> None:
+        self.frames = frames
+        self.resumes = resumes
+        self.chosen: list[FunctionType] = []
+
+    def split(self) -> Split:
+        step, before = self.innermost(len(self.frames) - 1)
+        state = self.state(self.frames[-1], before, None)
+        for level in range(len(self.frames) - 2, -1, -1):
+            step, before = self.around(level, step)
+            state = self.state(self.frames[level], before, state)
+        return Split(state, step, tuple(self.chosen))
+
+    def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
+        """The tuple that a step unpacks."""
+        stack = list(frame.stack) if inner is None else [*frame.stack[: len(frame.stack) - frame.pops], inner]
+        values = [frame.locals[slot] for slot in before.slots] + stack[::-1]
+        return TupleObject([NONE if value is None else value for value in values])
+
+    # Steps.
+
+    def innermost(self, level: int) -> tuple[FunctionType, Layout]:
+        """The step that runs the instruction at fault."""
+        frame = self.frames[level]
+        raised = self.raised(level)
+        stack = tuple(value is not None for value in frame.stack)
+        op = frame.instruction.op
+        if op in BRANCHES:
+            falls = self.after(level, frame.index + 1, frame.lower)
+            jumps = self.after(level, frame.instruction.value, frame.lower)
+            true, false = (jumps, falls) if op == "POP_JUMP_IF_TRUE" else (falls, jumps)
+            before = self.before(frame, stack, falls, jumps, raised)
+            # UNARY_NOT asks for the truth: the jump is taken where it is false.
+            code = splice.branch(frame.code, before, test_truth, frame.position, false, true, raised)
+        elif op == "FOR_ITER":
+            item = self.after(level, frame.index + 1, (*stack, True))
+            exhausted = self.after(level, frame.instruction.value, stack[:-1])
+            before = self.before(frame, stack, item, exhausted, raised)
+            code = splice.branch(frame.code, before, lambda writer: "FOR_ITER", frame.position, exhausted, item, raised)
+        else:
+            operands = frame.pops + (frame.instruction.arg or 0 if op in PEEKS else 0)
+            results = (False, True) if op == "LOAD_METHOD" else (True,) * frame.pushes
+            after = self.after(level, frame.index + 1, (*frame.lower, *results))
+            before = self.before(frame, stack, after, raised)
+            code = splice.step(frame.code, before, operands, self.native(frame), frame.position, after, raised)
+        return splice.function_of(code, frame.namespace), before
+
+    def around(self, level: int, inner: FunctionType) -> tuple[FunctionType, Layout]:
+        """The step of a frame that is inside the call of the next one."""
+        frame = self.frames[level]
+        raised = self.raised(level)
+        after = Layout(frame.bound(frame.index + 1), (*frame.lower, True))
+        before = Layout(union(after, raised), (*frame.lower, True))
+        return splice.function_of(splice.outer_step(frame.code, before, inner, frame.position, raised, after), frame.namespace), before
+
+    def before(self, frame: SplitFrame, stack: tuple[bool, ...], *outcomes: Outcome | None) -> Layout:
+        return Layout(union(*outcomes), stack)
+
+    def native(self, frame: SplitFrame) -> Callable[[Writer], None]:
+        """What writes the instruction as it stands in the original."""
+        code, decoded = frame.code, frame.decoded
+        if frame.instruction.op == "LOAD_METHOD":
+            return lambda writer: load_attribute(writer, code, frame.instruction)
+        raw = code.co_code[splice.start_of(code, decoded, frame.index) : splice.end_of(code, decoded, frame.index)]
+        return lambda writer: writer.raw(raw)
+
+    # Outcomes.
+
+    def after(self, level: int, index: int, stack: tuple[bool, ...]) -> Outcome:
+        """The innermost frame goes on at `index`."""
+        frame = self.frames[level]
+        instructions = frame.decoded.instructions
+        if instructions[index].offset == instructions[index - 1].offset:
+            # JUMP_IF_X_OR_POP of 3.11: no place of its own to enter at, but what is left of it only pops.
+            if instructions[index].op != "POP_TOP":
+                raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside {frame.instruction.op}"))
+            index, stack = index + 1, stack[:-1]
+        layout = Layout(frame.bound(index), stack)
+        offset = splice.start_of(frame.code, frame.decoded, index)
+        function = self.resumes.get(
+            ("after", frame.index, offset, layout), frame.code, frame.namespace,
+            lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), None, frame.index, frame.decoded),
+        )  # fmt: skip
+        return Outcome(self.choose(level, function), layout)
+
+    def raised(self, level: int) -> Outcome | None:
+        """The frame handles the exception that the instruction raises; None where it doesn't."""
+        frame = self.frames[level]
+        handler = frame.handler
+        if handler is None:
+            return None
+        values = tuple(value is not None for value in frame.stack[: handler.depth])
+        layout = Layout(frame.bound(handler.target), (*values, True))
+        function = self.resumes.get(
+            ("raising", frame.index, layout), frame.code, frame.namespace,
+            lambda: splice.resume_raising(frame.code, layout, frame.position, self.name(frame), handler, frame.decoded),
+        )  # fmt: skip
+        return Outcome(self.choose(level, function), layout)
+
+    def choose(self, level: int, function: FunctionType) -> int:
+        """The number of the outcome in which the frame at `level` goes on in `function`, and the outer ones around it."""
+        for frame in self.frames[level - 1 :: -1] if level else ():
+            function = self.outer(frame, function)
+        self.chosen.append(function)
+        return len(self.chosen) - 1
+
+    def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
+        layout = Layout(frame.bound(frame.index + 1), (*frame.lower, True))
+        offset = splice.start_of(frame.code, frame.decoded, frame.index + 1)
+        return self.resumes.get(
+            ("around", frame.index, layout, inner), frame.code, frame.namespace,
+            lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), inner, frame.index, frame.decoded),
+        )  # fmt: skip
+
+    def name(self, frame: SplitFrame) -> str:
+        return f"{frame.code.co_name} (resumed at {os.path.basename(frame.code.co_filename)}:{frame.position.lineno})"
+
+
+def union(*outcomes: Any) -> tuple[int, ...]:
+    """The slots that any of the layouts or outcomes needs."""
+    slots: set[int] = set()
+    for outcome in outcomes:
+        if outcome is not None:
+            slots.update(outcome.layout.slots if isinstance(outcome, Outcome) else outcome.slots)
+    return tuple(sorted(slots))
+
+
+def test_truth(writer: Writer) -> str:
+    writer.emit("UNARY_NOT")
+    return CURRENT.jump_if_true
+
+
+def load_attribute(writer: Writer, code: CodeType, instruction: Instruction) -> None:
+    """LOAD_METHOD as a plain attribute access: a placeholder of the NULL, and the bound method."""
+    writer.load_const(None)
+    writer.emit("SWAP", 2)
+    for op, arg in CURRENT.write["LOAD_ATTR"](code.co_names.index(instruction.value)):
+        writer.emit(op, arg)
+
+
+def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:
+    """A place in a resume function's code as a place in its original; raises CannotGenerate inside the prologue, but for its call."""
+    instructions = decode(code).instructions
+    offset = instructions[index].offset
+    found = splice.origin(code, offset)
+    if found is None:
+        return code, index
+    original, offset = found
+    part = sum(1 for before in instructions[:index] if before.offset == instructions[index].offset)
+    for place, instruction in enumerate(decode(original).instructions):
+        if instruction.offset == offset:
+            return original, place + part
+    raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {code.co_qualname} before it is resumed"))
+
+
+__all__ = ["Resumes", "Split", "SplitFrame", "original_place", "split"]
