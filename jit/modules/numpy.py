@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy
 import torch
 
 from framejit import breaks
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import Pinned, Source
 from framejit.objects import abstract
 from framejit.objects.constobject import SCALARS, ConstObject
 from framejit.objects.object import NotConstant, Object
-from framejit.objects.registry import library, models, pure_methods, wraps
+from framejit.objects.registry import library, models, pure, wraps
+from framejit.objects.tensorobject import TensorObject
 from framejit.objects.vm import VM
-from framejit.guards.kinds import ValueIs
-from framejit.guards.source import Source
 
 SCALAR_TYPES: tuple[type, ...] = tuple(
     {numpy.dtype(code).type for code in "?bhilqBHILQefdgFDG"} | {numpy.intp, numpy.uintp, numpy.longlong, numpy.ulonglong}
 )
-KEEP_THE_TYPE = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+KEEP_THE_TYPE = (torch.tensor, torch.as_tensor, torch.asarray)
 """These look at a NumPy scalar's own type; everywhere else torch takes one, it means the Python number of its value."""
 
 ON_SCALARS = (
     "prod", "sum", "mean", "median", "std", "var", "max", "min", "amax", "amin", "round", "around", "argmax", "argmin", "isclose",
-    "allclose", "ndim", "size", "clip", "all", "any", "dot", "real", "imag", "angle", "sinc", "interp", "trunc", "fix",
+    "allclose", "ndim", "size", "clip", "all", "any", "trunc", "fix",
 )  # fmt: skip
 """Functions that return one scalar for scalars, or for short lists of them, and do nothing else."""
 
-pure_methods(*SCALAR_TYPES, *{base for cls in SCALAR_TYPES for base in cls.__mro__ if base.__module__ == "numpy"})
+METHODS = ("item", "tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__repr__", "__str__",
+           "__format__", "__hash__")  # fmt: skip
+"""Methods whose result is a scalar or text; others return arrays."""
+for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass(base, numpy.generic)}:
+    pure(*[_base.__dict__[name] for name in METHODS if name in _base.__dict__])
 
 
 class ScalarObject(ConstObject):
@@ -52,14 +59,24 @@ class ScalarObject(ConstObject):
         return abstract.fold(vm, abstract.UNARY[symbol][1], self.constant(vm))
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        return self.with_number(vm, abstract.BINARY[symbol.removesuffix("=") if symbol in abstract.INPLACE else symbol][2], other, reflected)
+        if isinstance(other, TensorObject):
+            return abstract.binary_op(vm, symbol, *self.with_tensor(vm, other, reflected))
+        plain = symbol[:-1] if symbol in abstract.INPLACE else symbol
+        return self.with_number(vm, abstract.BINARY[plain][2], other, reflected)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if isinstance(other, TensorObject):
+            return abstract.compare(vm, symbol, *self.with_tensor(vm, other, reflected))
         return self.with_number(vm, abstract.COMPARE[symbol][2], other, reflected)
+
+    def with_tensor(self, vm: VM, tensor: TensorObject, reflected: bool) -> tuple[Object, Object]:
+        """The operands of an operator between this and a tensor: NumPy leaves it to torch, for which this is a number."""
+        number = vm.const(self.as_graph_argument(vm))
+        return (tensor, number) if reflected else (number, tensor)
 
     def with_number(self, vm: VM, function: Any, other: Object, reflected: bool) -> Object | None:
         """An operator between this and another number; None where the other is something else."""
-        if other.cls not in SCALARS and other.cls not in SCALAR_TYPES:
+        if (other.cls not in SCALARS and other.cls not in SCALAR_TYPES) or not other.is_constant():
             return None
         operands = (other.constant(vm), self.constant(vm)) if reflected else (self.constant(vm), other.constant(vm))
         return abstract.fold(vm, function, *operands)
@@ -67,7 +84,23 @@ class ScalarObject(ConstObject):
 
 @wraps(*SCALAR_TYPES)
 def wrap_scalar(vm: VM, value: Any, source: Source | None) -> ScalarObject:
-    return ScalarObject(value, source, pending=source is not None)
+    return ScalarObject(value, source, pending=source is not None and not isinstance(source, Pinned))
+
+
+def fold_to_scalar(vm: VM, name: str, function: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+    """Call a function of NumPy on constants. An array as its result can't be one of the trace: it is mutable."""
+    try:
+        real_args = [vm.observe(arg).as_real(vm) for arg in args]
+        real_kwargs = {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()}
+    except NotConstant as needed:
+        vm.unsupported(breaks.UnsupportedCall(f"numpy.{name} on {needed.obj!r}"))
+    try:
+        found = function(*real_args, **real_kwargs)
+    except Exception as error:
+        vm.raise_(type(error), *error.args)
+    if type(found) not in SCALAR_TYPES and type(found) not in SCALARS:
+        vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}, which returns a {type(found).__name__}"))
+    return vm.from_real(found)
 
 
 class NumpyFunction(ConstObject):
@@ -80,16 +113,11 @@ class NumpyFunction(ConstObject):
         name = getattr(real, "__name__", str(real))
         if not isinstance(real, numpy.ufunc) and (name not in ON_SCALARS or getattr(numpy, name, None) is not real):
             vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}"))
-        try:
-            real_args = [vm.observe(arg).as_real(vm) for arg in args]
-            real_kwargs = {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()}
-        except NotConstant as needed:
-            vm.unsupported(breaks.UnsupportedCall(f"numpy.{name} on {needed.obj!r}"))
-        found = abstract.fold(vm, real, *real_args, **real_kwargs)
-        return found
+        return fold_to_scalar(vm, name, real, args, kwargs)
 
 
-@wraps(numpy.ufunc, type(numpy.sum), by_identity=True)
+# Until NumPy 1.24 the functions behind the dispatcher are plain Python functions.
+@wraps(numpy.ufunc, *{type(numpy.sum)} - {FunctionType}, by_identity=True)
 def wrap_function(vm: VM, value: Any, source: Source | None) -> NumpyFunction:
     return NumpyFunction(value, source)
 
@@ -98,8 +126,8 @@ def make_scalar(cls: type) -> None:
     """The constructor of a scalar type."""
 
     @models(cls)
-    def construct(vm: VM, value: Object | None = None) -> Object:
-        return abstract.fold(vm, cls, *[] if value is None else [vm.observe(value).as_real(vm)])
+    def construct(vm: VM, *args: Object) -> Object:
+        return fold_to_scalar(vm, cls.__name__, cls, args, {})
 
 
 for _cls in SCALAR_TYPES:
@@ -109,7 +137,7 @@ for _cls in SCALAR_TYPES:
 @library
 def keep_the_type(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """Where torch asks a NumPy scalar for its dtype, its Python number won't do."""
-    if function.value in KEEP_THE_TYPE and any(holds_scalar(vm, arg) for arg in (*args, *kwargs.values())):
+    if any(function.value is real for real in KEEP_THE_TYPE) and any(holds_scalar(vm, arg) for arg in (*args, *kwargs.values())):
         vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)} of a NumPy scalar"))
     return None
 

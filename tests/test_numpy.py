@@ -1,0 +1,96 @@
+"""NumPy's scalars in compiled functions: constants that torch takes for Python numbers, with NumPy's own arithmetic between them."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+from agreement import agree
+
+import framejit
+
+x = torch.arange(1.0, 7).reshape(2, 3)
+counts = torch.arange(6).reshape(2, 3)
+half = numpy.float32(0.5)
+double = numpy.float64(2)
+three = numpy.int64(3)
+small = numpy.uint8(7)
+
+
+class Scaled:
+    factor = numpy.float16(1.5)
+
+
+PROGRAMS = [
+    lambda x: (x * double, double * x, x + half, half - x, x / three, three // x, x**double),
+    lambda x: (x > double, double >= x, x == three, three != x),
+    lambda x: (counts * double, counts * three, counts + half, small - counts),
+    lambda x: x * numpy.sqrt(x.shape[-1]) + Scaled.factor * x,
+    lambda x: torch.clamp(x, max=double) + torch.full((2, 3), half) + torch.where(x > 2, x, half),
+    lambda x: (x.sum(three - 2), x.view(-1, three), x[three - 2], x[: small - 6], torch.zeros(three)),
+    lambda x: (double + three, half * half, small * three, -half, three % 2, double == 2, half < three, 2.0**double, abs(-half)),
+    lambda x: (float(half), int(three), bool(half), round(double), half.item(), three.tolist(), f"{half:.2f} {three}", repr(double)),
+    lambda x: (numpy.prod(x.shape), numpy.maximum(half, 1), numpy.mean([1, 2]), numpy.log(double), numpy.float32(3), numpy.int64("4")),
+    lambda x: (isinstance(double, float), isinstance(half, float), type(half * 2), {three: "three"}[3], max(double, half), "%d" % three),
+    lambda x: x + 1 if half else x,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_scalars_mean_what_they_mean_in_eager(program):
+    agree(program, x)
+
+
+def test_in_place_operators():
+    def program(x):
+        scale = numpy.float64(3)
+        scale *= 2
+        x *= scale
+        scale = three
+        scale *= x
+        return x, scale
+
+    agree(program, x.clone())
+
+
+def test_a_scalar_that_changes_is_noticed():
+    global double
+    compiled = framejit.compile(lambda x: x * double, backend="eager", fullgraph=True)
+    before = double
+    try:
+        for value in (numpy.float64(2), numpy.float64(5), numpy.float32(5)):
+            double = value
+            assert torch.equal(compiled(x), x * value.item())
+    finally:
+        double = before
+
+
+def test_a_scalar_as_an_argument():
+    agree(lambda x, scale: (x * scale, scale + 1), x, half)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: torch.tensor(double),
+        lambda x: torch.as_tensor([1.0, double]),
+        lambda x: x * numpy.array([1.0, 2.0, 3.0]).sum(),
+        lambda x: numpy.float32([1.0, 2.0]),
+        lambda x: x + numpy.bool_(True),
+        lambda x: numpy.add.outer(double, 3),
+        lambda x: half.reshape(1),
+    ],
+)
+def test_arrays_and_functions_that_see_the_scalar_s_type_stop_the_trace(program):
+    with pytest.raises(framejit.Unsupported):
+        framejit.compile(program, backend="eager", fullgraph=True)(x)
+
+
+def test_what_numpy_raises_is_raised():
+    def program(x):
+        try:
+            return numpy.int64("no")
+        except ValueError as error:
+            return error.args
+
+    agree(program, x)
