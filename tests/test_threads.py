@@ -1,0 +1,258 @@
+"""Threads that share compiled functions, and what framejit costs a program that compiles nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import framejit
+from framejit import _runtime, config
+
+x = torch.ones(2, 3)
+
+
+def together(*tasks: Callable[[], object]) -> None:
+    """Run the tasks at once, with frequent switches; re-raise the first error."""
+    errors: list[BaseException] = []
+    gate = threading.Barrier(len(tasks))
+
+    def run(task: Callable[[], object]) -> None:
+        try:
+            gate.wait()
+            task()
+        except BaseException as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+    finally:
+        sys.setswitchinterval(interval)
+    if errors:
+        raise errors[0]
+
+
+def expect(result: torch.Tensor, expected: torch.Tensor) -> None:
+    assert torch.equal(result, expected)
+
+
+def test_first_calls_at_once_compile_once_or_twice():
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    fast = framejit.compile(model, backend="eager", fullgraph=True)
+    expected = model(x)
+    together(*[lambda: expect(fast(x), expected)] * 4)
+    assert 1 <= len(type(fast).__call__.entries) <= 4
+    before = framejit.statistics()["frames"]
+    together(*[lambda: expect(fast(x), expected)] * 4)
+    assert framejit.statistics()["frames"] == before
+
+
+def test_different_calls_at_once():
+    compiled = framejit.compile(lambda t, n: (t + n).sum(0) * n, backend="eager", fullgraph=True)
+
+    def task(n: int) -> Callable[[], None]:
+        t = torch.full((n, 3), float(n))
+
+        def run() -> None:
+            for _ in range(200):
+                expect(compiled(t, n), (t + n).sum(0) * n)
+
+        return run
+
+    together(*[task(n) for n in range(1, 6)])
+    assert 5 <= len(compiled.entries) <= config.current().recompile_limit
+
+
+def test_one_thread_resets_meanwhile():
+    compiled = framejit.compile(lambda t, n: t * n, backend="eager", fullgraph=True)
+    done = threading.Event()
+
+    def call(n: int) -> None:
+        try:
+            for _ in range(60):
+                expect(compiled(x, n), x * n)
+        finally:
+            done.set()
+
+    def reset() -> None:
+        while not done.is_set():
+            framejit.reset()
+            time.sleep(0.01)
+
+    together(lambda: call(1), lambda: call(2), reset)
+
+
+def test_one_thread_makes_functions_while_another_resets():
+    def make() -> None:
+        for n in range(2000):
+            framejit.compile(lambda t, n=n: t + n, backend="eager")
+
+    def reset() -> None:
+        for _ in range(100):
+            framejit.reset()
+
+    together(make, make, reset)
+
+
+def test_guarded_state_changes_while_others_call():
+    model = nn.Linear(3, 3)
+    fast = framejit.compile(lambda t: model(t) * 2, backend="eager", fullgraph=True)
+
+    def call() -> None:
+        for _ in range(300):
+            assert fast(x).shape == (2, 3)
+
+    def change() -> None:
+        for _ in range(100):
+            model.weight = nn.Parameter(torch.ones(3, 3))
+
+    together(call, call, change)
+    expect(fast(x), model(x) * 2)
+
+
+def test_modes_belong_to_their_thread():
+    model = nn.Linear(3, 3)
+    fast = framejit.compile(model, backend="eager", fullgraph=True)
+
+    def with_grad() -> None:
+        for _ in range(50):
+            assert fast(x).requires_grad and torch.is_grad_enabled()
+
+    def without() -> None:
+        with torch.no_grad():
+            for _ in range(50):
+                assert not fast(x).requires_grad and not torch.is_grad_enabled()
+
+    together(with_grad, without, with_grad, without)
+    assert len(type(fast).__call__.entries) <= 4
+
+
+def test_disable_holds_for_its_own_thread():
+    compiled = framejit.compile(lambda t: (t + 1, framejit.is_compiling()), backend="eager", fullgraph=True)
+    inside, finish = threading.Event(), threading.Event()
+
+    def off() -> None:
+        with framejit.disable():
+            inside.set()
+            finish.wait(30)
+            assert compiled(x)[1] is False
+
+    def on() -> None:
+        inside.wait(30)
+        assert compiled(x)[1] is True
+        finish.set()
+
+    together(off, on)
+
+
+def test_a_thread_calls_while_another_compiles():
+    """A slow compilation holds up nobody who has an entry, nor programs that compile nothing."""
+    compiling, go_on = threading.Event(), threading.Event()
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        compiling.set()
+        assert go_on.wait(30)
+        return gm
+
+    slow = framejit.compile(lambda t: t * 3, backend=backend)
+    quick = framejit.compile(lambda t: t * 2, backend="eager")
+    quick(x)
+
+    def other() -> None:
+        compiling.wait(30)
+        expect(quick(x), x * 2)
+        expect(x + 1, torch.full((2, 3), 2.0))
+        assert not _runtime.is_thread_compiling()
+        go_on.set()
+
+    together(lambda: expect(slow(x), x * 3), other)
+
+
+def test_errors_stay_in_their_thread():
+    def fails(t: torch.Tensor, bad: bool) -> torch.Tensor:
+        if bad:
+            raise ValueError("bad")
+        return t + 1
+
+    compiled = framejit.compile(fails, backend="eager")
+
+    def bad() -> None:
+        for _ in range(50):
+            with pytest.raises(ValueError, match="bad"):
+                compiled(x, True)
+
+    def good() -> None:
+        for _ in range(50):
+            expect(compiled(x, False), x + 1)
+
+    together(bad, good, bad, good)
+
+
+def test_many_threads_that_come_and_go():
+    compiled = framejit.compile(lambda t, n: t * n, backend="eager")
+    for n in range(30):
+        thread = threading.Thread(target=lambda n=n: expect(compiled(x, n % 3), x * (n % 3)))
+        thread.start()
+        thread.join()
+    assert len(compiled.entries) == 3
+
+
+# ---- programs that compile nothing ----
+
+
+def test_the_hook_is_up_during_compiled_calls_only():
+    assert not _runtime.hook_installed()
+    seen = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            seen.append(_runtime.hook_installed())
+            return gm(*args)
+
+        return run
+
+    compiled = framejit.compile(lambda t: t + 1, backend=backend)
+    compiled(x), compiled(x)
+    assert seen == [False, False] and not _runtime.hook_installed()
+
+
+PROGRAM = """
+import sys, time
+{imports}
+def work(n):
+    total = 0
+    for i in range(n):
+        total = step(total, i)
+    return total
+def step(a, b):
+    return (a + b) & 0xFFFF
+work(1000)
+best = min((lambda start: (work(100_000), time.perf_counter() - start)[1])(time.perf_counter()) for _ in range(15))
+{check}
+print(best)
+"""
+
+
+def test_a_program_that_compiles_nothing_runs_at_full_speed():
+    def run(imports: str, check: str = "") -> float:
+        command = [sys.executable, "-c", PROGRAM.format(imports=imports, check=check)]
+        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    check = "from framejit import _runtime; assert not _runtime.hook_installed() and 'framejit.pipeline' not in sys.modules"
+    pairs = [(run("import torch"), run("import torch, framejit", check)) for _ in range(2)]
+    plain, imported = map(min, zip(*pairs, strict=True))
+    assert imported < 1.25 * plain
