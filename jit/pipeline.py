@@ -131,7 +131,8 @@ def go_on(tracer: Tracer, stop: GraphBreak, compiler: Compiler, frame_id: int, n
                 planned = split(tracer.split_frames(reach), compiler.resumes)
                 following = tuple(compiler.resume_function(resume) for resume in planned.resumes)
                 entry = finish(tracer, planned.state, options, frame_id, number, collects, planned.step, following)
-            except (CannotGenerate, GraphBreak):
+            except (CannotGenerate, GraphBreak) as refused:
+                logs.info("graph_breaks", f"not split in {reach[-1].code.co_qualname}: {refused}")
                 reach.pop()
                 continue
             STATISTICS.add("graph_breaks")

@@ -195,7 +195,7 @@ WITHOUT_EFFECT_OF_THEIR_OWN = {"KW_NAMES", "CACHE", "PRECALL"}
 @pytest.mark.parametrize("name", sorted(CURRENT.table))
 def test_stack_effect(name):
     """What is declared of the canonical operations adds up to what CPython says of the opcode."""
-    code = SimpleNamespace(co_names=tuple("abcdefgh"), co_consts=tuple("abcdefgh"))
+    code = SimpleNamespace(co_names=tuple("abcdefgh"), co_consts=tuple("abcdefgh"), co_cellvars=(), co_freevars=())
     for arg in argument_choices(name):
         raw = SimpleNamespace(name=name, arg=arg, offset=0, after=2)
         before = SimpleNamespace(op="LOAD_CONST", value="abc"[: arg if name == "BUILD_CONST_KEY_MAP" else 3])

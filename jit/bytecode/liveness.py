@@ -9,7 +9,7 @@ from framejit.bytecode.decode import Decoded
 READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "DELETE_FAST"})
 CELL_READS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 """These need the cell, also to store to it."""
-WRITES = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
+WRITES = frozenset({"STORE_FAST", "STORE_CELL", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 JUMPS = frozenset({
     "JUMP", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "FOR_ITER", "SEND",
 })  # fmt: skip

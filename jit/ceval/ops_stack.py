@@ -55,6 +55,11 @@ def load_fast_and_clear(vm: Any, frame: Frame, instruction: Instruction) -> Obje
     return value
 
 
+@op("STORE_CELL", "cell --")
+def store_cell(vm: Any, frame: Frame, instruction: Instruction, cell: Object | None) -> None:
+    frame.locals[instruction.arg] = None if cell is None else vm.observe(cell)  # type: ignore[index]
+
+
 @op("STORE_FAST", "value --")
 def store_fast(vm: Any, frame: Frame, instruction: Instruction, value: Object | None) -> None:
     frame.locals[instruction.arg] = value  # type: ignore[index]

@@ -76,6 +76,14 @@ class SplitFrame:
         """The stack below the operands: which values are no NULLs."""
         return tuple(value is not None for value in self.stack[: len(self.stack) - self.pops])
 
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The slots needed while the instruction, a call, runs in another frame: to go on after it, or to handle what it raises."""
+        slots = set(self.bound(self.index + 1))
+        if self.handler is not None:
+            slots.update(self.bound(self.handler.target))
+        return tuple(sorted(slots))
+
     def bound(self, index: int) -> tuple[int, ...]:
         """The bound slots that may be read from an instruction on."""
         live = live_slots(self.code, self.decoded)[index]
@@ -182,7 +190,7 @@ class _Splitter:
         """The step of a frame that is inside the call of the next one."""
         frame = self.frames[level]
         raised = self.raised(level)
-        after = Layout(frame.bound(frame.index + 1), (*frame.lower, True))
+        after = Layout(frame.kept, (*frame.lower, True))
         before = Layout(union(after, raised), (*frame.lower, True))
         return splice.function_of(splice.outer_step(frame.code, before, inner, frame.position, raised, after), frame.namespace), before
 
@@ -238,7 +246,7 @@ class _Splitter:
         return len(self.chosen) - 1
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
-        layout = Layout(frame.bound(frame.index + 1), (*frame.lower, True))
+        layout = Layout(frame.kept, (*frame.lower, True))
         offset = splice.start_of(frame.code, frame.decoded, frame.index + 1)
         return self.resumes.get(
             ("around", frame.index, layout, inner), frame.code, frame.namespace,

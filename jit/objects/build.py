@@ -78,12 +78,14 @@ def string_(vm: VM, parts: list[Object]) -> Object:
 
 def list_append(vm: VM, target: Object, item: Object) -> None:
     """LIST_APPEND, of comprehensions."""
+    target = vm.observe(target)
     assert isinstance(target, ListObject)
     target.append(vm, item)
 
 
 def list_extend(vm: VM, target: Object, iterable: Object) -> None:
     """LIST_EXTEND: `[*iterable]`."""
+    target = vm.observe(target)
     assert isinstance(target, ListObject)
     target.extend(vm, starred(vm, iterable))
 
@@ -98,18 +100,21 @@ def starred(vm: VM, iterable: Object) -> list[Object]:
 
 def list_to_tuple(vm: VM, items: Object) -> TupleObject:
     """LIST_TO_TUPLE."""
+    items = vm.observe(items)
     assert isinstance(items, ListObject)
     return TupleObject(list(items.items(vm)))
 
 
 def set_add(vm: VM, target: Object, item: Object) -> None:
     """SET_ADD, of comprehensions."""
+    target = vm.observe(target)
     assert isinstance(target, SetObject)
     target.add(vm, item)
 
 
 def set_update(vm: VM, target: Object, iterable: Object) -> None:
     """SET_UPDATE: `{*iterable}`."""
+    target = vm.observe(target)
     assert isinstance(target, SetObject)
     for item in abstract.iterate(vm, iterable):
         target.add(vm, item)
@@ -117,6 +122,7 @@ def set_update(vm: VM, target: Object, iterable: Object) -> None:
 
 def map_add(vm: VM, target: Object, key: Object, value: Object) -> None:
     """MAP_ADD, of comprehensions."""
+    target = vm.observe(target)
     assert isinstance(target, DictObject)
     target.set_item(vm, key, value)
 
@@ -134,6 +140,7 @@ def mapping_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]] | None
 
 def dict_update(vm: VM, target: Object, mapping: Object) -> None:
     """DICT_UPDATE: `{**mapping}`."""
+    target = vm.observe(target)
     assert isinstance(target, DictObject)
     pairs = mapping_items(vm, mapping)
     if pairs is None:
@@ -144,6 +151,7 @@ def dict_update(vm: VM, target: Object, mapping: Object) -> None:
 
 def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None = None) -> None:
     """DICT_MERGE: `f(**mapping)`; a name given twice is a TypeError that names the function."""
+    target = vm.observe(target)
     assert isinstance(target, DictObject)
     pairs = mapping_items(vm, mapping)
     if pairs is None:

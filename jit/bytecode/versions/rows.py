@@ -147,6 +147,13 @@ def yield_value(raw: Raw, view: View) -> tuple[Part, ...]:
     return (Part("YIELD_VALUE", None, following is not None and following.name == "RESUME" and following.arg & 3 >= 2),)
 
 
+def _store_fast(raw: Raw, view: View) -> tuple[Part, ...]:
+    """Resume functions put the cells themselves where compiled code has them made: into the slots of cell and free variables."""
+    name = view.slots[raw.arg]
+    is_cell = name in view.code.co_cellvars or name in view.code.co_freevars
+    return (Part("STORE_CELL" if is_cell else "STORE_FAST", raw.arg, name),)
+
+
 SHARED: dict[str, Row] = {
     "CACHE": DROPPED,
     "NOP": DROPPED,
@@ -161,7 +168,7 @@ SHARED: dict[str, Row] = {
     "LOAD_CONST": _emit("LOAD_CONST", lambda raw, view: view.code.co_consts[raw.arg]),
     # names
     "LOAD_FAST": slot("LOAD_FAST"),
-    "STORE_FAST": slot("STORE_FAST"),
+    "STORE_FAST": Row(("STORE_FAST", "STORE_CELL"), _store_fast),
     "DELETE_FAST": slot("DELETE_FAST"),
     "LOAD_GLOBAL": Row(("PUSH_NULL", "LOAD_GLOBAL"), load_global),
     "STORE_GLOBAL": named("STORE_GLOBAL"),
