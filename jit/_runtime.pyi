@@ -14,7 +14,19 @@ Unset: Final[UnsetType]
 
 @final
 class Entry:
-    def __new__(cls, code: CodeType | None, tree: Any, n_inputs: int, keep: object = None) -> Entry: ...
+    def __new__(
+        cls,
+        code: CodeType | None,
+        tree: Any,
+        n_inputs: int,
+        keep: object = None,
+        step: Callable[[Any], tuple[int, Any]] | None = None,
+        resumes: tuple[CompiledFunction, ...] = (),
+    ) -> Entry: ...
+    @property
+    def step(self) -> Callable[[Any], tuple[int, Any]] | None: ...
+    @property
+    def resumes(self) -> tuple[CompiledFunction, ...] | None: ...
     @property
     def code(self) -> CodeType | None: ...
     @property

@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import framejit
 import torch
+
+import framejit
 
 ATOMS = (type(None), bool, int, float, complex, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum,
          torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice, type(...))  # fmt: skip

@@ -7,6 +7,8 @@ import torch
 from agreement import agree
 from torch import nn
 
+import framejit
+
 x = torch.arange(6.0).reshape(2, 3)
 weight = nn.Parameter(torch.ones(3))
 
@@ -163,3 +165,48 @@ def test_modes_that_are_left_changed(program, backend):
             assert not torch.is_grad_enabled()
     finally:
         torch.set_grad_enabled(True)
+
+
+def fails_inside_no_grad(t, index):
+    with torch.no_grad():
+        return (t * weight)[index]
+
+
+def fails_inside_autocast(t, index):
+    with torch.autocast("cpu", torch.bfloat16):
+        return (t @ t.t())[index]
+
+
+def fails_inside_inference_mode(t, index):
+    with torch.inference_mode():
+        return (t * 2)[index]
+
+
+def fails_inside_all(t, index):
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", torch.float16), torch.inference_mode():
+        return (t @ t.t())[index]
+
+
+def nesting():
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", lambda gm, inputs: gm], ids=["eager", "aot_eager", "a function"])
+@pytest.mark.parametrize(
+    "program", [fails_inside_no_grad, fails_inside_autocast, fails_inside_inference_mode, fails_inside_all], ids=lambda p: p.__name__
+)
+def test_modes_after_an_error_inside_the_graph(program, backend):
+    compiled = framejit.compile(program, backend=backend, fullgraph=True)
+    good, bad = torch.tensor([0]), torch.tensor([9])
+    expected = program(x, good)
+    before = state(), nesting()
+    for _ in range(2):
+        assert torch.equal(compiled(x, good), expected)
+        try:
+            compiled(x, bad)
+        except IndexError:
+            assert (state(), nesting()) == before, "while the error is being handled"
+        else:
+            raise AssertionError("no error")
+        assert (state(), nesting()) == before

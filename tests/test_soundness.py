@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import framejit
 import pytest
 import torch
 from agreement import Comparison, outcome
+
+import framejit
 
 x = torch.arange(6.0).reshape(2, 3)
 Program = Callable[[Callable[..., Any]], list[Any]]

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from types import FunctionType, TracebackType
 from typing import Any
 
+import torch
 from torch import fx
+from torch.amp.autocast_mode import _enter_autocast
+from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx import graph_module
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
+
+MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, _enter_autocast, _enter_inference_mode})
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
@@ -30,6 +36,40 @@ def forget_source(filename: str) -> None:
     """Drop the source text of a graph that is gone: torch.fx and linecache would keep it for ever, for tracebacks."""
     graph_module._loader.eval_cache.pop(filename, None)
     linecache.cache.pop(filename, None)
+
+
+def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled: bool) -> Callable[..., Any]:
+    """`fn`, whose graph has these mode switches, made to leave the modes as they were when it raises half-way, as `with` blocks do."""
+    devices = {str(node.args[0]) for node in switches if node.target is _enter_autocast}
+
+    def run(*args: Any) -> Any:
+        autocast = [(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices]
+        depth = torch.autocast_increment_nesting()
+        torch.autocast_decrement_nesting()
+        try:
+            return fn(*args)
+        except BaseException as error:
+            leave_inference_modes(error.__traceback__)
+            for device, enabled, dtype in autocast:
+                torch.set_autocast_enabled(device, enabled)
+                torch.set_autocast_dtype(device, dtype)
+            if torch.autocast_increment_nesting() > depth:
+                torch.clear_autocast_cache()
+            while torch.autocast_decrement_nesting() >= depth:
+                pass
+            torch._C._set_grad_enabled(grad_enabled)
+            raise
+
+    return run
+
+
+def leave_inference_modes(trace: TracebackType | None) -> None:
+    """End the inference modes that frames of graphs, kept alive by the traceback, would hold open."""
+    for frame, _ in reversed(list(traceback.walk_tb(trace))):
+        if frame.f_code.co_filename.startswith("<eval_with_key>"):
+            for value in reversed(list(frame.f_locals.values())):
+                if isinstance(value, torch._C._InferenceMode):
+                    value.__exit__(None, None, None)
 
 
 def unbox(fn: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:

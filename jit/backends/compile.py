@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit.backends.calling import checked, dropping, unbox
+from framejit.backends.calling import MODE_SWITCHES, checked, dropping, restoring, unbox
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
@@ -25,6 +25,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     """
     outputs = _check(request)
     backend = request.backend
+    switches = [node for node in request.gm.graph.nodes if node.target in MODE_SWITCHES]
     guards: list[BackendGuard] = []
     with request.state.applied():
         if not backend.needs_contexts:
@@ -34,6 +35,8 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     _forget_examples(request)
     if not backend.trusted and not boxed:
         fn = checked(fn, backend.name, outputs)
+    if switches:
+        fn = restoring(fn, switches, request.state.grad_enabled)
     return CompiledGraph(
         fn=fn,
         boxed=boxed,

@@ -29,14 +29,14 @@ def live_slots(code: CodeType, decoded: Decoded) -> list[frozenset[int]]:
         changed = False
         for index in range(len(instructions) - 1, -1, -1):
             instruction = instructions[index]
-            op = instruction.op
+            op, slot = instruction.op, instruction.arg
             after = always if op in ENDS else live[index + 1]
             if op in JUMPS:
                 after |= live[instruction.value]
             if op in WRITES:
-                after -= {instruction.arg}
-            if op in READS or op in CELL_READS:
-                after |= {instruction.arg}
+                after = frozenset(s for s in after if s != slot)
+            if slot is not None and (op in READS or op in CELL_READS):
+                after |= {slot}
             handler = decoded.handler_at[index]
             if handler is not None:
                 after |= live[handler.target]

@@ -39,7 +39,7 @@ def drops_silently(vm: Any, frame: Frame) -> bool:
                 operands.append(abstract.getattr_(vm, operands.pop(), str(instruction.value)))
                 pc += 1
             case "BUILD_TUPLE":
-                count = instruction.arg
+                count = instruction.arg or 0
                 operands[-count:] = [vm.new_tuple(operands[-count:])]
                 pc += 1
             case "CHECK_EXC_MATCH":

@@ -56,11 +56,11 @@ def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
             frame.stack[-1] = result
             return _finish_generator(vm, frame, frame.decoded.instructions[frame.pc - 1].value)
     frame.state = State.RUNNING
-    signal = Raise(exc)
-    pc = unwind(vm, frame, signal)
+    thrown = Raise(exc)
+    pc = unwind(vm, frame, thrown)
     if pc is None:
         frame.state = State.FINISHED
-        raise signal
+        raise thrown
     return _finish_generator(vm, frame, pc)
 
 

@@ -31,9 +31,9 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import struct_sequence
 
 if TYPE_CHECKING:
-    from framejit.errors import UserFrame
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+    from framejit.errors import UserFrame
     from framejit.objects.vm import VM
 
 EMPTY: dict[str, Any] = {}

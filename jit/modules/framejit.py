@@ -12,6 +12,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import library, models, wraps
 from framejit.objects.vm import VM
 
+
 @models(api.is_compiling)
 def is_compiling(vm: VM) -> Object:
     return vm.const(True)

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
+
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.modules.app import functools as plain

@@ -113,6 +113,7 @@ class NumpyFunction(ConstObject):
         name = getattr(real, "__name__", str(real))
         if not isinstance(real, numpy.ufunc) and (name not in ON_SCALARS or getattr(numpy, name, None) is not real):
             vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}"))
+        assert callable(real)
         return fold_to_scalar(vm, name, real, args, kwargs)
 
 

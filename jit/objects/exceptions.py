@@ -98,7 +98,7 @@ def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
     """An exception instance as it is after `cls.__new__`, with its C fields set, past any `__init__` of Python (runs in generated code)."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
     made = cls.__new__(cls, *args)
-    base.__init__(made, *args)
+    base.__init__(made, *args)  # type: ignore[misc]
     return made
 
 

@@ -134,7 +134,8 @@ def object_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
 @models(object.__init__)
 def object_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
     """Objects/typeobject.c: object_init."""
-    if (args or kwargs) and (self.cls.__init__ is not object.__init__ or self.cls.__new__ is object.__new__):
+    own_init = vm.raw_type_lookup(self.cls, "__init__") is not object.__init__
+    if (args or kwargs) and (own_init or vm.raw_type_lookup(self.cls, "__new__") is object.__new__):
         vm.raise_(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
     return vm.const(None)
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 if TYPE_CHECKING:
     from framejit.breaks import Break
     from framejit.effects import Effects
+    from framejit.errors import UserFrame
     from framejit.graph.builder import GraphBuilder
+    from framejit.graph.state import GlobalModes
     from framejit.guards.kinds import Guard
     from framejit.guards.source import Source
     from framejit.objects.dictobject import DictObject
@@ -34,6 +36,8 @@ class VM(Protocol):
     trail: Trail
     effects: Effects
     graph: GraphBuilder
+    modes: GlobalModes
+    guards: list[Guard]
 
     @property
     def root_source(self) -> Source:
@@ -41,6 +45,9 @@ class VM(Protocol):
 
     direct: bool
     """What is called next returns straight to a CALL of the traced program. Whoever uses results otherwise takes it back before calling."""
+
+    def user_stack(self) -> list[UserFrame]:
+        """The frames of the traced program, outermost first."""
 
     # Values.
 
