@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import threading
 import types
 import weakref
@@ -30,8 +31,26 @@ class Options:
 
 
 def pipeline() -> Any:
-    """The compiler proper, loaded when first needed: importing it takes most of a second, for sympy and torch's symbolic shapes."""
+    """The compiler proper, loaded when first needed: importing it takes most of a second, for sympy and torch's symbolic shapes.
+
+    It is loaded on a thread of its own, which no Ctrl-C reaches: an import that is cut short leaves packages that can't be imported again.
+    """
+    if not _loaded.is_set():
+        loader = threading.Thread(target=_load, name="framejit-loader", daemon=True)
+        loader.start()
+        loader.join()
     return importlib.import_module("framejit.pipeline")
+
+
+_loaded = threading.Event()
+
+
+def _load() -> None:
+    try:
+        importlib.import_module("framejit.pipeline")
+        _loaded.set()
+    except Exception:
+        logging.getLogger("framejit").debug("the compiler could not be loaded", exc_info=True)  # the caller's own import says why
 
 
 class Family:

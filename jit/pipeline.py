@@ -24,6 +24,7 @@ from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
 from framejit.codegen.resume import Resumes, split
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
+from framejit.graph.fake import quiet
 from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import global_state_guard
@@ -78,7 +79,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
     """
     options = compiler.options
     frame_id = next(_numbers)
-    with _lock, deeper_recursion(), collector(False) as collects:
+    with _lock, deeper_recursion(), quiet(), collector(False) as collects:
         tracer = Tracer(function, args, options.config)
         try:
             try:
@@ -275,9 +276,11 @@ def fall_back(tracer: Tracer, options: Options, reason: breaks.Break, stack: lis
         raise Unsupported(reason, stack)
     STATISTICS.add("fallbacks")
     STATISTICS.reason(f"{reason}{place(stack)}")
-    if not raises:
+    if raises:
+        logs.info("graph_breaks", f"{tracer.function.__qualname__} runs as written, and probably raises: {reason}{place(stack)}")
+    else:
         STATISTICS.add("graph_breaks")
-    logs.fallback(tracer.function.__code__, reason, stack)
+        logs.fallback(tracer.function.__code__, reason, stack)
     return entry_as_written(tracer.guards, reason)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 
 from framejit.backends.calling import boxed_forward
 from framejit.backends.registry import Backend
@@ -13,7 +14,11 @@ from framejit.backends.registry import Backend
 
 def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """The graph's own generated code, boxed."""
-    forward = boxed_forward(gm)
+    return boxed(boxed_forward(gm))
+
+
+def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """A function, marked as AOTAutograd wants boxed callables to be."""
 
     def run(args: list[Any]) -> Any:
         return forward(args)
@@ -22,4 +27,12 @@ def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable
     return run
 
 
-BACKEND = Backend("eager", compile_eager, trusted=True, needs_contexts=False)
+def compile_code_only(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """The same without the graph: a trace's own graph is of no use once its code is there, and much larger."""
+    forward = boxed_forward(gm)
+    holder = nn.Module()
+    holder.__dict__.update({name: value for name, value in gm.__dict__.items() if name != "_graph"})
+    return boxed(MethodType(forward.__func__, holder))  # type: ignore[attr-defined]
+
+
+BACKEND = Backend("eager", compile_code_only, trusted=True, needs_contexts=False)

@@ -84,7 +84,7 @@ def document(options: argparse.Namespace, rows: list[tuple[str, ...]], failures:
             "",
             f"Written by `python tools/bench/compare.py --markdown docs/bench.md` ({options.compiler}; {machine}).",
             "Read the ratios, not the figures: both compilers are measured in turns, in the same process for times and in",
-            "processes of their own for memory.",
+            "processes of their own for memory. Tensors are computed on one thread.",
             "",
             *(f"- **{case.name}**: {case.about}." for case in options.cases),
             "",

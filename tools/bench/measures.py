@@ -18,7 +18,8 @@ import torch
 
 from tools.bench.cases import select
 from tools.check import describe
-from tools.compilers import COMPILERS, Backend, Compiler, quiet
+from tools.compilers import COMPILERS, Backend, Compiler
+from tools.compilers import quiet as quiet_compilers
 from tools.measure import alternate, elapsed
 
 Numbers = dict[str, float | str]
@@ -50,6 +51,13 @@ def stored_outputs(graph: torch.fx.GraphModule, example_inputs: list[torch.Tenso
         return kept[0]
 
     return call
+
+
+def quiet() -> None:
+    """No warnings between the rows, and one thread: what is measured is no tensor's arithmetic, and threads that wait for one another
+    on a busy machine would drown it."""
+    quiet_compilers()
+    torch.set_num_threads(1)
 
 
 def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tuple[dict[str, Callable[[], Any]], Numbers]:
