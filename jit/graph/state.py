@@ -96,6 +96,7 @@ class GlobalModes:
         self._graph = graph
         self._trail = trail
         self._scopes: list[Scope] = []
+        self._nominal: list[Object] = []
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.initial = Modes.read()
         self.current = self.initial
@@ -119,7 +120,19 @@ class GlobalModes:
     @property
     def scopes_open(self) -> bool:
         """Whether a scope entered inside the trace is still open."""
-        return bool(self._scopes)
+        return bool(self._scopes or self._nominal)
+
+    def enter_nominally(self, owner: Object) -> None:
+        """A scope that does nothing in compiled code: it must be left inside the trace too, for nobody has entered it for real."""
+        self._nominal.append(owner)
+        self._trail.log(self._nominal.pop)
+
+    def exit_nominally(self, owner: Object) -> bool:
+        """Leave such a scope; False where it is not the innermost of them."""
+        if not self._nominal or self._nominal[-1] is not owner:
+            return False
+        self._trail.log(self._nominal.append, self._nominal.pop())
+        return True
 
     def set_grad_enabled(self, enabled: bool) -> None:
         """`torch._C._set_grad_enabled`."""

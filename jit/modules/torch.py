@@ -205,10 +205,16 @@ def scope_exit(vm: VM, self: Object, *error: Object) -> Object:
 @models(torch.autograd.profiler.record_function.__enter__)
 def record_function_enter(vm: VM, self: Object) -> Object:
     """The profiler sees the compiled call as a whole."""
+    vm.modes.enter_nominally(self)
     return self
 
 
-models(torch.autograd.profiler.record_function.__exit__)(folds_to(None))
+@models(torch.autograd.profiler.record_function.__exit__)
+def record_function_exit(vm: VM, self: Object, *exc: Object) -> Object:
+    if not vm.modes.exit_nominally(self):
+        vm.unsupported(breaks.GlobalStateUnsupported("leaving a record_function that was entered outside the trace"))
+    return vm.const(None)
+
 
 # Checks.
 
