@@ -27,7 +27,7 @@ from framejit.graph.builder import GraphResult
 from framejit.graph.fake import quiet
 from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
-from framejit.guards.global_state import global_state_guard
+from framejit.guards.global_state import function_modes, global_state_guard
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.objects.object import NotConstant, Object
@@ -112,6 +112,9 @@ def deeper_recursion() -> Iterator[None]:
 def trace(tracer: Tracer) -> Object:
     """Run the frame symbolically. An exception that leaves it is the program's own: it runs as written, to raise it for real."""
     tracer.guards.append(global_state_guard(tracer.root_source))
+    if any(mode.device is None for mode in function_modes()):
+        here = UserFrame.of(tracer.function.__code__, None)
+        raise GraphBreak(breaks.GlobalStateUnsupported("a TorchFunctionMode in force at the call"), [here])
     tracer.modes.enter()
     try:
         return tracer.run()

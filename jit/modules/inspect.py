@@ -15,7 +15,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
 from framejit.objects.vm import VM
 
-pure(sys.getrecursionlimit, sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
+pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
 
 
 @models(inspect.signature)

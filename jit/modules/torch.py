@@ -112,7 +112,7 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
 READ_PREFIXES = (
     "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_", "_get_flash_sdp_",
     "_get_math_sdp_", "_get_mem_efficient_sdp_", "_get_overrideable_sdp_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
-    "_get_warnAlways", "_has_", "_is_torch_function_", "_len_torch_function_stack", "_is_any_autocast_", "_is_autocast_available",
+    "_get_warnAlways", "_has_", "_is_torch_function_", "_len_torch_function_stack", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
     "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount",
 )  # fmt: skip
 READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch._C) if name.startswith(READ_PREFIXES)]
@@ -124,7 +124,7 @@ READS += [
     torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.is_initialized, torch.backends.mps.is_available,
     torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.math_sdp_enabled,
     torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
-    torch.distributed.is_available, torch.get_num_threads, torch.promote_types, torch.can_cast,
+    torch.distributed.is_available, torch.promote_types, torch.can_cast,
 ]  # fmt: skip
 for _function in READS:
     if type(_function) is FunctionType or callable(_function):

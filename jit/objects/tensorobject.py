@@ -254,6 +254,15 @@ def read_is_leaf(vm: VM, self: TensorObject) -> Object:
     return vm.const(self.fake.is_leaf)
 
 
+@reads("retains_grad")
+def read_retains_grad(vm: VM, self: TensorObject) -> Object:
+    vm.graph.refresh()
+    if self.source is None:
+        return vm.const(self.fake.retains_grad)
+    vm.guard(Equals, self.source.child(CAttr, "retains_grad"), self.value.retains_grad)
+    return vm.const(self.value.retains_grad)
+
+
 @reads("grad_fn")
 def read_grad_fn(vm: VM, self: TensorObject) -> Object:
     vm.graph.refresh()
