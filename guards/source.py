@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
-from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
@@ -80,6 +80,9 @@ class Call:
     function: FunctionType
 
 
+NO_CHILDREN: MappingProxyType[tuple[type[Source], Any], Source] = MappingProxyType({})
+
+
 class Source:
     """One step. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning."""
 
@@ -101,12 +104,15 @@ class Source:
         return found
 
     def forget_children(self) -> None:
-        """Take the trie below apart, when its trace has ended: from then on sources lead only towards the root, in no cycle."""
+        """Take the trie below apart, when its trace has ended: from then on sources lead only towards the root, in no cycle.
+
+        No step can be added to it any more.
+        """
         waiting = [self]
         while waiting:
             source = waiting.pop()
             waiting += source.children.values()
-            source.children = {}
+            source.children = NO_CHILDREN  # type: ignore[assignment]
 
     @staticmethod
     def key(payload: Any) -> Any:
@@ -492,9 +498,24 @@ class WrappedDescriptor(Source):
         return self.base.describe() if self.payload is None else f"{self.base.describe()}.{self.payload}"
 
 
+class Referent(Source):
+    """What a weakref.ref refers to; missing once that is gone."""
+
+    __slots__ = ()
+    accessor = "referent"
+
+    def step(self, value: Any) -> Any:
+        found = value() if type(value) is weakref.ref else None
+        return MISSING if found is None else found
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"{self.base.describe()}()"
+
+
 ACCESSORS: tuple[type[Source], ...] = (
     Root, Local, FrameFunction, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeOf, TypeAttr,
-    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor,
+    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor, Referent,
 )  # fmt: skip
 """Every step there is; the C++ side has one accessor for each `accessor` name."""
 

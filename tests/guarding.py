@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections import OrderedDict, deque
 from functools import partial
 from typing import Any
@@ -120,5 +121,5 @@ STRANGE = [
     closure([1], empty=True), with_attributes, types.CellType(), types.CellType([1]), slice(1, [2]), partial(len, 3), torch.ones(2),
     torch.nn.Linear(2, 2), types, Exception(1),
     *(Plain.__dict__[name] for name in ("static", "of_class", "prop")), property(), LyingList([1]), LyingDict(a=1), torch.Size([1, 2]),
-    MISSING,
+    weakref.ref(Plain), weakref.ref(Plain()), weakref.proxy(Plain), MISSING,
 ]  # fmt: skip

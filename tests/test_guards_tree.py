@@ -53,6 +53,7 @@ from framejit.guards.source import (
     Local,
     MethodField,
     Pinned,
+    Referent,
     Root,
     Slot,
     SlotMember,
@@ -69,6 +70,7 @@ STEPS: list[tuple[type[Source], Any]] = [
     (TypeAttr, "method"), (TypeAttr, "__init__"), (TypeAttr, "absent"), (CellContents, None), (ClosureCell, Slot(0, "captured")),
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in build_module.FUNCTION_FIELDS), (MethodField, "function"),
     (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), *((WrappedDescriptor, name) for name in build_module.WRAPPED_FIELDS),
+    (Referent, None),
 ]  # fmt: skip
 
 

@@ -190,6 +190,13 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             if (!Py_IS_TYPE(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
             return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
         case Accessor::wrapped_descriptor: return wrapped(base, node.number);
+        case Accessor::iterator_item: return keep(tree, iterator_item(base, node.number));
+        case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
+        case Accessor::referent: {
+            if (!PyWeakref_CheckRefExact(base)) return nullptr;
+            PyObject *object = PyWeakref_GET_OBJECT(base);
+            return object == Py_None ? nullptr : keep(tree, Py_NewRef(object));
+        }
     }
     return nullptr;
 }
@@ -237,6 +244,8 @@ int lower_payload(Node &node, PyObject *payload) {
         case Accessor::method_field:
         case Accessor::deque_index:
         case Accessor::wrapped_descriptor:
+        case Accessor::iterator_item:
+        case Accessor::iterator_field:
             node.number = PyLong_AsSsize_t(payload);
             if (node.number == -1 && PyErr_Occurred()) return -1;
             if (node.number >= 0) return 0;
@@ -256,7 +265,7 @@ int init_accessors() {
     classmethod_offset = member_offset(&PyClassMethod_Type, "__func__");
     const char *names[] = {"fget", "fset", "fdel"};
     for (int i = 0; i < 3; i++) property_offsets[i] = member_offset(&PyProperty_Type, names[i]);
-    return PyErr_Occurred() ? -1 : 0;
+    return PyErr_Occurred() ? -1 : init_iterators();
 }
 
 }  // namespace framejit

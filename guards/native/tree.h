@@ -1,11 +1,11 @@
-/* tree.h: the guard tree's data, and what its four files call of one another.
+/* tree.h: the guard tree's data, and what its files call of one another.
  *
  * A tree is an array of nodes in preorder. A node is one step (accessor) from its parent's value, the leaves that check the
  * value it finds, and nothing else; children come right after their parent. One loop over the array checks and binds.
  *
  * Values are borrowed while the walk lasts. That is safe because nothing in a walk runs the user's Python: accessors read
  * memory, the garbage collector is off (so that an allocation can't run finalizers), dict look-ups compare builtin types only,
- * and what an accessor has to create (c_attr, deque_index) is kept until the walk is over.
+ * and what an accessor has to create (c_attr, deque_index, iterator_item) is kept until the walk is over.
  */
 #ifndef FRAMEJIT_GUARDS_TREE_H
 #define FRAMEJIT_GUARDS_TREE_H
@@ -21,12 +21,12 @@ namespace framejit {
 #define FRAMEJIT_ACCESSORS(X)                                                                                                        \
     X(root) X(local) X(frame_function) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at) X(index) X(slot_member)      \
     X(c_attr) X(type_of) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index)             \
-    X(wrapped_descriptor)
+    X(wrapped_descriptor) X(referent) X(iterator_item) X(iterator_field)
 
 /* The names are those of Guard.leaf in guards/kinds.py; the last three relate several paths and run after the walk. */
 #define FRAMEJIT_LEAVES(X)                                                                                                           \
-    X(type_is) X(value_is) X(equals) X(length) X(key_absent) X(dict_keys) X(set_equals) X(code_is) X(is_missing) X(tensor_match)    \
-    X(global_state) X(same) X(distinct) X(storage_aliasing)
+    X(type_is) X(value_is) X(equals) X(length) X(key_absent) X(dict_keys) X(set_equals) X(code_is) X(is_missing) X(is_present)    \
+    X(tensor_match) X(global_state) X(same) X(distinct) X(storage_aliasing)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
@@ -116,6 +116,13 @@ PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguou
 PyTypeObject *deque_type();
 PyObject *payload_object(const Node &node, PyObject *payload);
 int lower_payload(Node &node, PyObject *payload);
+
+/* iterators.cpp */
+PyObject *iterator_item(PyObject *iterator, Py_ssize_t ahead);
+PyObject *iterator_field(PyObject *iterator, Py_ssize_t which);
+int init_iterators();
+/* Fields: what it runs over; whether that dict has kept its size; where an enumerate counts, or how many a zip has; ... */
+constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_count = 2, iterator_strict = 3, iterator_inner = 4;
 
 /* leaf_object.cpp */
 bool same_constant(PyObject *a, PyObject *b);

@@ -1,0 +1,39 @@
+"""Weak references from outside."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from framejit.guards.kinds import IsMissing
+from framejit.guards.source import Referent, Source
+from framejit.objects.object import Object
+from framejit.objects.registry import wrapper_for, wraps
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+
+class WeakReferenceObject(Object):
+    """A weakref.ref: called, it gives what it refers to, looked up again on each call of the compiled code."""
+
+    __slots__ = ()
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        assert self.source is not None
+        source, target = self.source.child(Referent), self.value()
+        if target is None:
+            vm.guard(IsMissing, source)
+            return vm.const(None)
+        return vm.wrap(target, source)
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+
+@wraps(weakref.ReferenceType, shared=True)
+def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
+    """A subclass may do anything when it is called: it is an instance of a user's class."""
+    if type(value) is not weakref.ReferenceType:
+        return wrapper_for(object).wrap(vm, value, source)
+    return WeakReferenceObject(weakref.ReferenceType, source, value)
