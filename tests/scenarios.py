@@ -57,6 +57,11 @@ def start_as_written(target: Any, *args: Any, **kwargs: Any) -> Start:
     return Start(target, args, kwargs, False)
 
 
+def start_any(target: Any, *args: Any, **kwargs: Any) -> Start:
+    """The first step of a scenario whose program may be traced or not."""
+    return Start(target, args, kwargs, None)
+
+
 NEW = Step(True, True)
 NEW_UNSEEN = Step(True, None)
 """Compiles once more, though the result may be the same."""
