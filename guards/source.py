@@ -83,9 +83,6 @@ class Call:
 NO_CHILDREN: MappingProxyType[tuple[type[Source], Any], Source] = MappingProxyType({})
 
 
-NO_CHILDREN: MappingProxyType[tuple[type[Source], Any], Source] = MappingProxyType({})
-
-
 class Source:
     """One step. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning."""
 
