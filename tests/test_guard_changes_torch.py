@@ -737,3 +737,9 @@ def seeds_do_not_matter():
 @pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
 def test_change(program):
     play(program)
+
+
+@pytest.mark.parametrize("program", [swapped_tensors, views_that_share_a_storage, the_same_tensor_twice_written_to, training, autocast,
+                                     a_buffer, values_of_a_parameter, a_torch_function_mode], ids=lambda s: s.__name__)  # fmt: skip
+def test_change_with_aot_autograd(program):
+    play(program, backend="aot_eager")

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit.backends.calling import MODE_SWITCHES, checked, dropping, restoring, unbox
@@ -61,6 +62,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
         examples = example_inputs(inner, contexts)
         fn, boxed = unbox(_call_backend(backend, inner.gm, examples))
         guards = contexts.guards(request)
+        _forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled
     if frozen is not None:
         fn, boxed = dropping(fn, boxed, frozen.kept), True
         guards += [FrozenInputGuard(index) for index in frozen.frozen]
@@ -108,13 +110,17 @@ def _check(request: GraphRequest) -> int:
 
 
 def _forget_examples(request: GraphRequest) -> None:
-    """Drop what only compiling needs: the graph may live on, and with it would the program's classes, the fake tensors, and weak references
-    to the real ones, for which `torch.utils.swap_tensors` refuses parameters."""
+    """Drop what only compiling needs: the graph may live on, and with it would the program's classes and the fake tensors."""
     for node in request.gm.graph.nodes:
         node.meta.pop("example_value", None)
         node.meta.pop("nn_module_stack", None)
-    if request.fake_mode is not None:
-        request.fake_mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
+    _forget_tensors(request.fake_mode)
+
+
+def _forget_tensors(mode: FakeTensorMode | None) -> None:
+    """Drop a mode's weak references to real tensors: `torch.utils.swap_tensors` refuses a tensor that has any."""
+    if mode is not None:
+        mode.fake_tensor_converter.meta_converter.describer.lookup_tensor.clear()
 
 
 def _trains(request: GraphRequest) -> bool:
