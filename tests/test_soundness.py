@@ -224,3 +224,28 @@ def test_sums_that_overflow():
             return t + 1, str(error)
 
     versus(lambda compile: [compile(f)(x)])
+
+
+def test_printf_formatting_of_objects():
+    class Shown:
+        def __repr__(self):
+            return "repr"
+
+        def __str__(self):
+            return "str"
+
+    def attempt(template, values):
+        try:
+            return template % values
+        except TypeError as error:
+            return str(error)
+
+    def f(t, shown):
+        values = (shown, 3, [shown], t.shape)
+        cases = [
+            ("%s", shown), ("%8s|", shown), ("%r%%", shown), ("%s %05d %r %s", values), ("%s", values), ("%s %s %s %s %s", values), ("%d", shown),
+            ("none", shown), ("%.2s", shown), ("%(a)s %(b)d", {"a": "x", "b": 2}), ("%*d", (4, 2)),
+        ]  # fmt: skip
+        return t + 1, [attempt(*case) for case in cases[:6] + cases[7:]]
+
+    versus(lambda compile: [compile(f)(x, Shown())])

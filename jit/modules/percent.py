@@ -1,0 +1,46 @@
+"""printf-style formatting of strings (Objects/unicodeobject.c: PyUnicode_Format) with values that are not all constants."""
+
+from __future__ import annotations
+
+import operator
+import re
+
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.vm import VM
+
+CONVERSION = re.compile(r"%(?P<key>\()?(?P<flags>[#0\- +]*)(?P<width>\*|\d*)(?P<precision>\.(?:\*|\d*))?[hlL]?(?P<kind>.)?", re.DOTALL)
+TEXTS = {"s": abstract.str_, "r": abstract.repr_, "a": abstract.ascii_}
+
+
+@models(str.__mod__)
+def percent(vm: VM, self: Object, values: Object) -> Object:
+    """`template % values`: what `%s`, `%r` and `%a` show is made by the objects' own methods, in order; the rest is real formatting."""
+    template = self.constant(vm)
+    values = vm.observe(values)
+    if values.is_constant():
+        return abstract.fold(vm, operator.mod, template, values.constant(vm))
+    given = values.items(vm) if isinstance(values, TupleObject) else [values]
+    real = []
+    pieces = []
+    end = 0
+    for found in CONVERSION.finditer(template):
+        pieces.append(template[end : found.start()])
+        end = found.end()
+        kind = found["kind"]
+        if found["key"] or "*" in found[0]:
+            return abstract.fold(vm, operator.mod, template, values.as_real(vm))
+        if kind == "%" or kind is None or len(real) == len(given):
+            pieces.append(found[0])
+            continue
+        item = vm.observe(given[len(real)])
+        if kind in TEXTS:
+            item = vm.observe(TEXTS[kind](vm, item))
+            pieces.append(found[0][:-1] + "s")
+        else:
+            pieces.append(found[0])
+        real.append(item.constant(vm))
+    real += [None] * (len(given) - len(real))
+    return abstract.fold(vm, operator.mod, "".join(pieces) + template[end:], tuple(real))
