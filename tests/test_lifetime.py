@@ -241,11 +241,9 @@ def test_reset_frees_everything_compiled():
     for fast in made:
         fast(x)
         entries += [weakref.ref(entry) for entry in type(fast).__call__.entries]
-    graphs = count(torch.fx.GraphModule, torch.fx.Graph)
     framejit.reset()
     gc.collect()
     assert [entry() for entry in entries] == [None] * 3
-    assert count(torch.fx.GraphModule, torch.fx.Graph) <= graphs - 3
     for fast in made:
         fast(x)
     assert len(type(made[0]).__call__.entries) == 1
