@@ -72,6 +72,21 @@ class Compiler:
         return Statistics(graphs=1)
 
 
+class Recompiles(logging.Handler):
+    """Collects what framejit's log of recompiles says, which is written only where somebody listens."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.texts: list[str] = []
+        logger = logging.getLogger("framejit.recompiles")
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
 class Framejit(Compiler):
     """framejit through its public surface."""
 
@@ -79,12 +94,14 @@ class Framejit(Compiler):
 
     def __init__(self) -> None:
         self.module = importlib.import_module("framejit")
+        self.recompiles = Recompiles()
 
     def compile(self, function: Any, backend: Backend) -> Any:
         return self.module.compile(function, backend=backend)
 
     def reset(self) -> None:
         self.module.reset()
+        self.recompiles.texts.clear()
         super().reset()
 
     def statistics(self) -> Statistics:
@@ -95,7 +112,7 @@ class Framejit(Compiler):
             recompiles=found["recompiles"],
             fallbacks=found["fallbacks"],
             guards=found.get("guards"),
-            reasons=tuple(found["reasons"]),
+            reasons=(*found["reasons"], *self.recompiles.texts),
         )
 
 
