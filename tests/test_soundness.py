@@ -249,3 +249,40 @@ def test_printf_formatting_of_objects():
         return t + 1, [attempt(*case) for case in cases[:6] + cases[7:]]
 
     versus(lambda compile: [compile(f)(x, Shown())])
+
+
+def test_names_of_classes():
+    def program(compile):
+        class Named:
+            pass
+
+        value = Named()
+        f = compile(lambda t: (t + 1, type(value).__name__, Named.__qualname__, Named.__module__, Named.__doc__))
+        seen = [f(x)]
+        Named.__name__ = "Other"
+        seen.append(f(x))
+        Named.__doc__ = "text"
+        Named.__module__ = "elsewhere"
+        return [*seen, f(x)]
+
+    versus(program)
+
+
+class Holder:
+    failure = ValueError("kept", 1)
+
+    @staticmethod
+    def static():
+        """Text."""
+
+
+def test_exceptions_and_functions_that_classes_hold():
+    def program(compile):
+        f = compile(lambda t: (t + 1, Holder.failure.args, str(Holder.failure), Holder.static.__name__, Holder.static.__doc__))
+        seen = [f(x)]
+        Holder.failure.args = ("changed",)
+        seen.append(f(x))
+        Holder.failure.args = ("kept", 1)
+        return seen
+
+    versus(program)

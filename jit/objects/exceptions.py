@@ -7,6 +7,7 @@ from types import BuiltinFunctionType, TracebackType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 from framejit.objects import abstract
 from framejit.objects.instancedict import fill_instance_dict
@@ -104,6 +105,10 @@ def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
 
 @wraps(BaseException, shared=True)
 def wrap_exception(vm: VM, value: BaseException, source: Source) -> Object:
+    cls = type(value)
+    if any(vm.raw_type_lookup(cls, name) is not vars(BaseException)[name] for name in ("args", *FIELDS)):
+        vm.unsupported(breaks.UnsupportedValue(f"a {cls.__qualname__}, which redefines the fields of exceptions"))
+    vm.guard(TypeIs, source, cls)
     args = vm.observe(vm.wrap(value.args, source.child(CAttr, "args")))
     return ExceptionObject(type(value), abstract.iterate(vm, args), source, value)
 

@@ -6,7 +6,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards.kinds import CodeIs, IsMissing, ValueIs
+from framejit.guards.kinds import CodeIs, IsMissing, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
 from framejit.objects import abstract
 from framejit.objects.instancedict import fill_instance_dict
@@ -129,7 +129,10 @@ class FunctionObject(Object):
                 return found
         elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__", "__annotations__"):
             found = getattr(self.value, name)
-            return vm.from_real(found) if self.source is None else vm.wrap(found, self.source.child(CAttr, name))
+            if self.source is None:
+                return vm.from_real(found)
+            vm.guard(TypeIs, self.source, FunctionType)
+            return vm.wrap(found, self.source.child(CAttr, name))
         if name == "__defaults__":
             values = self.default_values(vm)
             return vm.new_tuple(values) if values else vm.const(None)

@@ -6,7 +6,8 @@ from types import FunctionType, GenericAlias, UnionType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import MISSING, Source
+from framejit.guards.kinds import TypeIs
+from framejit.guards.source import MISSING, CAttr, Pinned, Source
 from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, pure, wraps
@@ -14,6 +15,10 @@ from framejit.objects.vm import VM, Codegen
 
 CONSTANT_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__", "__flags__", "__dictoffset__"})
 """Fields of a class that the trace reads without a guard beyond the class's identity."""
+
+ASSIGNABLE_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
+"""Those that a program may assign to, of a class made by a class statement."""
+HEAP_TYPE = 1 << 9
 
 
 class TypeObject(Object):
@@ -39,7 +44,12 @@ class TypeObject(Object):
         """type_getattro."""
         real = self.value
         if name in CONSTANT_FIELDS and name in type.__dict__:
-            return vm.from_real(getattr(real, name))
+            found = type.__dict__[name].__get__(real)
+            if name in ASSIGNABLE_FIELDS and real.__flags__ & HEAP_TYPE and vm.raw_type_lookup(self.cls, name) is type.__dict__[name]:
+                pinned = vm.root_source.child(Pinned, real)
+                vm.guard(TypeIs, pinned, self.cls)
+                return vm.wrap(found, pinned.child(CAttr, name))
+            return vm.from_real(found)
         if name == "__class__":
             return vm.const(self.cls)
         if name == "__dict__":
