@@ -11,7 +11,7 @@ from typing import Any
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
-from framejit.guards.global_state import native_form, read_state
+from framejit.guards.global_state import native_form, read_state, read_with_directives
 from framejit.guards.kinds import (
     CodeIs,
     DictKeys,
@@ -71,7 +71,7 @@ STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for ki
 
 
 def global_state_payload(guard: GlobalState) -> tuple[Any, ...]:
-    if guard.read is not read_state:
+    if guard.read not in (read_state, read_with_directives):
         raise TypeError("a GlobalState guard must hold what global_state.read_state gave: the C++ leaf checks nothing else")
     return native_form(guard.state)
 

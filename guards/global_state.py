@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
+from framejit import directives
 from framejit.guards.kinds import GlobalState
 from framejit.guards.source import Root, UserLine
 
@@ -90,6 +91,18 @@ def global_state_guard(root: Root, line: UserLine | None = None) -> GlobalState:
     return GlobalState(root, line, read_state, read_state(), NAMES)
 
 
+def read_with_directives() -> tuple[Any, ...]:
+    """The global state, and what regions of the program have told the tracer."""
+    return (*read_state(), directives.CURRENT.get())
+
+
+def with_directives(guard: GlobalState, now: directives.Directives) -> GlobalState:
+    """The guard of an entry that rests on the tracer's directives too: one that holds a graph break, or changes them."""
+    if guard.read is read_with_directives:
+        return guard
+    return GlobalState(guard.source, guard.line, read_with_directives, (*guard.state, now), (*guard.names, "directives to the tracer"))
+
+
 Probe = tuple[Callable[..., Any], tuple[Any, ...], Any, int]
 EQUAL, IDENTICAL, DEVICE_CONTEXT = 0, 1, 2
 """How the C++ leaf compares what a probe's function returns; a DeviceContext is compared by the device it holds."""
@@ -108,7 +121,7 @@ def mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
 
 def native_form(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """What the C++ leaf takes: the c10 part of a state, and (function, arguments, expected, comparison) for each other setting."""
-    grad, inference, forward_grad, included, excluded, dtype, autocast, modes, functions, deterministic, precisions = state
+    grad, inference, forward_grad, included, excluded, dtype, autocast, modes, functions, deterministic, precisions = state[: len(NAMES)]
     probes = mode_probes(modes)
     probes.append((NATIVE._is_torch_function_enabled, (), functions[0], EQUAL))
     if not functions[0]:
@@ -125,4 +138,6 @@ def native_form(state: tuple[Any, ...]) -> tuple[Any, ...]:
             probes.append((torch.get_autocast_dtype, (device,), value, EQUAL))
     for which, precision in zip(PRECISIONS, precisions):
         probes.append((NATIVE._get_fp32_precision_getter, which, precision, EQUAL))
+    for regions in state[len(NAMES) :]:
+        probes.append((directives.CURRENT.get, (), regions, EQUAL))
     return (grad, inference, forward_grad, included, excluded, dtype, tuple(probes))

@@ -1,4 +1,4 @@
-"""The user's surface: compile, disable, reset, is_compiling."""
+"""The user's surface: compile, reset, is_compiling. What regions of a program may ask for is in regions.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import copy
 import copyreg
 import functools
 import inspect
-import threading
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
@@ -15,7 +14,7 @@ from typing import Any, TypeVar, overload
 from torch import nn
 
 from framejit import cache, config
-from framejit._runtime import CompiledFunction, set_thread_disabled
+from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
 from framejit.errors import BadArgument
@@ -27,8 +26,8 @@ Function = Any
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 DISABLED = "_framejit_disabled"
 ORIGINAL = "__framejit_original__"
-_outer = threading.local()
-"""What the `with disable()` blocks of a thread return to, innermost first: one object may be entered more than once."""
+DISABLED_FOR_TORCH = "_torchdynamo_disable"
+"""Attributes of functions that aren't to be compiled."""
 
 
 @overload
@@ -97,7 +96,7 @@ def compile(
 
 def _compile(target: Any, settings: Options, disable: bool) -> Any:
     check_target(target)
-    if disable or config.current().disable:
+    if disable or config.current().disable or is_disabled(target):
         return target
     if isinstance(target, CompiledFunction):
         return compile_function(target.function, settings)
@@ -113,6 +112,11 @@ def _compile(target: Any, settings: Options, disable: bool) -> Any:
         setattr(target, "__call__", compile_function(call_of(target), settings))
         return target
     return compile_function(caller_of(target), settings)
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`: it stays as it is."""
+    return isinstance(function, types.FunctionType) and (DISABLED in function.__dict__ or bool(function.__dict__.get(DISABLED_FOR_TORCH)))
 
 
 def check_target(target: Any) -> None:
@@ -227,49 +231,6 @@ def copy_original(self: Any) -> Any:
 def deepcopy_original(self: Any, memo: dict[int, Any]) -> Any:
     """`copy.deepcopy`, where the class has its own way."""
     return copy.deepcopy(original_of(self), memo)
-
-
-class disable:
-    """Run uncompiled: `@disable` for a function, `disable(fn)`, or `with disable():` for a block.
-
-    A disabled function runs as written, and so does everything that it calls. Tracing that comes upon one stops there.
-    """
-
-    def __new__(cls, function: Any = None, *, reason: str | None = None) -> Any:
-        """With a callable: its disabled form. Without: a decorator and context manager. Raises BadArgument for anything else."""
-        self = super().__new__(cls)
-        self.reason = reason
-        if function is None:
-            return self
-        return self(function)
-
-    reason: str | None
-
-    def __call__(self, function: Any) -> Any:
-        if not callable(function):
-            raise BadArgument(f"disable() takes a callable; got {type(function).__name__}")
-        if isinstance(function, nn.Module):
-            return module_with_call(function, self)
-        if isinstance(function, CompiledFunction):
-            function = function.function
-
-        @functools.wraps(function)
-        def disabled(*args: Any, **kwargs: Any) -> Any:
-            before = set_thread_disabled(True)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                set_thread_disabled(before)
-
-        setattr(disabled, DISABLED, self.reason or "")
-        return disabled
-
-    def __enter__(self) -> None:
-        _outer.disabled = (set_thread_disabled(True), getattr(_outer, "disabled", None))
-
-    def __exit__(self, *exc: object) -> None:
-        before, _outer.disabled = _outer.disabled
-        set_thread_disabled(before)
 
 
 def reset() -> None:

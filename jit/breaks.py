@@ -336,6 +336,20 @@ class Random(Break):
     hints: ClassVar[tuple[str, ...]] = ("Draw with torch's generators, or outside the compiled function.",)
 
 
+@dataclass(frozen=True)
+class SkippedFrame(Break):
+    """The program asked for its frame to run as written, with `framejit.skip_frame()` or `torch._dynamo.skip_frame()`.
+
+    The function that asks runs uncompiled: where it was inlined, its caller is split around the call.
+    """
+
+    reason: str
+    id: ClassVar[str] = "FJ024"
+    message: ClassVar[str] = "the frame is skipped, as the program asks: {reason}"
+    explanation: ClassVar[str] = "The program calls skip_frame() here."
+    hints: ClassVar[tuple[str, ...]] = ("Remove the call to skip_frame().",)
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

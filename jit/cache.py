@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import threading
 import types
@@ -15,7 +16,7 @@ from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
-from framejit.report import STATISTICS
+from framejit.report import STATISTICS, BreakNote
 
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _functions_lock = threading.Lock()
@@ -53,11 +54,15 @@ def _load() -> None:
         logging.getLogger("framejit").debug("the compiler could not be loaded", exc_info=True)  # the caller's own import says why
 
 
+_family_numbers = itertools.count()
+
+
 class Family:
     """What a compiled function and its resume functions have in common."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.number = next(_family_numbers)
         self.resumes: Any = None
         self.compiled: dict[types.FunctionType, Any] = {}
 
@@ -69,6 +74,8 @@ class Compiler:
         self.options = options
         self.family = Family(options) if family is None else family
         self.compiles = 0
+        self.behind: BreakNote | None = None
+        """The first graph break that led here, for reports; of a resume function."""
         self._owner: weakref.ref[Any] | None = None
         self._limit_reported = False
         self._lock = threading.Lock()
@@ -80,11 +87,13 @@ class Compiler:
             self.family.resumes = pipeline().Resumes()
         return self.family.resumes
 
-    def resume_function(self, function: types.FunctionType) -> Any:
+    def resume_function(self, function: types.FunctionType, behind: BreakNote) -> Any:
         """The CompiledFunction of a resume function; one for each."""
         compiled = self.family.compiled.get(function)
         if compiled is None:
-            compiled = self.family.compiled[function] = Compiler(self.options, self.family).attach(function)
+            compiler = Compiler(self.options, self.family)
+            compiler.behind = behind
+            compiled = self.family.compiled[function] = compiler.attach(function)
         return compiled
 
     def attach(self, function: types.FunctionType) -> Any:

@@ -26,6 +26,8 @@ class Config:
     """Compile nothing: decorated functions run as written (FRAMEJIT_DISABLE, TORCH_COMPILE_DISABLE)."""
     logs: str = ""
     """Comma-separated log names, `+name` for more and `-name` for less (FRAMEJIT_LOGS)."""
+    logs_out: str = ""
+    """A file that the logs are appended to, in place of stderr (FRAMEJIT_LOGS_OUT)."""
     backend: str = "inductor"
     """The backend of `compile()` where none is given (FRAMEJIT_BACKEND)."""
     recompile_limit: int = 8
@@ -51,6 +53,7 @@ _ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "strict": ("FRAMEJIT_STRICT",),
     "disable": ("FRAMEJIT_DISABLE", "TORCH_COMPILE_DISABLE"),
     "logs": ("FRAMEJIT_LOGS",),
+    "logs_out": ("FRAMEJIT_LOGS_OUT",),
     "backend": ("FRAMEJIT_BACKEND",),
     "recompile_limit": ("FRAMEJIT_RECOMPILE_LIMIT",),
     "verify": ("FRAMEJIT_VERIFY",),

@@ -7,27 +7,35 @@ leaves only errors. Fallbacks are reported at WARNING without being asked for: n
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Sequence
 from types import CodeType
 
 from framejit import config
 from framejit.breaks import Break
-from framejit.errors import ConfigError, UserFrame, explain_break, suggestion
+from framejit.errors import BadArgument, ConfigError, UserFrame, explain_break, suggestion
+from framejit.report import BreakNote, place
 
 NAMES: dict[str, str] = {
-    "graph_breaks": "where tracing stopped, why, and what to do about it",
+    "graph_breaks": "where tracing stopped, why, what it cost and what to do about it",
     "recompiles": "why a call matched no compiled entry: the guard that failed, and the line that needs it",
     "guards": "the guards of each entry",
     "graph_code": "the code of each graph",
     "bytecode": "the bytecode of each frame, as written and as compiled",
+    "trace": "the instructions as they are interpreted, with the depth of inlined calls",
+    "resume": "the resume functions that calls go on in after a graph break, and where a call could not be split (+resume: their bytecode)",
+    "backends": "what each backend was given, and how long it took",
+    "effects": "the changes of outside values and modes that compiled code makes after its graph",
 }
 """Every log name, with what it shows."""
+HELP = "help"
+"""The word that lists them."""
 
 _root = logging.getLogger("framejit")
 _LOGGERS: dict[str, logging.Logger] = {name: _root.getChild(name) for name in NAMES}
 _lock = threading.Lock()
-_reported: set[tuple[str, str, int]] = set()
+_reported: set[tuple[object, ...]] = set()
 _handler: logging.Handler | None = None
 
 
@@ -35,7 +43,17 @@ class UnknownLog(ConfigError):
     """FRAMEJIT_LOGS names a log that does not exist; the message suggests the nearest one and lists them all."""
 
 
-def parse(text: str) -> dict[str, int]:
+def help_text() -> str:
+    """The names of all logs with what they show."""
+    width = max(map(len, NAMES))
+    lines = [f"  {name:<{width}}  {shows}" for name, shows in NAMES.items()]
+    return "\n".join([
+        "Logs of framejit, for FRAMEJIT_LOGS and framejit.set_logs, separated by commas (+name: more, -name: only errors):", *lines,
+        "FRAMEJIT_LOGS_OUT names a file to write them to, in place of stderr.",
+    ])  # fmt: skip
+
+
+def parse(text: str, origin: str = "FRAMEJIT_LOGS") -> dict[str, int]:
     """The level of each log named in `text`, as in FRAMEJIT_LOGS: "guards,+graph_breaks,-recompiles".
 
     Raises UnknownLog for a name that does not exist.
@@ -43,25 +61,54 @@ def parse(text: str) -> dict[str, int]:
     levels: dict[str, int] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         name = word.lstrip("+-")
+        if name == HELP:
+            continue
         if name not in NAMES:
-            raise UnknownLog(f"FRAMEJIT_LOGS: there is no log {name!r}{suggestion(name, NAMES, listing=True)}")
+            raise UnknownLog(f"{origin}: there is no log {name!r}{suggestion(name, NAMES, listing=True)}")
         levels[name] = {"+": logging.DEBUG, "-": logging.ERROR}.get(word[0], logging.INFO)
     return levels
 
 
-def configure(text: str) -> None:
+def configure(text: str, out: str = "", origin: str = "FRAMEJIT_LOGS") -> None:
     """Switch logs on and off as `text` says (the form of FRAMEJIT_LOGS); names that it leaves out return to their default.
 
-    A handler on stderr is added only where the program has configured none. Raises UnknownLog.
+    They are appended to the file `out` where one is named, else shown on stderr unless the program has configured a handler.
+    The word `help` lists them on stderr. Raises UnknownLog; OSError where the file can't be written.
     """
     global _handler
-    levels = parse(text)
+    levels = parse(text, origin)
+    handler: logging.Handler | None = logging.FileHandler(out) if out else None
+    if HELP in (part.strip() for part in text.split(",")):
+        print(help_text(), file=sys.stderr)
     for name, logger in _LOGGERS.items():
         logger.setLevel(levels.get(name, logging.NOTSET))
-    if levels and _handler is None and not _root.hasHandlers():
-        _handler = logging.StreamHandler()
-        _handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
-        _root.addHandler(_handler)
+    if _handler is not None:
+        _root.removeHandler(_handler)
+        _handler.close()
+        _handler = None
+    if handler is None and levels and not _root.hasHandlers():
+        handler = logging.StreamHandler()
+    if handler is not None:
+        handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
+        _root.addHandler(handler)
+        _handler = handler
+
+
+def set_logs(*names: str, out: str | None = None) -> None:
+    """Show the logs of these names ("graph_breaks", "+guards" for more, "-recompiles" for errors only), and no others.
+
+    Each may hold several, separated by commas, as FRAMEJIT_LOGS does; "help" lists them. Without names, all return to their default.
+
+    Args:
+        out: a file that they are appended to, in place of stderr.
+
+    Raises:
+        UnknownLog: a name that does not exist, with a suggestion. BadArgument: a name that is no string. OSError: no such file.
+    """
+    for name in names:
+        if not isinstance(name, str):
+            raise BadArgument(f"set_logs() takes names of logs; got {name!r}")
+    configure(",".join(names), out or "", "set_logs()")
 
 
 def enabled(name: str, detail: bool = False) -> bool:
@@ -74,30 +121,48 @@ def info(name: str, title: str, text: str = "") -> None:
     _LOGGERS[name].info("%s\n%s" if text else "%s%s", title, text)
 
 
-def graph_break(reason: Break, stack: Sequence[UserFrame]) -> None:
-    """Tracing stopped here, and goes on behind it in a resume function."""
-    if enabled("graph_breaks"):
-        info("graph_breaks", f"graph break: {reason}", explain_break(reason, stack))
-
-
-def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame]) -> None:
-    """The frame of `code` runs as written. A warning, once for each place and kind of reason."""
-    where = stack[-1] if stack else UserFrame(code.co_filename, code.co_qualname, code.co_firstlineno)
+def _is_new(*key: object) -> bool:
+    """Whether this is reported for the first time."""
     with _lock:
-        key = (reason.id, where.filename, where.lineno)
         known = key in _reported
         _reported.add(key)
-    if not known:
-        _LOGGERS["graph_breaks"].warning("%s runs as written: %s\n%s", code.co_qualname, reason, explain_break(reason, stack))
+    return not known
+
+
+def graph_break(broke: BreakNote) -> None:
+    """Tracing stopped here, and goes on behind it in a resume function. Once for each place and reason."""
+    if not enabled("graph_breaks"):
+        return
+    where = broke.stack[-1] if broke.stack else None
+    if _is_new("break", str(broke.reason), where):
+        cost = f"Cost: the graph ends here, after {operations(broke.before)}, and another begins behind it; the two are not optimized together."
+        info("graph_breaks", f"graph break {broke.number}: {broke.reason}", f"{explain_break(broke.reason, broke.stack)}\n{cost}")
+
+
+def behind_break(broke: BreakNote, count: int | None) -> None:
+    """The code behind a break was compiled: into a graph of so many operations; None: into none."""
+    if enabled("graph_breaks") and _is_new("behind", broke.number):
+        found = "no graph, for it has no tensor operations" if count is None else f"a graph of {operations(count)}"
+        info("graph_breaks", f"behind graph break {broke.number} ({place(broke.stack)}): {found}; {operations(broke.before)} were before it")
+
+
+def operations(count: int) -> str:
+    """A count in words."""
+    return f"{count} operation{'' if count == 1 else 's'}"
+
+
+def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], asked_for: bool = False) -> None:
+    """The frame of `code` runs as written. A warning, once for each place and kind of reason; none where the program asked for it."""
+    where = stack[-1] if stack else UserFrame(code.co_filename, code.co_qualname, code.co_firstlineno)
+    if _is_new(reason.id, where.filename, where.lineno):
+        level = logging.INFO if asked_for else logging.WARNING
+        if not asked_for or enabled("graph_breaks"):
+            _LOGGERS["graph_breaks"].log(level, "%s runs as written: %s\n%s", code.co_qualname, reason, explain_break(reason, stack))
 
 
 def internal_error(code: CodeType, error: BaseException) -> None:
     """framejit itself failed on the frame of `code`, which runs as written. A warning, once for each code object's place."""
-    with _lock:
-        key = ("internal", code.co_filename, code.co_firstlineno)
-        known = key in _reported
-        _reported.add(key)
-    if not known:
+    if _is_new("internal", code.co_filename, code.co_firstlineno):
         _root.warning(
             "%s (%s:%d) runs as written because of an error inside framejit, %s: %s. Results are right, only not compiled. "
             "Set FRAMEJIT_STRICT=1 to see the traceback, and please report it.",
@@ -112,4 +177,4 @@ def forget() -> None:
         _reported.clear()
 
 
-configure(config.current().logs)
+configure(config.current().logs, config.current().logs_out)

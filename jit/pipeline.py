@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framejit import breaks, logs, modules
+from framejit import breaks, logs, modules, regions
 from framejit._runtime import Entry
 from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
@@ -22,16 +22,21 @@ from framejit.cache import Compiler, Options
 from framejit.ceval.signals import Raise
 from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
 from framejit.codegen.resume import Resumes, split
+from framejit.directives import CURRENT, NESTED, Directives, around, breaks_are_errors, innermost, made_real
+from framejit.effects import Logged
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
 from framejit.graph.fake import quiet
+from framejit.graph.state import MODE_CHANGES
 from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import function_modes, global_state_guard
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
+from framejit.modules import ecosystem
 from framejit.objects.object import NotConstant, Object
-from framejit.report import STATISTICS
+from framejit.objects.vm import Codegen
+from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, place, record
 from framejit.tracer import GraphBreak, Tracer
 
 FRAMES_FOR_TRACING = 5000
@@ -72,28 +77,58 @@ def collector(enabled: bool) -> Iterator[bool]:
         (gc.enable if before else gc.disable)()
 
 
+@dataclass(slots=True)
+class Compilation:
+    """One run of the pipeline. `collects`: whether the program has the garbage collector on."""
+
+    tracer: Tracer
+    compiler: Compiler
+    frame_id: int
+    number: int
+    collects: bool
+    note: FrameNote
+
+    @property
+    def options(self) -> Options:
+        return self.compiler.options
+
+
 def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: Compiler, number: int) -> Entry:
     """Compile one call of a function. The entry holds replacement code, or None where the frame has to run as written.
 
-    Raises Unsupported where tracing stops and `options.fullgraph` is set, BackendError where the backend fails.
+    Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails.
     """
-    options = compiler.options
+    code = function.__code__
+    note = FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno)
     frame_id = next(_numbers)
     with _lock, deeper_recursion(), quiet(), collector(False) as collects:
-        tracer = Tracer(function, args, options.config)
+        tracer = Tracer(function, args, compiler.options.config)
+        job = Compilation(tracer, compiler, frame_id, number, collects, note)
         try:
             try:
                 result = trace(tracer)
-                entry = finish(tracer, result, options, frame_id, number, collects)
+                note.lap("trace")
+                entry = finish(job, result)
             except GraphBreak as stop:
-                entry = go_on(tracer, stop, compiler, frame_id, number, collects)
+                note.lap("trace")
+                entry = go_on(job, stop)
             finally:
                 tracer.modes.restore()
-            if options.config.verify:
+            if compiler.options.config.verify:
                 verify(entry.keep.guards, Call(tuple(tracer.args), function))
-            return entry
         finally:
             tracer.dispose()
+    tell(compiler.behind, note)
+    return entry
+
+
+def tell(behind: BreakNote | None, note: FrameNote) -> None:
+    """Note a compilation, and what it is the rest of."""
+    record(note)
+    if behind is not None:
+        if not behind.after:
+            logs.behind_break(behind, note.operations)
+        behind.after.append(note.operations or 0)
 
 
 @contextlib.contextmanager
@@ -125,43 +160,69 @@ def trace(tracer: Tracer) -> Object:
         raise GraphBreak(breaks.UnsupportedValue(repr(needed.obj)), tracer.user_stack()) from needed
 
 
-def go_on(tracer: Tracer, stop: GraphBreak, compiler: Compiler, frame_id: int, number: int, collects: bool) -> Entry:
+def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     """Split the call where tracing stopped, as far inwards as that can be done; where it can't, the frame runs as written."""
-    options, guards = compiler.options, list(tracer.guards)
-    if not options.fullgraph and not isinstance(stop.reason, WHOLE_FRAME):
-        reach = tracer.within_reach(stop.frames)
+    tracer, compiler = job.tracer, job.compiler
+    call = compiler.family.number
+    raises = isinstance(stop.reason, (breaks.ExceptionEscapes, breaks.OperatorRaises))
+    errors = breaks_are_errors(tracer.directives_before, tracer.directives, call, job.options.fullgraph)
+    foreign = errors is None
+    if not raises and (ecosystem.asked_for_errors(tracer) if foreign else errors):
+        # What the call has entered is left here for good: no frame of it goes on, to leave it.
+        CURRENT.set(around(tracer.directives_before, call))
+        raise Unsupported(stop.reason, stop.stack)
+    tracer.rest_on_directives()
+    guards = list(tracer.guards)
+    if not isinstance(stop.reason, WHOLE_FRAME):
+        skipped = isinstance(stop.reason, breaks.SkippedFrame)
+        reach = tracer.within_reach(stop.frames[:-1] if skipped else stop.frames)
+        if innermost(tracer.directives, NESTED) is False:
+            # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.
+            del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != regions.__file__), 0) :]
+        broke = BreakNote(stop.reason, tuple(stop.stack))
         while reach:
             try:
                 planned = split(tracer.split_frames(reach), compiler.resumes)
-                following = tuple(compiler.resume_function(resume) for resume in planned.resumes)
-                entry = finish(tracer, planned.state, options, frame_id, number, collects, planned.step, following)
+                following = tuple(compiler.resume_function(resume, broke) for resume in planned.resumes)
+                if foreign:
+                    ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
+                entry = finish(job, planned.state, planned.step, following)
             except (CannotGenerate, GraphBreak) as refused:
-                logs.info("graph_breaks", f"not split in {reach[-1].code.co_qualname}: {refused}")
+                logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")
                 reach.pop()
                 continue
             STATISTICS.add("graph_breaks")
-            STATISTICS.reason(f"{stop.reason}{place(stop.stack)}")
-            logs.graph_break(stop.reason, stop.stack)
+            STATISTICS.reason(f"{stop.reason}{at(stop.stack)}")
+            broke.before = job.note.operations or 0
+            job.note.broke = broke
+            logs.graph_break(broke)
+            log_resumes(tracer.function, following)
             return entry
-    tracer.guards = guards
-    return fall_back(tracer, options, stop.reason, stop.stack)
+    return fall_back(job, stop, guards)
 
 
-def finish(
-    tracer: Tracer,
-    result: Object,
-    options: Options,
-    frame_id: int,
-    number: int,
-    collects: bool,
-    step: types.FunctionType | None = None,
-    resumes: tuple[Any, ...] = (),
-) -> Entry:
-    """From the end of a trace to the entry. `collects`: whether the program has the garbage collector on."""
+def log_resumes(function: types.FunctionType, resumes: Sequence[Any]) -> None:
+    """The resume functions that a split chooses from."""
+    if logs.enabled("resume"):
+        for resume in resumes:
+            code = resume.function.__code__
+            listing = decode(code).listing() if logs.enabled("resume", detail=True) else ""
+            logs.info("resume", f"{function.__qualname__} goes on in {code.co_name}", listing)
+
+
+def finish(job: Compilation, result: Object, step: types.FunctionType | None = None, resumes: tuple[Any, ...] = ()) -> Entry:
+    """From the end of a trace, or from where it is split, to the entry."""
+    tracer, options, note = job.tracer, job.options, job.note
     function = tracer.function
     change = tracer.modes.final_difference()
     if change is not None:
         tracer.effects.at_end(change)
+    left = tracer.directives
+    if step is not None:
+        left = made_real(tracer.directives_before, left, job.compiler.family.number)
+    if left != tracer.directives_before:
+        tracer.rest_on_directives()
+        tracer.effects.at_end(DirectivesChange(left))
     position = tracer.root_position()
     root = tracer.root
     assert root is not None
@@ -180,19 +241,32 @@ def finish(
     if graph.has_effects:
         planned.trace = replace(planned.trace, graph_needed=True)
     guard_aliasing(tracer)
+    if logs.enabled("effects"):
+        logs.info("effects", f"effects of {function.__qualname__}", "\n".join(map(describe_effect, tracer.effects.order())))
+    note.lap("plan")
+    note.operations = None
     fn, boxed, guards = None, True, tracer.guards
     if planned.needs_graph:
         if logs.enabled("graph_code"):
             logs.info("graph_code", f"graph of {function.__qualname__}", graph.gm.print_readable(print_output=False))
-        request = request_of(tracer, graph, options.backend, frame_id, number)
-        with collector(collects):
+        note.operations = count_operations(graph)
+        request = request_of(tracer, graph, options.backend, job.frame_id, job.number)
+        with collector(job.collects):
             compiled = compile_graph(request)
         fn, boxed = compiled.fn, compiled.boxed
         guards = [*guards, *(translated for asked in compiled.guards for translated in backend_guards(asked, graph))]
         STATISTICS.add("graphs")
+        note.lap("backend")
+        if logs.enabled("backends"):
+            takes = f"{note.operations} operations, {len(graph.inputs)} inputs, {len(planned.outputs)} outputs"
+            logs.info("backends", f"{compiled.backend} compiled {takes} of {function.__qualname__} in {note.seconds['backend']:.3f} s")
     inputs = [described.source for described in graph.inputs] if planned.needs_graph else []
     built = build(guards, inputs, planned.captures)
+    note.lap("guards")
     code = emit(planned, fn, boxed)
+    note.lap("emit")
+    if is_recording():
+        note.guards = describe(built.guards).splitlines()
     STATISTICS.add("frames")
     STATISTICS.add("guards", len(built.guards))
     if logs.enabled("guards"):
@@ -272,24 +346,51 @@ def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
     raise InternalError(f"a guard on symbolic shapes from a static graph: {asked}")
 
 
-def fall_back(tracer: Tracer, options: Options, reason: breaks.Break, stack: list[UserFrame]) -> Entry:
+def count_operations(graph: GraphResult) -> int:
+    """Operators in the graph; switches of modes are none."""
+    return sum(node.op in ("call_function", "call_method") and node.target not in MODE_CHANGES for node in graph.gm.graph.nodes)
+
+
+def describe_effect(logged: Logged) -> str:
+    """An effect in a line, for the log."""
+    effect = logged.effect
+    where = "" if logged.position.lineno is None else f"  # line {logged.position.lineno}"
+    if isinstance(effect, Object) and effect.source is not None:
+        return f"{effect.source.describe()}, a {effect.cls.__qualname__}, is changed{where}"
+    return f"{type(effect).__name__}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectivesChange:
+    """The effect of leaving the trace with other directives in force than it began with."""
+
+    after: Directives
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the call that puts them in force."""
+        cg.load_const(self.after)
+        cg.call_const(CURRENT.set, 1)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return []
+
+
+def fall_back(job: Compilation, stop: GraphBreak, guards: Sequence[Guard]) -> Entry:
     """An entry that runs the frame as written, for calls that would make tracing stop at the same place for the same reason."""
-    raises = isinstance(reason, (breaks.ExceptionEscapes, breaks.OperatorRaises))
-    if options.fullgraph and not raises:
-        raise Unsupported(reason, stack)
+    reason, stack = stop.reason, stop.stack
     STATISTICS.add("fallbacks")
-    STATISTICS.reason(f"{reason}{place(stack)}")
-    if raises:
-        logs.info("graph_breaks", f"{tracer.function.__qualname__} runs as written, and probably raises: {reason}{place(stack)}")
-    else:
+    STATISTICS.reason(f"{reason}{at(stack)}")
+    if not isinstance(reason, (breaks.ExceptionEscapes, breaks.OperatorRaises)):
         STATISTICS.add("graph_breaks")
-        logs.fallback(tracer.function.__code__, reason, stack)
-    return entry_as_written(tracer.guards, reason)
+    job.note.operations, job.note.fallback, job.note.fallback_stack = None, reason, tuple(stack)
+    logs.fallback(job.tracer.function.__code__, reason, stack, asked_for=isinstance(reason, breaks.SkippedFrame))
+    return entry_as_written(guards, reason)
 
 
-def place(stack: Sequence[UserFrame]) -> str:
+def at(stack: Sequence[UserFrame]) -> str:
     """Where it happened, for the end of a sentence."""
-    return f" at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
+    return f" at {place(stack)}" if stack else ""
 
 
 def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None) -> Entry:

@@ -1,9 +1,18 @@
-"""What framejit has done in this process: counters behind `framejit.statistics()`."""
+"""What framejit has done in this process: counters behind `framejit.statistics()`, and notes of compilations for whoever records them."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
+
+from framejit.breaks import Break
+from framejit.errors import UserFrame
 
 COUNTERS = ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks", "guards", "internal_errors")
 """frames: compiled frames (entries made); graphs: those of them that call a graph; fallbacks: frames that run as written."""
@@ -57,3 +66,76 @@ def statistics() -> dict[str, Any]:
 def reset_statistics() -> None:
     """Set all counters of `statistics()` to zero and forget the reasons."""
     STATISTICS.reset()
+
+
+STAGES = ("trace", "plan", "backend", "guards", "emit")
+"""The stages of a compilation, in order."""
+
+_break_numbers = itertools.count(1)
+
+
+@dataclass
+class BreakNote:
+    """A graph break that split a call. `before`: operations in the graph up to it; `after`: in each graph that goes on behind it."""
+
+    reason: Break
+    stack: tuple[UserFrame, ...]
+    before: int = 0
+    after: list[int] = field(default_factory=list)
+    number: int = field(default_factory=lambda: next(_break_numbers))
+
+
+@dataclass
+class FrameNote:
+    """One compilation of one frame. `operations`: of its graph, None without one; `guards` are noted only while somebody records.
+
+    `seconds`: by stage. `fallback`: why the frame runs as written, None if it doesn't.
+    """
+
+    function: str
+    filename: str
+    lineno: int
+    operations: int | None = None
+    guards: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    broke: BreakNote | None = None
+    fallback: Break | None = None
+    fallback_stack: tuple[UserFrame, ...] = ()
+    lapped: float = field(default_factory=time.perf_counter)
+
+    def lap(self, stage: str) -> None:
+        """The time since the last lap went into a stage."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self.lapped
+        self.lapped = now
+
+
+_recording: ContextVar[list[FrameNote] | None] = ContextVar("framejit_recording", default=None)
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[list[FrameNote]]:
+    """Collect the notes of all compilations inside the `with` block, of this context."""
+    notes: list[FrameNote] = []
+    token = _recording.set(notes)
+    try:
+        yield notes
+    finally:
+        _recording.reset(token)
+
+
+def record(note: FrameNote) -> None:
+    """A compilation is done."""
+    notes = _recording.get()
+    if notes is not None:
+        notes.append(note)
+
+
+def is_recording() -> bool:
+    """Whether somebody wants to know more than counters."""
+    return _recording.get() is not None
+
+
+def place(stack: Sequence[UserFrame]) -> str:
+    """Where it happened, as file:line; empty if unknown."""
+    return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else ""

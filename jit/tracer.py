@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import breaks
+from framejit import breaks, directives, regions
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.ceval.closing import drops_silently
 from framejit.ceval.frame import Frame, State
@@ -23,7 +23,8 @@ from framejit.effects import Effects
 from framejit.errors import UserFrame
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
-from framejit.guards.kinds import Distinct, Guard, IsMissing, Same, TypeIs, ValueIs
+from framejit.guards.global_state import with_directives
+from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
 from framejit.modules.app import support
 from framejit.objects import abstract, build
@@ -84,6 +85,7 @@ class Tracer:
         self.graph = GraphBuilder(self)
         self.modes = GlobalModes(self.graph, self.trail)
         self.effects = Effects(self)
+        self.directives = self.directives_before = directives.CURRENT.get()
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = 0
@@ -314,12 +316,12 @@ class Tracer:
     # Positions.
 
     def user_stack(self) -> list[UserFrame]:
-        """The frames of the traced program, outermost first; framejit's own stand-ins are left out."""
+        """The frames of the traced program, outermost first; framejit's own stand-ins and wrappers are left out."""
         stack = []
         known = self._frames
         frame = self.frame
         while frame is not None:
-            if type(frame.globals) is not AppNamespace:
+            if type(frame.globals) is not AppNamespace and frame.code.co_filename != regions.__file__:
                 instruction = frame.decoded.instructions[frame.pc]
                 found = known.get(instruction)
                 if found is None:
@@ -357,6 +359,12 @@ class Tracer:
         return str(name)
 
     # Guards.
+
+    def rest_on_directives(self) -> None:
+        """What is made of this trace holds for the directives that were in force when it began."""
+        first = self.guards[0]
+        assert isinstance(first, GlobalState)
+        self.guards[0] = with_directives(first, self.directives_before)
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
         self.guards.append(guard_class(source, self.user_line(), *payload))

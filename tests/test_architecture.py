@@ -15,20 +15,20 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
 # Layer -> what it may import of framejit, besides itself. "" is the package's root level (api.py, compile.py ...).
-FOUNDATION = {"_runtime", "breaks", "errors", "config", "logs", "report", "trail"}
+FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "logs", "report", "trail"}
 ALLOWED: dict[str, set[str]] = {
     "bytecode": set(),
     "guards": set(),
     "effects": {"bytecode", "objects", "guards"},
     "objects": {"guards", "modules", "effects"},
-    "modules": {"guards", "objects", "graph", "effects", "api"},  # api: they say what its functions mean in a trace
+    "modules": {"guards", "objects", "graph", "effects", "api", "regions"},  # api, regions: they say what its functions mean in a trace
     "graph": {"guards", "objects", "effects"},
     "ceval": {"bytecode", "guards", "objects", "effects", "graph"},
     "codegen": {"bytecode", "guards", "objects", "effects"},
     "backends": {"graph"},
 }
 # Modules that may import torch are all others'; these stay usable, and testable, without it.
-WITHOUT_TORCH = ("bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "report", "trail", "config", "guards.source")
+WITHOUT_TORCH = ("bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "report", "trail", "config", "directives", "guards.source")
 # The interpreter's own business: opcodes, the assembler, CPython versions.
 OBJECTS_MUST_NOT_IMPORT = ("dis", "opcode", "bytecode", "framejit.bytecode", "framejit.ceval", "framejit.codegen")
 

@@ -122,7 +122,7 @@ def test_a_misspelt_log_gets_a_suggestion():
 def test_logs_are_switched_by_name(default_logs, caplog):
     logs.configure("graph_breaks")
     assert logs.enabled("graph_breaks") and not logs.enabled("graph_breaks", detail=True) and not logs.enabled("guards")
-    logs.graph_break(breaks.ExplicitBreak("why"), [])
+    logs.graph_break(report.BreakNote(breaks.ExplicitBreak("why"), ()))
     logs.info("guards", "not shown")
     assert [record.name for record in caplog.records] == ["framejit.graph_breaks"]
     assert "asked for by the program: why" in caplog.text

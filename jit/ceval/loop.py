@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from framejit import logs
 from framejit.bytecode.decode import Decoded
+from framejit.bytecode.instruction import Instruction
 from framejit.ceval import ops_attr, ops_build, ops_call, ops_control, ops_except, ops_iter, ops_stack
 from framejit.ceval.frame import Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
@@ -90,6 +92,8 @@ def _finish(vm: Any, frame: Frame, pc: int) -> Return | Yield:
 def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     """The loop itself."""
     program = frame.decoded.program or link(frame.decoded)
+    if logs.enabled("trace"):
+        program = shown(program)
     mark = vm.trail.mark
     while True:
         try:
@@ -136,6 +140,17 @@ def unwind(vm: Any, frame: Frame, signal: Raise) -> int | None:
         stack.append(LastInstruction(frame.pc))
     stack.append(signal.exc)
     return handler.target
+
+
+def shown(program: list[Any]) -> list[Any]:
+    """The program with each instruction written to the log `trace` before it is executed: nothing is paid for the log while it is off."""
+
+    def show(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+        depth = sum(1 for _ in frame.callers()) - 1
+        logs.info("trace", f"{'  ' * depth}{frame.code.co_name}:{frame.lineno} {instruction}")
+        return program[frame.pc][0](vm, frame, instruction)
+
+    return [(show, instruction) for _, instruction in program]
 
 
 def link(decoded: Decoded) -> list[Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import library
@@ -11,30 +14,69 @@ from framejit.objects.vm import VM
 
 DISABLED = "_torchdynamo_disable"
 ASSUMED_CONSTANT = "_dynamo_marked_constant"
+RULES = "torch._dynamo.trace_rules"
+UTILITIES = "torch._dynamo.utils"
+STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
+    "graph_break": breaks.ExplicitBreak,
+    "skip_frame": breaks.SkippedFrame,
+    "step_unsupported": breaks.ExplicitBreak,
+}
+"""What torch's own requests to stop mean."""
 
 
 @library
 def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """`torch.compiler.disable` and `assume_constant_result` mark functions; `torch._dynamo.graph_break` asks the tracer to stop.
 
+    `torch._dynamo.error_on_graph_break` needs no rule: its code, which sets a global of torch's, is traced; see `asked_for_errors`.
+
     Once torch.compile has run, every nn.Module notes its age at its creation (`GenerationTracker.tag`), for torch's tracer only: a
     module without the note is an ordinary one to it.
     """
+    if function.value is not MISSING:
+        found = marked(vm, function, args, kwargs)
+        if found is not None:
+            return found
     if not isinstance(function, FunctionObject):
         return None
     real = function.value
-    if real.__module__ == "torch._dynamo.decorators" and real.__name__ == "graph_break":
+    if real.__module__ == "torch._dynamo.decorators" and real.__name__ in STOPS:
         message = args[0] if args else kwargs.get("msg")
-        vm.unsupported(breaks.ExplicitBreak("" if message is None else str(vm.observe(message).constant(vm))))
+        vm.unsupported(STOPS[real.__name__]("" if message is None else str(vm.observe(message).constant(vm))))
     if real.__module__ == "torch._dynamo.mutation_guard" and real.__qualname__ == "GenerationTracker.tag":
         if function.source is not None:
             vm.guard(ValueIs, function.source, real)
         return vm.const(None)
     if real.__dict__.get(DISABLED):
-        vm.unsupported(breaks.DisabledFunction(function.qualname))
+        reason = real.__dict__.get("_torchdynamo_disable_msg")
+        vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))
     if real.__dict__.get(ASSUMED_CONSTANT):
         return assumed_constant(vm, function, args, kwargs)
     return None
+
+
+def marked(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """What `disallow_in_graph` and `allow_in_graph` say of a callable; None: nothing."""
+    rules = sys.modules.get(RULES)
+    if rules is None:
+        return None
+    real = function.value
+    if id(real) in rules._disallowed_callable_ids() and getattr(real, "__name__", "") not in STOPS:
+        vm.unsupported(breaks.DisabledFunction(f"{vm.name_of(function)} (disallow_in_graph)"))
+    if isinstance(function, FunctionObject) and id(real) in rules._allowed_callable_ids():
+        if function.source is not None:
+            vm.guard(ValueIs, function.source, real)
+        return vm.graph.call_function(real, args, kwargs)
+    return None
+
+
+def asked_for_errors(vm: VM) -> bool:
+    """Whether `torch._dynamo.error_on_graph_break(True)` is in force, as the trace sees it; guarded."""
+    module = sys.modules.get(UTILITIES)
+    if module is None:
+        return False
+    found = vm.globals_of(module.__dict__).lookup(vm, "_error_on_graph_break")
+    return found is not None and bool(vm.observe(found).constant(vm))
 
 
 def assumed_constant(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:

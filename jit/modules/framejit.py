@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from framejit import api, breaks
+from framejit import api, breaks, directives, regions
 from framejit._runtime import CompiledFunction
-from framejit.guards.source import Source
+from framejit.guards.source import MISSING, Source
+from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
-from framejit.objects.object import Object
+from framejit.objects.object import NotConstant, Object, settle
 from framejit.objects.registry import library, models, wraps
-from framejit.objects.vm import VM
+from framejit.objects.vm import VM, Codegen
 
 
 @models(api.is_compiling)
@@ -18,15 +20,123 @@ def is_compiling(vm: VM) -> Object:
     return vm.const(True)
 
 
+# Regions.
+
+
+@models(directives.push)
+def push(vm: VM, kind: Object, setting: Object) -> Object:
+    kind_value, value = vm.observe(kind).constant(vm), vm.observe(setting).constant(vm)
+    vm.trail.set(vm, "directives", (*vm.directives, (kind_value, value)))
+    return vm.const(None)
+
+
+@models(directives.pop)
+def pop(vm: VM) -> Object:
+    vm.trail.set(vm, "directives", directives.popped(vm.directives))
+    return vm.const(None)
+
+
+# Breaks that are asked for.
+
+
+def message_of(vm: VM, message: Object | None) -> str:
+    """A message given to a directive."""
+    return "" if message is None else str(vm.observe(message).constant(vm))
+
+
+@models(regions.graph_break)
+def graph_break(vm: VM, msg: Object | None = None) -> Object:
+    vm.unsupported(breaks.ExplicitBreak(message_of(vm, msg)))
+
+
+@models(regions.skip_frame)
+def skip_frame(vm: VM, msg: Object | None = None) -> Object:
+    vm.unsupported(breaks.SkippedFrame(message_of(vm, msg)))
+
+
+@models(regions.disable.__enter__)
+def disable_enter(vm: VM, self: Object) -> Object:
+    vm.unsupported(breaks.DisabledFunction("`with framejit.disable()`"))
+
+
 @library
 def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A function that framejit.disable marked stops the trace."""
     if isinstance(function, FunctionObject) and api.DISABLED in function.value.__dict__:
-        vm.unsupported(breaks.DisabledFunction(function.qualname))
+        reason = function.value.__dict__[api.DISABLED]
+        vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))
     return None
+
+
+# Compiled functions inside a trace: traced through.
+
+
+class WholeGraphFunction(FunctionObject):
+    """A function compiled with `fullgraph=True`: graph breaks in its calls are errors."""
+
+    __slots__ = ()
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        plain = vm.pin(self.value)
+        return abstract.call(vm, vm.pin(regions.whole_graph), [plain, *args], kwargs)
 
 
 @wraps(CompiledFunction, by_identity=True)
 def wrap_compiled(vm: VM, value: Any, source: Source | None) -> Object:
     """A compiled function called inside a trace is traced through."""
-    return vm.pin(value.function)
+    function = value.function
+    if not value.compile_callback.options.fullgraph:
+        return vm.pin(function)
+    made = WholeGraphFunction(function.__code__, vm.globals_of(function.__globals__), function.__qualname__, None, function)
+    made.checked = True
+    return made
+
+
+class NewlyCompiled(Object):
+    """What `compile` gives inside a trace: calls are traced through; if it leaves the trace, `compile` is called for real."""
+
+    __slots__ = ("function", "options")
+
+    def __init__(self, function: Object, options: dict[str, Any]) -> None:
+        super().__init__(CompiledFunction)
+        self.function = function
+        self.options = options
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        if self.options.get("fullgraph"):
+            return abstract.call(vm, vm.pin(regions.whole_graph), [self.function, *args], kwargs)
+        return abstract.call(vm, self.function, args, kwargs)
+
+    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+        return self.call(vm, [receiver, *args], kwargs or {})
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        return self.function if name in ("function", "__wrapped__") else abstract.getattr_(vm, self.function, name)
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.function)
+        cg.call_const(functools.partial(api.compile, **self.options), 1)
+
+    def referents(self) -> list[Object]:
+        return [self.function]
+
+
+@models(api.compile)
+def compile_(vm: VM, target: Object | None = None, **options: Object) -> Object:
+    """`framejit.compile` of a function inside a trace. Anything else is compiled for real, at a break."""
+    if target is None or vm.observe(target).cls is type(None):
+        return abstract.call(vm, vm.const(functools.partial), [vm.const(api.compile)], options)
+    real = {name: vm.observe(value).as_real(vm) for name, value in options.items()}
+    function = settle(vm.observe(target))
+    if not isinstance(function, FunctionObject):
+        raise NotConstant(function)
+    try:
+        api.compile(**real)
+    except Exception as error:
+        vm.raise_(type(error), *error.args)
+    if real.get("disable") or (function.value is not MISSING and api.is_disabled(function.value)):
+        return function
+    return NewlyCompiled(function, real)

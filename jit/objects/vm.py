@@ -43,6 +43,9 @@ class VM(Protocol):
     def root_source(self) -> Source:
         """The call itself, from which every source starts."""
 
+    directives: tuple[tuple[str, Any], ...]
+    """What regions of the program have told the tracer (framejit.directives); changed through the trail."""
+
     direct: bool
     """What is called next returns straight to a CALL of the traced program. Whoever uses results otherwise takes it back before calling."""
 

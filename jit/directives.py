@@ -1,0 +1,77 @@
+"""What the running program has told the tracer: a stack of settings per context, pushed by `with` blocks and decorated calls.
+
+The settings are a tuple of (kind, value), outermost first, so that traces can hold, guard and restore them as one value. A trace keeps
+its own copy (`VM.directives`) and makes it real where a call is split; what a call has pushed then stands above a mark of that call
+(CALL, number), by which it is told apart from what was in force around the call.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+Directives = tuple[tuple[str, Any], ...]
+
+ERROR = "error"
+"""Kind: whether a graph break is an error (bool)."""
+NESTED = "nested"
+"""Kind: whether calls are split inside inlined functions (bool)."""
+CALL = "call"
+"""Kind: the mark of a compiled call in progress (the number of its family)."""
+
+CURRENT: ContextVar[Directives] = ContextVar("framejit_directives", default=())
+"""The settings of the running context. Guards read it by its `get`."""
+
+
+def push(kind: str, value: bool) -> None:
+    """A region begins."""
+    CURRENT.set((*CURRENT.get(), (kind, value)))
+
+
+def pop() -> None:
+    """The innermost region ends."""
+    CURRENT.set(popped(CURRENT.get()))
+
+
+def popped(directives: Directives) -> Directives:
+    """Without the innermost region, and without the marks of calls that no region of theirs stands above any more."""
+    rest = directives
+    while rest and rest[-1][0] == CALL:
+        rest = rest[:-1]
+    rest = rest[:-1]
+    while rest and rest[-1][0] == CALL:
+        rest = rest[:-1]
+    return rest
+
+
+def mark_of(directives: Directives, call: int) -> int | None:
+    """Where the mark of a call is; None if it has none."""
+    return next((i for i in range(len(directives) - 1, -1, -1) if directives[i] == (CALL, call)), None)
+
+
+def made_real(before: Directives, now: Directives, call: int) -> Directives:
+    """What a split call leaves in force: what it has pushed itself stands above its mark. `before`: as it was when the trace began."""
+    if mark_of(now, call) is not None or len(now) <= len(before) or now[: len(before)] != before:
+        return now
+    return (*before, (CALL, call), *now[len(before) :])
+
+
+def around(directives: Directives, call: int) -> Directives:
+    """What was in force around a call that has left its own settings behind."""
+    mark = mark_of(directives, call)
+    return directives if mark is None else directives[:mark]
+
+
+def innermost(directives: Directives, kind: str) -> bool | None:
+    """The innermost setting of a kind; None where there is none."""
+    return next((value for found, value in reversed(directives) if found == kind), None)
+
+
+def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph: bool) -> bool | None:
+    """Whether a graph break is an error now: what the call itself says, else `fullgraph`, else what is said around it; None: nothing."""
+    mark = mark_of(now, call)
+    own = now[mark:] if mark is not None else now[len(before) :]
+    inside = innermost(own, ERROR)
+    if inside is not None:
+        return inside
+    return True if fullgraph else innermost(now, ERROR)

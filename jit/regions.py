@@ -1,0 +1,155 @@
+"""The user's directives to the tracer: where graph breaks are errors, where they are asked for, and what isn't compiled at all."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from framejit import directives
+from framejit._runtime import CompiledFunction, set_thread_disabled
+from framejit.api import DISABLED, module_with_call
+from framejit.errors import BadArgument
+
+_outer = threading.local()
+"""What the `with disable()` blocks of a thread return to, innermost first: one object may be entered more than once."""
+
+
+class Region:
+    """Base of the settings that hold inside a `with` block, or inside the calls of a decorated function."""
+
+    kind: str
+    setting: bool
+
+    def __call__(self, function: Any) -> Any:
+        """The function (or module) with the setting in force while it runs. Raises BadArgument for what can't be called."""
+        if not callable(function):
+            raise BadArgument(f"{type(self).__name__}() decorates a callable; got {type(function).__name__}")
+        if isinstance(function, nn.Module):
+            return module_with_call(function, self)
+        kind, setting = self.kind, self.setting
+
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            directives.push(kind, setting)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                directives.pop()
+
+        return functools.wraps(function)(inside)
+
+    def __enter__(self) -> None:
+        directives.push(self.kind, self.setting)
+
+    def __exit__(self, *exc: object) -> None:
+        directives.pop()
+
+
+class error_on_graph_break(Region):
+    """`with error_on_graph_break(True):` or `@error_on_graph_break(True)`: a graph break raises Unsupported; with False it may happen.
+
+    It holds for what is traced in the block or in the decorated function's calls, and for compiled functions called there; the innermost
+    one decides. Inside a function compiled with `fullgraph=True`, False lets breaks happen in its extent; around one it changes
+    nothing: `fullgraph=True` is an error for the whole call.
+
+    Raises BadArgument unless `setting` is True or False.
+    """
+
+    kind = directives.ERROR
+
+    def __init__(self, setting: bool) -> None:
+        if not isinstance(setting, bool):
+            raise BadArgument(f"error_on_graph_break() takes True or False; got {setting!r}")
+        self.setting = setting
+
+
+class disable_nested_graph_breaks(Region):
+    """`with disable_nested_graph_breaks():` or `@disable_nested_graph_breaks`: calls are split in the outermost frame only.
+
+    A graph break inside an inlined function then makes the compiled function call that one as written, instead of going on inside it.
+    """
+
+    kind = directives.NESTED
+    setting = False
+
+    def __new__(cls, function: Any = None) -> Any:
+        """With a callable: its decorated form. Without: a context manager and decorator."""
+        self = super().__new__(cls)
+        return self if function is None else self(function)
+
+
+def graph_break(msg: str = "") -> None:
+    """Split the graph here, for the reason `msg`. Outside compiled code it does nothing."""
+
+
+def skip_frame(msg: str = "") -> None:
+    """Run the function that calls this as written, for the reason `msg`. Outside compiled code it does nothing.
+
+    Where the function was inlined, its caller is split around the call; a compiled function itself runs as written.
+    """
+
+
+def whole_graph(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A call, inside compiled code, of a function that was compiled with `fullgraph=True`."""
+    directives.push(directives.ERROR, True)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        directives.pop()
+
+
+class disable:
+    """Run uncompiled: `@disable` for a function, `disable(fn)`, or `with disable():` for a block.
+
+    A disabled function runs as written, and so does everything that it calls; with `recursive=False` only its own frame does, and
+    compiled functions that it calls run compiled. Tracing that comes upon one is split there. A `with` block inside a compiled function
+    makes the rest of that call run as written. `reason` is shown in reports.
+    """
+
+    def __new__(cls, function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+        """With a callable: its disabled form. Without: a decorator and context manager. Raises BadArgument for anything else."""
+        if not isinstance(recursive, bool):
+            raise BadArgument(f"disable(): recursive must be True or False; got {recursive!r}")
+        self = super().__new__(cls)
+        self.recursive = recursive
+        self.reason = reason
+        if function is None:
+            return self
+        return self(function)
+
+    recursive: bool
+    reason: str | None
+
+    def __call__(self, function: Any) -> Any:
+        if not callable(function):
+            raise BadArgument(f"disable() takes a callable; got {type(function).__name__}")
+        if isinstance(function, nn.Module):
+            return module_with_call(function, self)
+        if isinstance(function, CompiledFunction):
+            function = function.function
+
+        def disabled(*args: Any, **kwargs: Any) -> Any:
+            before = set_thread_disabled(True)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                set_thread_disabled(before)
+
+        def not_traced(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        made = functools.wraps(function)(disabled if self.recursive else not_traced)
+        setattr(made, DISABLED, self.reason or "")
+        return made
+
+    def __enter__(self) -> None:
+        if not self.recursive:
+            raise BadArgument("disable(recursive=False) is about a function's own frame; decorate the function, or use `with disable():`")
+        _outer.disabled = (set_thread_disabled(True), getattr(_outer, "disabled", None))
+
+    def __exit__(self, *exc: object) -> None:
+        before, _outer.disabled = _outer.disabled
+        set_thread_disabled(before)
