@@ -15,13 +15,18 @@ JUMPS = frozenset({
 })  # fmt: skip
 ENDS = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 """Control doesn't reach the next instruction."""
+LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe"})
+"""Names of functions that see all variables of the function that calls them."""
 
 
 def live_slots(code: CodeType, decoded: Decoded) -> list[frozenset[int]]:
-    """For each instruction, the slots whose values may be read from there on. `super()` reads argument 0 and `__class__` unseen."""
+    """For each instruction, the slots whose values may be read from there on. `super()` reads argument 0 and `__class__` unseen,
+    `locals()` and its like read everything."""
     always: frozenset[int] = frozenset()
     if "__class__" in code.co_freevars:
         always = frozenset({0, decoded.slot_of["__class__"]})
+    if not LOOKS_AT_LOCALS.isdisjoint(code.co_names):
+        always = frozenset(range(len(decoded.slots)))
     instructions = decoded.instructions
     live: list[frozenset[int]] = [always] * (len(instructions) + 1)
     changed = True

@@ -41,10 +41,6 @@ class Layout:
         return len(self.slots) + len(self.stack)
 
 
-class CannotSplice(Exception):
-    """The code object's layout leaves no slot for the argument."""
-
-
 @dataclass(slots=True)
 class Writer:
     """Raw instructions with their positions, appended one by one."""
@@ -116,10 +112,12 @@ class Writer:
         self.emit("BUILD_SLICE", 3)
         self.emit("BINARY_SUBSCR")
 
-    def give(self, choice: int, layout: Layout) -> None:
+    def give(self, outcome: Outcome) -> None:
         """Return (choice, state)."""
-        self.pack(layout)
-        self.load_const(choice)
+        for _ in range(outcome.drops):
+            self.emit("POP_TOP")
+        self.pack(outcome.layout)
+        self.load_const(outcome.choice)
         self.emit("SWAP", 2)
         self.emit("BUILD_TUPLE", 2)
         self.emit("RETURN_VALUE")
@@ -128,12 +126,6 @@ class Writer:
 def cache_entries(op: str) -> int:
     """Inline cache entries behind an instruction."""
     return dis._inline_cache_entries[dis.opmap[op]]  # type: ignore[attr-defined,no-any-return]
-
-
-def check_spliceable(code: CodeType) -> None:
-    """The state needs slot 0, which free variables can't lend. Raises CannotSplice."""
-    if not code.co_varnames and not code.co_cellvars and code.co_freevars:
-        raise CannotSplice(f"{code.co_qualname} has no local variables of its own")
 
 
 def start_of(code: CodeType, decoded: Decoded, index: int) -> int:
@@ -157,16 +149,20 @@ def end_of(code: CodeType, decoded: Decoded, index: int) -> int:
 
 
 def arguments(code: CodeType) -> dict[str, Any]:
-    """What makes a code object one of a single argument, in slot 0."""
-    names = code.co_varnames
+    """What makes a code object one of a single argument, in slot 0. A free variable there becomes a cell variable: the state brings its cell."""
+    names, cells, frees = code.co_varnames, code.co_cellvars, code.co_freevars
     if not names:
-        names = (code.co_cellvars[0],) if code.co_cellvars else (".state",)
+        if not cells and frees:
+            cells, frees = frees[:1], frees[1:]
+        names = cells[:1] or (".state",)
     return {
         "co_argcount": 1,
         "co_posonlyargcount": 0,
         "co_kwonlyargcount": 0,
         "co_flags": code.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
         "co_varnames": names,
+        "co_cellvars": cells,
+        "co_freevars": frees,
         "co_nlocals": len(names),
     }
 
@@ -262,6 +258,8 @@ class Outcome:
 
     choice: int
     layout: Layout
+    drops: int = 0
+    """Values on the stack that the state doesn't take."""
 
 
 def step(
@@ -283,12 +281,12 @@ def step(
     start = len(writer.code)
     instruction(writer)
     end = len(writer.code)
-    writer.give(after.choice, after.layout)
+    writer.give(after)
     handlers = []
     if raised is not None:
         handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1, False))
         writer.call_const(without_own_entry)
-        writer.give(raised.choice, raised.layout)
+        writer.give(raised)
     return finish_step(code, writer, handlers, len(before))
 
 
@@ -301,7 +299,7 @@ def branch(
     start = len(writer.code)
     jump = test(writer)
     rest = Writer(writer.consts, position=position)
-    rest.give(other.choice, other.layout)
+    rest.give(other)
     skipped = CURRENT.skipped_by_for_iter if jump == "FOR_ITER" else 0
     writer.emit(jump, len(rest.code) // 2)
     end = len(writer.code)
@@ -309,12 +307,12 @@ def branch(
     writer.lines += rest.lines
     for _ in range(skipped):
         writer.emit("NOP")
-    writer.give(taken.choice, taken.layout)
+    writer.give(taken)
     handlers = []
     if raised is not None:
         handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1, False))
         writer.call_const(without_own_entry)
-        writer.give(raised.choice, raised.layout)
+        writer.give(raised)
     return finish_step(code, writer, handlers, len(before))
 
 
@@ -346,7 +344,7 @@ def outer_step(code: CodeType, before: Layout, inner: FunctionType, position: Po
     if raised is not None:
         handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1, False))
         writer.call_const(without_own_entry)
-        writer.give(raised.choice, raised.layout)
+        writer.give(raised)
     return finish_step(code, writer, handlers, len(before))
 
 
@@ -421,4 +419,4 @@ def signed_varint(value: int) -> bytes:
     return varint(-value << 1 | 1 if value < 0 else value << 1)
 
 
-__all__ = ["CannotSplice", "Layout", "Outcome", "branch", "outer_step", "resume_after", "resume_raising", "slot_names", "step"]
+__all__ = ["Layout", "Outcome", "branch", "outer_step", "resume_after", "resume_raising", "slot_names", "step"]

@@ -125,10 +125,6 @@ def split(frames: Sequence[SplitFrame], resumes: Resumes) -> Split:
 
 def check(frame: SplitFrame) -> None:
     """Refuse what has no resume function."""
-    try:
-        splice.check_spliceable(frame.code)
-    except splice.CannotSplice as error:
-        raise CannotGenerate(breaks.CannotReconstruct(str(error))) from error
     op = frame.instruction.op
     first = frame.index == 0 or frame.decoded.instructions[frame.index - 1].offset != frame.instruction.offset
     if op in NEVER or not (first or op in BRANCHES):
@@ -211,18 +207,19 @@ class _Splitter:
         """The innermost frame goes on at `index`."""
         frame = self.frames[level]
         instructions = frame.decoded.instructions
+        drops = 0
         if instructions[index].offset == instructions[index - 1].offset:
             # JUMP_IF_X_OR_POP of 3.11: no place of its own to enter at, but what is left of it only pops.
             if instructions[index].op != "POP_TOP":
                 raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside {frame.instruction.op}"))
-            index, stack = index + 1, stack[:-1]
+            index, stack, drops = index + 1, stack[:-1], 1
         layout = Layout(frame.bound(index), stack)
         offset = splice.start_of(frame.code, frame.decoded, index)
         function = self.resumes.get(
             ("after", frame.index, offset, layout), frame.code, frame.namespace,
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), None, frame.index, frame.decoded),
         )  # fmt: skip
-        return Outcome(self.choose(level, function), layout)
+        return Outcome(self.choose(level, function), layout, drops)
 
     def raised(self, level: int) -> Outcome | None:
         """The frame handles the exception that the instruction raises; None where it doesn't."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable
-from types import BuiltinFunctionType, CodeType, EllipsisType, NoneType, NotImplementedType
+from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import Equals, ValueIs
@@ -55,6 +55,9 @@ class ConstObject(Object):
             vm.guard(Equals, self.source, self.value)
             vm.trail.set(self, "pending", False)
         return self.value
+
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        return vm.from_real(member.__get__(self.constant(vm)))
 
     def hash_key(self, vm: VM) -> Any:
         return self.constant(vm)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _thread
 import weakref
-from types import MemberDescriptorType
+from types import FrameType, MemberDescriptorType
 from typing import Any
 
 from framejit import breaks
@@ -109,9 +109,9 @@ def wrap_object(vm: VM, value: Any, source: Source) -> Object:
     return UserObject(type(value), source, value)
 
 
-@wraps(_thread._local, weakref.ProxyType, weakref.CallableProxyType)
+@wraps(_thread._local, weakref.ProxyType, weakref.CallableProxyType, FrameType)
 def refuse_indirect(vm: VM, value: Any, source: Source) -> Object:
-    """Objects whose attributes are another's: the current thread's, the referent's."""
+    """Objects whose attributes are another's: the current thread's, the referent's, those of code that is running."""
     vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__qualname__}, whose attributes are found by C code"))
 
 

@@ -1,0 +1,531 @@
+"""Programs with graph breaks inside `with` and `try`, for test_resume.py."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from typing import Any
+
+import torch
+from resume_programs import case, deep1, helper
+
+# with.
+
+
+class Manager:
+    def __init__(self, name: str, swallow: bool = False) -> None:
+        self.name = name
+        self.swallow = swallow
+
+    def __enter__(self) -> Manager:
+        print("enter", self.name)
+        return self
+
+    def __exit__(self, cls: Any, exc: Any, tb: Any) -> bool:
+        print("exit", self.name, cls, exc, tb is not None)
+        return self.swallow
+
+
+class Quiet:
+    depth = 0
+
+    def __init__(self, swallow: bool = False) -> None:
+        self.swallow = swallow
+
+    def __enter__(self) -> Quiet:
+        self.entered = True
+        return self
+
+    def __exit__(self, cls: Any, exc: Any, tb: Any) -> bool:
+        self.left = cls
+        return self.swallow
+
+
+@case()
+def in_with(x):
+    with Manager("a"), Quiet() as q:
+        y = x * 2
+        print("in")
+        y = y + 1
+    return y, q.entered, q.left
+
+
+@case()
+def with_raises_natively(x):
+    q = Quiet()
+    try:
+        with q:
+            y = x * 2
+            int("zz")
+            y = y + 1
+    except ValueError as e:
+        return y, e.args, q.left
+    return None
+
+
+@case()
+def with_swallows(x):
+    with Quiet(True) as q:
+        x = x * 2
+        print("before")
+        int("zz")
+    with Manager("m", True):
+        x = x + 1
+        raise KeyError("traced")
+    return x, q.left
+
+
+@case()
+def with_exit_prints_exception(x):
+    with Manager("m"):
+        y = x * 2
+        print(1 / 0)
+    return y
+
+
+@case()
+def with_in_loop(x):
+    for i in range(3):
+        with Quiet() as q:
+            x = helper(x)
+            if i == 1:
+                continue
+            print("go on")
+        x = x + (q.left is None)
+    return x
+
+
+@case()
+def return_from_with(x):
+    with Manager("r"):
+        for i in range(3):
+            with Manager(str(i)):
+                print("inside")
+                if i == 1:
+                    return helper(x)
+    return None
+
+
+@case()
+def grad_modes(x):
+    with torch.no_grad():
+        y = x * 2
+        print(torch.is_grad_enabled())
+        with torch.enable_grad():
+            z = y + 1
+            print(torch.is_grad_enabled())
+        print(torch.is_grad_enabled())
+    print(torch.is_grad_enabled())
+    return z
+
+
+@case()
+def grad_mode_raises(x):
+    try:
+        with torch.no_grad():
+            y = x * 2
+            int("q")
+    except ValueError:
+        y = y + torch.is_grad_enabled()
+    return y
+
+
+@contextlib.contextmanager
+def managed(x):
+    print("setup")
+    y = x + 1
+    try:
+        yield y
+    finally:
+        print("teardown")
+
+
+@contextlib.contextmanager
+def managed_quietly(log):
+    log.append("setup")
+    try:
+        yield log
+    except ValueError as e:
+        log.append(str(e))
+    finally:
+        log.append("teardown")
+
+
+@case()
+def contextlib_manager(x):
+    with managed(x) as y:
+        y = y * 2
+        print("body")
+        y = y + 1
+    return y
+
+
+@case()
+def contextlib_manager_quiet(x):
+    log = []
+    with managed_quietly(log):
+        y = x * 2
+        print("body")
+        y = y + 1
+    return y, log
+
+
+@case()
+def contextlib_manager_swallows(x):
+    log = []
+    with managed_quietly(log):
+        y = x * 2
+        int("body")
+    return y, log
+
+
+@case()
+def contextlib_manager_passes(x):
+    log = []
+    try:
+        with managed_quietly(log):
+            y = x * 2
+            print({}["k"])
+    except KeyError as e:
+        return y, log, e.args
+    return None
+
+
+@case()
+def suppress_and_redirect(x):
+    out = io.StringIO()
+    with contextlib.suppress(ValueError), contextlib.redirect_stdout(out):
+        print("captured")
+        x = x + 1
+        int("zz")
+    with contextlib.ExitStack() as stack:
+        stack.callback(print, "callback")
+        stack.enter_context(Manager("stack"))
+        x = helper(x)
+    return x, out.getvalue()
+
+
+# try.
+
+
+@case()
+def in_try(x):
+    try:
+        x = helper(x)
+        print("no error")
+    except ValueError:
+        x = x * 0
+    else:
+        x = helper(x)
+    finally:
+        x = x + 1
+    return x
+
+
+@case()
+def native_exception(x):
+    y = x + 1
+    try:
+        y = y * 2
+        n = int("zz")
+    except (KeyError, ValueError) as e:
+        y = y * 3
+        message = str(e)
+    return y, message
+
+
+@case()
+def native_exception_not_caught(x):
+    y = x + 1
+    try:
+        n = int("zz" * len(y))
+    except KeyError:
+        return None
+    return y * n
+
+
+@case()
+def print_in_except(x):
+    try:
+        x = x + 1
+        raise ValueError("traced")
+    except ValueError as e:
+        x = x * 2
+        print("caught", e)
+        x = x * 3
+    return x
+
+
+@case()
+def print_in_except_after_native(x):
+    try:
+        x = x + 1
+        int("zz")
+    except ValueError as e:
+        x = x * 2
+        print("caught", e, sys.exc_info()[0], sys.exc_info()[1] is e)
+        x = x * 3
+    print("after", sys.exc_info())
+    return x
+
+
+@case()
+def bare_raise(x):
+    try:
+        try:
+            int("zz")
+        except ValueError:
+            x = helper(x)
+            raise
+    except ValueError as e:
+        print("outer", e, e.__context__, e.__traceback__.tb_lineno is not None)
+        return x * 2
+    return None
+
+
+@case()
+def bare_raise_to_the_caller(x):
+    try:
+        y = x + 1
+        int("zz")
+    except ValueError:
+        y = helper(y)
+        raise
+
+
+@case()
+def traced_raise_to_the_caller(x):
+    try:
+        y = x + 1
+        raise ValueError("traced")
+    except ValueError:
+        y = helper(y)
+        raise
+
+
+@case()
+def context_of_exception(x):
+    try:
+        try:
+            int("zz")
+        except ValueError:
+            x = helper(x)
+            {}["key"]
+    except KeyError as e:
+        print(repr(e.__context__))
+        return x, type(e.__context__), e.__suppress_context__
+    return None
+
+
+@case()
+def context_to_the_caller(x):
+    try:
+        int("zz")
+    except ValueError:
+        x = helper(x)
+        raise RuntimeError("second", 2)
+
+
+@case()
+def raise_from(x):
+    try:
+        int("zz")
+    except ValueError as e:
+        x = helper(x)
+        raise RuntimeError("second") from e
+
+
+@case()
+def nested_handlers(x):
+    try:
+        int("zz")
+    except ValueError as first:
+        print("first", first)
+        try:
+            x = helper(x)
+            {}["key"]
+        except KeyError as second:
+            print("second", second, repr(second.__context__))
+            x = x + 1
+            try:
+                print(1 / len([]))
+            except ZeroDivisionError:
+                print("third", sys.exc_info()[0])
+                x = x * 2
+            print("second again", sys.exc_info()[0])
+        print("first again", sys.exc_info()[0])
+        x = helper(x)
+    print("out", sys.exc_info()[0])
+    return x
+
+
+@case()
+def finally_normally(x):
+    try:
+        x = x + 1
+    finally:
+        print("finally")
+        x = x * 2
+    return x
+
+
+@case()
+def finally_with_exception(x):
+    try:
+        try:
+            x = x + 1
+            int("zz")
+        finally:
+            x = x * 2
+            print("finally", sys.exc_info()[0])
+            x = x + 1
+    except ValueError as e:
+        print("outer", e)
+        x = x - 1
+    return x
+
+
+@case()
+def finally_to_the_caller(x):
+    try:
+        x = x + 1
+        int("zz")
+    finally:
+        x = helper(x)
+        print("finally")
+
+
+@case()
+def return_in_finally(x):
+    for i in range(3):
+        try:
+            x = helper(x)
+            if i == 1:
+                return x
+        finally:
+            print("finally", i)
+            x = x + 1
+
+
+@case()
+def return_swallows(x):
+    try:
+        int("zz")
+    finally:
+        print("finally")
+        return helper(x)
+
+
+@case()
+def loop_with_try(x):
+    for i in range(4):
+        try:
+            x = x + 1
+            print(1 / (i % 2))
+        except ZeroDivisionError as e:
+            print("zero", i, e)
+            continue
+        finally:
+            print("finally", i)
+            x = x * 2
+    return x
+
+
+@case()
+def except_in_loop_breaks(x):
+    for i in range(5):
+        try:
+            raise IndexError(i)
+        except IndexError as e:
+            print("index", e)
+            x = x + e.args[0]
+            if i == 2:
+                break
+    return x
+
+
+@case()
+def exception_variable(x):
+    e = 1
+    try:
+        int("zz")
+    except ValueError as e:
+        x = helper(x)
+        kept = e
+    try:
+        print(e)
+    except NameError as error:
+        print(type(error), error)
+    return x, type(kept), kept.args
+
+
+@case()
+def calls_in_handler(x):
+    try:
+        int("zz")
+    except ValueError:
+        x = deep1(x)
+        print(sys.exc_info()[0])
+    return x
+
+
+def raising_helper(x):
+    y = x * 2
+    print("about to raise")
+    raise KeyError("boo", len(y))
+
+
+def reraising_helper(x):
+    try:
+        return raising_helper(x)
+    except KeyError:
+        print("passing on", sys.exc_info()[0])
+        raise
+
+
+@case()
+def caught_two_frames_out(x):
+    try:
+        return reraising_helper(x)
+    except KeyError as e:
+        print("got", e.args)
+        return x * 9
+
+
+@case()
+def escapes_two_frames(x):
+    return reraising_helper(x + 1)
+
+
+@case()
+def break_below_a_handler(x):
+    try:
+        raise ValueError("v")
+    except ValueError:
+        return reraising_helper(x)
+
+
+@case()
+def except_star(x):
+    try:
+        x = helper(x)
+        raise ExceptionGroup("group", [ValueError(1), KeyError(2)])
+    except* ValueError as group:
+        print("values", group.exceptions)
+        x = x + 1
+    except* KeyError as group:
+        print("keys", group.exceptions)
+        x = x * 2
+    return x
+
+
+@case()
+def except_star_native(x):
+    try:
+        x = x + 1
+        int("zz")
+    except* ValueError as group:
+        x = helper(x)
+        print("values", len(group.exceptions))
+    return x
