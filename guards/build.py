@@ -20,6 +20,7 @@ from framejit.guards.kinds import (
     GlobalState,
     Guard,
     IsMissing,
+    IsPresent,
     KeyAbsent,
     Length,
     Same,
@@ -39,6 +40,7 @@ from framejit.guards.source import (
     DictValueAt,
     FunctionField,
     Item,
+    IteratorField,
     Local,
     MethodField,
     Pinned,
@@ -57,6 +59,8 @@ TELL_THE_TYPE = (ValueIs, Equals, TensorMatch, CodeIs)
 IMMUTABLE_TYPE = 1 << 8
 FUNCTION_FIELDS = {"code": 0, "defaults": 1, "kwdefaults": 2, "globals": 3, "closure": 4, "dict": 5}
 WRAPPED_FIELDS = {None: 0, "fget": 1, "fset": 2, "fdel": 3}
+ITERATOR_FIELDS = {"sequence": 0, "intact": 1, "count": 2, "strict": 3}
+INNER_ITERATORS = 4
 
 STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
     Local: lambda slot: slot.index,
@@ -64,6 +68,7 @@ STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
     FunctionField: FUNCTION_FIELDS.__getitem__,
     MethodField: lambda name: 0 if name == "function" else 1,
     WrappedDescriptor: WRAPPED_FIELDS.__getitem__,
+    IteratorField: lambda name: INNER_ITERATORS + name if type(name) is int else ITERATOR_FIELDS[name],
 }
 """How a source's payload is given to the C++ accessor, where not as it is."""
 
@@ -73,7 +78,7 @@ STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for ki
 def global_state_payload(guard: GlobalState) -> tuple[Any, ...]:
     if guard.read not in (read_state, read_with_directives):
         raise TypeError("a GlobalState guard must hold what global_state.read_state gave: the C++ leaf checks nothing else")
-    return native_form(guard.state)
+    return native_form(guard.state, guard.settings)
 
 
 LEAVES: dict[type[Guard], tuple[int, Callable[[Any], Any]]] = {
@@ -88,6 +93,7 @@ LEAVES: dict[type[Guard], tuple[int, Callable[[Any], Any]]] = {
         (SetEquals, lambda guard: guard.elements),
         (CodeIs, lambda guard: guard.code),
         (IsMissing, lambda guard: None),
+        (IsPresent, lambda guard: None),
         (TensorMatch, lambda guard: guard.spec.native()),
         (GlobalState, global_state_payload),
     )

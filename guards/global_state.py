@@ -7,13 +7,14 @@ there) and the default dtype are read from c10. The rest is read by builtin func
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
 
 from framejit import directives
-from framejit.guards.kinds import GlobalState
+from framejit.guards.kinds import GlobalState, Setting
 from framejit.guards.source import Root, UserLine
 
 NATIVE = torch._C
@@ -100,7 +101,12 @@ def with_directives(guard: GlobalState, now: directives.Directives) -> GlobalSta
     """The guard of an entry that rests on the tracer's directives too: one that holds a graph break, or changes them."""
     if guard.read is read_with_directives:
         return guard
-    return GlobalState(guard.source, guard.line, read_with_directives, (*guard.state, now), (*guard.names, "directives to the tracer"))
+    return replace(guard, read=read_with_directives, state=(*guard.state, now), names=(*guard.names, "directives to the tracer"))
+
+
+def with_setting(guard: GlobalState, setting: Setting) -> GlobalState:
+    """The guard of an entry that rests on one more setting."""
+    return guard if setting in guard.settings else replace(guard, settings=(*guard.settings, setting))
 
 
 Probe = tuple[Callable[..., Any], tuple[Any, ...], Any, int]
@@ -119,7 +125,7 @@ def mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
     return probes
 
 
-def native_form(state: tuple[Any, ...]) -> tuple[Any, ...]:
+def native_form(state: tuple[Any, ...], settings: tuple[Setting, ...] = ()) -> tuple[Any, ...]:
     """What the C++ leaf takes: the c10 part of a state, and (function, arguments, expected, comparison) for each other setting."""
     grad, inference, forward_grad, included, excluded, dtype, autocast, modes, functions, deterministic, precisions = state[: len(NAMES)]
     probes = mode_probes(modes)
@@ -138,6 +144,7 @@ def native_form(state: tuple[Any, ...]) -> tuple[Any, ...]:
             probes.append((torch.get_autocast_dtype, (device,), value, EQUAL))
     for which, precision in zip(PRECISIONS, precisions):
         probes.append((NATIVE._get_fp32_precision_getter, which, precision, EQUAL))
+    probes += [(read, arguments, found, EQUAL) for read, arguments, found in settings]
     for regions in state[len(NAMES) :]:
         probes.append((directives.CURRENT.get, (), regions, EQUAL))
     return (grad, inference, forward_grad, included, excluded, dtype, tuple(probes))

@@ -17,8 +17,8 @@ from framejit.guards.source import MISSING, Call, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset, tensor_spec
 
 __all__ = [
-    "KINDS", "CodeIs", "DictKeys", "Distinct", "Equals", "GlobalState", "Guard", "IsMissing", "KeyAbsent", "Length", "Same", "SetEquals",
-    "StorageAliasing", "TensorMatch", "TensorSpec", "TypeIs", "ValueIs", "mismatch", "same_constant", "short", "tensor_spec",
+    "KINDS", "CodeIs", "DictKeys", "Distinct", "Equals", "GlobalState", "Guard", "IsMissing", "IsPresent", "KeyAbsent", "Length", "Same",
+    "SetEquals", "StorageAliasing", "TensorMatch", "TensorSpec", "TypeIs", "ValueIs", "mismatch", "same_constant", "short", "tensor_spec",
 ]  # fmt: skip
 
 
@@ -316,6 +316,20 @@ class IsMissing(Guard):
 
 
 @dataclass(frozen=True, eq=False)
+class IsPresent(Guard):
+    """The path doesn't end early: an iterator isn't exhausted."""
+
+    leaf: ClassVar[str] = "is_present"
+    cost: ClassVar[int] = 1
+
+    def check(self, value: Any, call: Call) -> bool:
+        return value is not MISSING
+
+    def expected(self) -> str:
+        return "is there"
+
+
+@dataclass(frozen=True, eq=False)
 class TensorMatch(Guard):
     """A tensor of this exact Python type and with this metadata. None in sizes or strides accepts any number there."""
 
@@ -414,35 +428,43 @@ class StorageAliasing(Guard):
         return (tuple(map(id, self.tensors)), self.groups, self.offsets)
 
 
+Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
+"""A function of torch's that reads a setting of the process, its arguments, and the plain constant that it gave."""
+
+
 @dataclass(frozen=True, eq=False)
 class GlobalState(Guard):
     """torch's global modes and settings on this thread. source: the root. Made by `global_state.global_state_guard`.
 
-    read: global_state.read_state, the reference that the C++ leaf agrees with; state: what it gave; names: what each value is.
+    read: global_state.read_state, the reference that the C++ leaf agrees with; state: what it gave; names: what each value is;
+    settings: further settings that the trace has asked for.
     """
 
     read: Callable[[], tuple[Any, ...]]
     state: tuple[Any, ...]
     names: tuple[str, ...]
+    settings: tuple[Setting, ...] = ()
     leaf: ClassVar[str] = "global_state"
     cost: ClassVar[int] = 0
 
     def check(self, value: Any, call: Call) -> bool:
-        return self.read() == self.state
+        return self.read() == self.state and all(same_constant(read(*args), found) for read, args, found in self.settings)
 
     def expected(self) -> str:
-        return "torch's global state: " + ", ".join(f"{name} {value!r}" for name, value in zip(self.names, self.state))
+        pairs = [f"{name} {value!r}" for name, value in zip(self.names, self.state)]
+        return "torch's global state: " + ", ".join(pairs + [f"{read.__name__}{args} {found!r}" for read, args, found in self.settings])
 
     def found(self, value: Any, call: Call) -> str:
         now = self.read()
-        return ", ".join(f"{name} {new!r}" for name, old, new in zip(self.names, self.state, now) if old != new)
+        changed = [f"{name} {new!r}" for name, old, new in zip(self.names, self.state, now) if old != new]
+        return ", ".join(changed + [f"{read.__name__}{args} {read(*args)!r}" for read, args, old in self.settings if not same_constant(read(*args), old)])
 
     def key(self) -> Any:
-        return self.state
+        return (self.state, self.settings)
 
 
 KINDS: tuple[type[Guard], ...] = (
-    TypeIs, ValueIs, Equals, Length, KeyAbsent, DictKeys, SetEquals, CodeIs, IsMissing, TensorMatch, Same, Distinct, StorageAliasing,
-    GlobalState,
+    TypeIs, ValueIs, Equals, Length, KeyAbsent, DictKeys, SetEquals, CodeIs, IsMissing, IsPresent, TensorMatch, Same, Distinct,
+    StorageAliasing, GlobalState,
 )  # fmt: skip
 """Every kind there is; the C++ side has one leaf for each `leaf` name."""

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
+from framejit.guards.iterators import field as iterator_field
+from framejit.guards.iterators import upcoming
+
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 """What `fetch` gives where the path ends early: no such key, an empty cell, an unset slot."""
 
@@ -513,9 +516,43 @@ class Referent(Source):
         return f"{self.base.describe()}()"
 
 
+class IteratorItem(Source):
+    """What an exact builtin iterator gives after `payload` more steps (0: what next() gives), read without advancing it.
+
+    MISSING where it ends before, or is of no type that guards/iterators.py knows.
+    """
+
+    __slots__ = ()
+    accessor = "iterator_item"
+
+    def step(self, value: Any) -> Any:
+        items = upcoming(value)
+        return items[self.payload] if self.payload < len(items) else MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        return f"item {self.payload} ahead of {self.base.describe()}"
+
+
+class IteratorField(Source):
+    """What an exact builtin iterator runs over. Payload: a name or number as `iterators.field` takes it."""
+
+    __slots__ = ()
+    accessor = "iterator_field"
+
+    def step(self, value: Any) -> Any:
+        found = iterator_field(value, self.payload)
+        return found[0] if found else MISSING
+
+    def describe(self) -> str:
+        assert self.base is not None
+        what = f"iterator {self.payload}" if type(self.payload) is int else self.payload
+        return f"{what} of {self.base.describe()}"
+
+
 ACCESSORS: tuple[type[Source], ...] = (
     Root, Local, FrameFunction, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeOf, TypeAttr,
-    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor, Referent,
+    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor, Referent, IteratorItem, IteratorField,
 )  # fmt: skip
 """Every step there is; the C++ side has one accessor for each `accessor` name."""
 

@@ -23,7 +23,7 @@ from framejit.effects import Effects
 from framejit.errors import UserFrame
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
-from framejit.guards.global_state import with_directives
+from framejit.guards.global_state import with_directives, with_setting
 from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
 from framejit.modules.app import support
@@ -365,6 +365,14 @@ class Tracer:
         first = self.guards[0]
         assert isinstance(first, GlobalState)
         self.guards[0] = with_directives(first, self.directives_before)
+
+    def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
+        """A setting of the process, guarded: what is made of this trace holds as long as it is the same."""
+        found = read(*args)
+        first = self.guards[0]
+        assert isinstance(first, GlobalState)
+        self.guards[0] = with_setting(first, (read, args, found))
+        return found
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
         self.guards.append(guard_class(source, self.user_line(), *payload))

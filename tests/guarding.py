@@ -121,5 +121,6 @@ STRANGE = [
     closure([1], empty=True), with_attributes, types.CellType(), types.CellType([1]), slice(1, [2]), partial(len, 3), torch.ones(2),
     torch.nn.Linear(2, 2), types, Exception(1),
     *(Plain.__dict__[name] for name in ("static", "of_class", "prop")), property(), LyingList([1]), LyingDict(a=1), torch.Size([1, 2]),
-    weakref.ref(Plain), weakref.ref(Plain()), weakref.proxy(Plain), MISSING,
+    weakref.ref(Plain), weakref.ref(Plain()), weakref.proxy(Plain), iter([[1], 2]), iter(()),
+    iter({1: 2, 3: 4}.items()), iter(range(3)), reversed((1, 2)), enumerate([1], 4), zip([1], "ab", strict=True), MISSING,
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from framejit.guards.kinds import (
     Equals,
     Guard,
     IsMissing,
+    IsPresent,
     KeyAbsent,
     Length,
     Same,
@@ -124,6 +125,7 @@ def test_type_and_value(expected: Any, value: Any) -> None:
         agrees(one(ValueIs, expected), value)
         assert agrees(one(ValueIs, expected), expected)
     agrees(one(IsMissing), value)
+    agrees(one(IsPresent), value)
 
 
 @given(st.integers(0, 4), values)
@@ -229,7 +231,7 @@ def test_every_kind_explains_itself() -> None:
     guards: list[Guard] = [
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
         DictKeys(x, HERE, ("k",)), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
-        TensorMatch(x, HERE, tensor_spec(torch.ones(2))), Same(x, HERE, y), Distinct(x, HERE, (y,)),
+        IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))), Same(x, HERE, y), Distinct(x, HERE, (y,)),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),
     ]  # fmt: skip
     assert {type(guard) for guard in guards} == set(KINDS)

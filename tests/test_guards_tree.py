@@ -50,6 +50,8 @@ from framejit.guards.source import (
     Index,
     InstanceDict,
     Item,
+    IteratorField,
+    IteratorItem,
     Local,
     MethodField,
     Pinned,
@@ -70,7 +72,7 @@ STEPS: list[tuple[type[Source], Any]] = [
     (TypeAttr, "method"), (TypeAttr, "__init__"), (TypeAttr, "absent"), (CellContents, None), (ClosureCell, Slot(0, "captured")),
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in build_module.FUNCTION_FIELDS), (MethodField, "function"),
     (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), *((WrappedDescriptor, name) for name in build_module.WRAPPED_FIELDS),
-    (Referent, None),
+    (Referent, None), (IteratorItem, 0), (IteratorItem, 1), *((IteratorField, name) for name in (*build_module.ITERATOR_FIELDS, 0, 1)),
 ]  # fmt: skip
 
 

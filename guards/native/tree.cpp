@@ -39,6 +39,7 @@ inline bool holds(const Leaf &leaf, PyObject *value) {
     if (leaf.kind == LeafKind::is_missing) return value == nullptr;
     if (value == nullptr) return leaf.kind == LeafKind::key_absent;
     switch (leaf.kind) {
+        case LeafKind::is_present: return true;
         case LeafKind::type_is: return reinterpret_cast<PyObject *>(Py_TYPE(value)) == leaf.object;
         case LeafKind::value_is: return value == leaf.object;
         case LeafKind::code_is: return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
@@ -227,7 +228,8 @@ bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
         case LeafKind::length:
             leaf.length = PyLong_AsSsize_t(payload);
             return !PyErr_Occurred();
-        case LeafKind::is_missing: return true;
+        case LeafKind::is_missing:
+        case LeafKind::is_present: return true;
         case LeafKind::tensor_match:
             leaf.tensor = new_tensor_facts(payload);
             if (leaf.tensor == nullptr) return false;

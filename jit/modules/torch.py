@@ -104,6 +104,8 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
             found = function(*real_args, **real_kwargs)
         except Exception as error:
             vm.raise_(type(error), *error.args)
+        if function not in FIXED and not real_kwargs and type(found) in (bool, int, str, float):
+            vm.read_setting(function, *real_args)
         return vm.from_real(found)
 
     return read
@@ -126,6 +128,17 @@ READS += [
     torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
     torch.distributed.is_available, torch.promote_types, torch.can_cast,
 ]  # fmt: skip
+GUARDED_ANYWAY = (
+    torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.is_autocast_cpu_enabled,
+    torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled,
+)  # fmt: skip
+"""Settings that every entry's guard of the global state holds, or that the trace itself may have changed."""
+FIXED: frozenset[Any] = frozenset({
+    *GUARDED_ANYWAY, *(f for f in READS if getattr(f, "__name__", "").startswith(("_has_", "_is_torch_function_", "_is_any_autocast_", "_is_fwd_grad_"))),
+    torch.promote_types, torch.can_cast, torch.cuda.is_available, torch.cuda.device_count, torch.xpu.is_available, torch.distributed.is_available,
+    torch.backends.mps.is_available, torch.backends.mps.is_built, torch.amp.is_autocast_available,
+})  # fmt: skip
+"""These need no guard of their own: guarded anyway, or the same in one process for good."""
 for _function in READS:
     if type(_function) is FunctionType or callable(_function):
         models(_function)(read_for_real(_function))

@@ -270,7 +270,7 @@ class FilterIterator(IteratorObject):
 
 
 class ForeignIterator(Object):
-    """An iterator that was made outside: stepping it is a break, everything else is fine."""
+    """An iterator that was made outside and can't be looked into: stepping it is a break, everything else is fine."""
 
     __slots__ = ()
 
@@ -330,7 +330,7 @@ ITERATOR_TYPES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@wraps(*ITERATOR_TYPES, shared=True)
+@wraps(callable_iterator, map, filter, type(iter(set())), type(iter(range(1 << 70))), shared=True)
 def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
-    """An iterator from outside."""
+    """An iterator from outside that can't be looked into; those that can are in peekediterator.py."""
     return ForeignIterator(type(value), source, value)

@@ -66,6 +66,9 @@ class VM(Protocol):
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
         """Record `guard_class(source, <user's line>, *payload)`."""
 
+    def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
+        """What a function of torch's says of a setting of the process, guarded. It must be a plain constant."""
+
     def type_lookup(self, cls: type, name: str) -> Object | None:
         """_PyType_Lookup: the raw class attribute, guarded (found or not) unless the class is immutable; an observed Object."""
 

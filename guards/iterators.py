@@ -1,0 +1,74 @@
+"""What exact builtin iterators are about to give, read without advancing them; guards/native/iterators.cpp agrees with this."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+LIST_ITERATOR: Any = type(iter([]))
+LIST_REVERSE_ITERATOR: Any = type(reversed([]))
+TUPLE_ITERATOR: Any = type(iter(()))
+RANGE_ITERATOR: Any = type(iter(range(0)))
+TEXT_ITERATORS: tuple[Any, ...] = (type(iter("é")), type(iter("")), type(iter(b"")))
+DICT_ITERATORS: tuple[Any, ...] = tuple(
+    type(make(view({}))) for make in (iter, reversed) for view in (dict.keys, dict.values, dict.items)  # type: ignore[operator]
+)
+FORWARD = (LIST_ITERATOR, TUPLE_ITERATOR, *TEXT_ITERATORS)
+BACKWARD = (LIST_REVERSE_ITERATOR, reversed)
+OVER_SEQUENCES = (RANGE_ITERATOR, *FORWARD, *BACKWARD, *DICT_ITERATORS)
+"""Types whose items `upcoming` tells."""
+
+
+def upcoming(iterator: Any) -> Sequence[Any]:
+    """The items that the iterator has still to give; none where it is of another type, or would raise."""
+    cls = type(iterator)
+    if cls in DICT_ITERATORS:
+        try:
+            return iterator.__reduce__()[1][0]  # type: ignore[no-any-return]  # lists what a copy of the iterator gives
+        except RuntimeError:
+            return ()
+    if cls not in OVER_SEQUENCES:
+        return ()
+    parts = iterator.__reduce__()
+    sequence, index = parts[1][0], (parts[2] if len(parts) > 2 else None) or 0
+    if len(parts) == 2 and cls is not RANGE_ITERATOR:
+        return ()
+    family = next((base for base in (list, tuple, str, bytes, range) if issubclass(type(sequence), base)), None)
+    if cls is reversed and type(sequence) is not tuple or family is None:
+        return ()
+    if cls in BACKWARD:
+        return family.__getitem__(sequence, slice(index, None, -1)) if 0 <= index < family.__len__(sequence) else ()  # type: ignore[index,no-any-return]
+    return family.__getitem__(sequence, slice(index, None))  # type: ignore[index,no-any-return]
+
+
+def field(iterator: Any, name: str | int) -> tuple[Any, ...]:
+    """A field of an iterator, alone in a tuple; an empty tuple where there is none, or not any more.
+
+    "sequence": what it runs over; "intact": whether that, a dict, has kept its size. Of an enumerate: "count", where it is. Of a zip:
+    "count", how many iterators it has; "strict". A number: the iterator inside an enumerate, the n-th inside a zip.
+    """
+    cls = type(iterator)
+    if cls is enumerate:
+        inner, count = iterator.__reduce__()[1]
+        return (count,) if name == "count" else (inner,) if name == 0 else ()
+    if cls is zip:
+        parts = iterator.__reduce__()
+        if type(name) is int:
+            return parts[1][name : name + 1]  # type: ignore[no-any-return]
+        return (len(parts[1]),) if name == "count" else (len(parts) > 2,) if name == "strict" else ()
+    over = gc.get_referents(iterator)[:1] if cls in OVER_SEQUENCES and cls is not RANGE_ITERATOR else []
+    if cls in DICT_ITERATORS:
+        over = [mapping for mapping in over if issubclass(type(mapping), dict)]
+        if name == "intact":
+            return tuple(keeps_size(iterator) for _ in over)
+    return tuple(over) if name == "sequence" else ()
+
+
+def keeps_size(iterator: Any) -> bool:
+    """Whether the dict has as many items as when the iterator over it was made."""
+    try:
+        iterator.__reduce__()
+    except RuntimeError:
+        return False
+    return True

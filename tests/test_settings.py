@@ -1,0 +1,45 @@
+"""Settings of the process that a trace reads are guarded: changing one afterwards is noticed."""
+
+from __future__ import annotations
+
+import framejit
+import pytest
+import torch
+
+x = torch.ones(2)
+
+
+@pytest.mark.parametrize(
+    ("read", "write"),
+    [
+        (lambda: torch.backends.cudnn.benchmark, lambda value: setattr(torch.backends.cudnn, "benchmark", value)),
+        (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+        (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+    ],
+    ids=["cudnn.benchmark", "flash_sdp", "math_sdp"],
+)
+def test_a_setting_that_was_read_is_guarded(read, write):
+    def f(t):
+        return t + 1 if read() else t - 1
+
+    compiled = framejit.compile(f, backend="eager", fullgraph=True)
+    before = read()
+    try:
+        for value in (before, not before, before):
+            write(value)
+            assert torch.equal(compiled(x), f(x)), value
+        assert len(compiled.entries) == 2
+    finally:
+        write(before)
+
+
+def test_a_setting_that_was_not_read_is_not():
+    compiled = framejit.compile(lambda t: t + 1, backend="eager", fullgraph=True)
+    before = torch.backends.cudnn.benchmark
+    try:
+        compiled(x)
+        torch.backends.cudnn.benchmark = not before
+        compiled(x)
+        assert len(compiled.entries) == 1
+    finally:
+        torch.backends.cudnn.benchmark = before
