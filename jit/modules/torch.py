@@ -16,7 +16,7 @@ from framejit.graph.callables import graph_callable, is_tensor_method
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import library, models, wraps
 from framejit.objects.tensorobject import TensorObject, tensor_method
 
@@ -51,19 +51,10 @@ def enter_graph(vm: VM, function: Object, args: list[Object], kwargs: dict[str, 
     return found
 
 
-class OperatorObject(Object):
+class OperatorObject(IdentityConstant):
     """An operator of `torch.ops`, or a custom one: a constant known by identity."""
 
     __slots__ = ()
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self, vm: VM) -> Any:
-        return self.value
-
-    def hash_key(self, vm: VM) -> Any:
-        return self.value
 
     def truth(self, vm: VM) -> bool:
         return True

@@ -7,6 +7,7 @@ by the attributes of the real class, so that descriptors, reflected operators, N
 from __future__ import annotations
 
 import operator
+import sys
 from collections import deque
 from collections.abc import Callable
 from types import WrapperDescriptorType
@@ -226,10 +227,17 @@ def contains(vm: VM, container: Object, item: Object) -> Object:
         return found
     if container.cls in FOLDABLE and container.is_constant() and vm.observe(item).is_constant():
         return fold(vm, operator.contains, container.constant(vm), item.constant(vm))
+    if vm.raw_type_lookup(container.cls, "__contains__") is None:
+        vm.raise_(TypeError, f"'{container.cls.__name__}' object is not a container")
     found = call_special(vm, container, "__contains__", item)
     if found is not None:
         return vm.const(truth(vm, found))
-    iterator = iter_(vm, container)
+    try:
+        iterator = iter_(vm, container)
+    except vm.Raise as raised:
+        if issubclass(raised.exc.cls, TypeError):
+            vm.raise_(TypeError, f"argument of type '{container.cls.__name__}' is not iterable")
+        raise
     while (element := next_(vm, iterator)) is not None:
         if equal(vm, element, item):
             return vm.const(True)
@@ -250,9 +258,8 @@ def generic_truth(vm: VM, obj: Object) -> bool:
         if found.cls is not bool:
             vm.raise_(TypeError, f"__bool__ should return bool, returned {found.cls.__name__}")
         return bool(found.constant(vm))
-    found = call_special(vm, obj, "__len__")
-    if found is not None:
-        return bool(found.constant(vm))
+    if vm.raw_type_lookup(obj.cls, "__len__") is not MISSING:
+        return bool(generic_length(vm, obj).constant(vm))
     if obj.value is not MISSING and not issubclass(type(obj.value), obj.cls):
         vm.unsupported(breaks.UnsupportedValue(f"the truth of {obj!r}"))
     return True
@@ -269,7 +276,15 @@ def generic_length(vm: VM, obj: Object) -> Object:
     found = call_special(vm, obj, "__len__")
     if found is None:
         vm.raise_(TypeError, f"object of type '{obj.cls.__name__}' has no len()")
-    return found
+    found = vm.observe(found)
+    if not issubclass(found.cls, int):
+        vm.raise_(TypeError, f"'{found.cls.__name__}' object cannot be interpreted as an integer")
+    count = int(found.constant(vm))
+    if count < 0:
+        vm.raise_(ValueError, "__len__() should return >= 0")
+    if count > sys.maxsize:
+        vm.raise_(OverflowError, "cannot fit 'int' into an index-sized integer")
+    return vm.const(count)
 
 
 # Attributes.
@@ -422,6 +437,8 @@ def iter_(vm: VM, obj: Object) -> Object:
 
 def generic_iter(vm: VM, obj: Object) -> Object:
     """PyObject_GetIter."""
+    if vm.raw_type_lookup(obj.cls, "__iter__") is None:
+        vm.raise_(TypeError, f"'{obj.cls.__name__}' object is not iterable")
     found = call_special(vm, obj, "__iter__")
     if found is not None:
         return found

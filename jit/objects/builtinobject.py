@@ -16,7 +16,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import MISSING, SlotMember, Source
 from framejit.objects import abstract
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, setter_of, wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -54,19 +54,10 @@ def text_of(function: Any) -> str:
     return f"{prefix}.{name}" if prefix else name
 
 
-class BuiltinObject(Object):
+class BuiltinObject(IdentityConstant):
     """A C function, an unbound method descriptor, or a getset or member descriptor; a constant known by identity."""
 
     __slots__ = ()
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self, vm: VM) -> Any:
-        return self.value
-
-    def hash_key(self, vm: VM) -> Any:
-        return self.value
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         if args and isinstance(self.value, (MethodDescriptorType, WrapperDescriptorType)):
@@ -119,9 +110,6 @@ class BuiltinObject(Object):
             return vm.from_real(getattr(self.value, name))
         except AttributeError as error:
             vm.raise_(AttributeError, *error.args)
-
-    def as_graph_argument(self, vm: VM) -> Any:
-        return self.value
 
 
 class BuiltinMethodObject(Object):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framejit.guards.source import Source
 from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import IdentityConstant, Object
 from framejit.objects.registry import wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -15,19 +15,10 @@ if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
 
 
-class ModuleObject(Object):
+class ModuleObject(IdentityConstant):
     """A module. `value` is the real one; its `__dict__` is the same DictObject that its functions have as globals."""
 
     __slots__ = ()
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self, vm: VM) -> Any:
-        return self.value
-
-    def hash_key(self, vm: VM) -> Any:
-        return self.value
 
     def truth(self, vm: VM) -> bool:
         return True

@@ -194,6 +194,24 @@ class Object:
         return f"<{type(self).__name__} {self.cls.__qualname__}{where}>"
 
 
+class IdentityConstant(Object):
+    """A constant known by identity: a class, a module, a C function. `value` is the real one; observing it guards which it is."""
+
+    __slots__ = ()
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self, vm: VM) -> Any:
+        return self.value
+
+    def hash_key(self, vm: VM) -> Any:
+        return self.value
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return self.value
+
+
 class LazyObject(Object):
     """A value from outside that nothing has been observed of; forwards to `real` once observed."""
 

@@ -9,7 +9,7 @@ from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Pinned, Source
 from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import IdentityConstant, Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, pure, wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -21,19 +21,10 @@ ASSIGNABLE_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__doc_
 HEAP_TYPE = 1 << 9
 
 
-class TypeObject(Object):
+class TypeObject(IdentityConstant):
     """A class; a constant known by identity. `value` is the real class."""
 
     __slots__ = ()
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self, vm: VM) -> Any:
-        return self.value
-
-    def hash_key(self, vm: VM) -> Any:
-        return self.value
 
     def truth(self, vm: VM) -> bool:
         if type(self.value) is type:
@@ -116,9 +107,6 @@ class TypeObject(Object):
                 vm.raise_(TypeError, f"__init__() should return None, not '{result.cls.__name__}'")
         return made
 
-    def as_graph_argument(self, vm: VM) -> Any:
-        return self.value
-
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
 
@@ -169,16 +157,10 @@ def wrap_type(vm: VM, value: type, source: Source | None) -> Object:
     return TypeObject(type(value), source, value)
 
 
-class AliasObject(Object):
+class AliasObject(IdentityConstant):
     """A parametrised generic (`list[int]`) or a union (`int | None`) made by C code: a constant known by identity."""
 
     __slots__ = ()
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self, vm: VM) -> Any:
-        return self.value
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         return abstract.call(vm, vm.const(self.value.__origin__), args, kwargs)
