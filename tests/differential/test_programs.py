@@ -1,0 +1,116 @@
+"""Random programs with graph breaks agree with eager: results, exceptions with their lines, mutations, order of what is printed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import linecache
+import os
+import sys
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+import framejit
+import torch
+from agreement import Comparison
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from differential.programs import PRELUDE, programs
+
+numbers = itertools.count()
+examples = int(os.environ.get("FRAMEJIT_FUZZ", "0"))
+profile = settings(
+    max_examples=examples or 200,
+    derandomize=not examples,
+    database=None,
+    deadline=None,
+    print_blob=False,
+    suppress_health_check=list(HealthCheck),
+)
+values = st.tuples(st.sampled_from([0.0, 1.0, -1.0, 3.0]), st.integers(0, 4), st.booleans(), st.booleans())
+
+
+def module(source: str, path: Path) -> types.ModuleType:
+    """The program as a module of its own, with its text where tracebacks look for it."""
+    made = types.ModuleType("program")
+    made.__file__ = str(path)
+    exec(compile(source, str(path), "exec"), vars(made))
+    return made
+
+
+def arguments(program: types.ModuleType, offset: float, n: int, alias: bool, loud: bool) -> tuple[Any, ...]:
+    """One call's arguments for `main`."""
+    x = torch.tensor([0.5, -1.0, 2.0]) + offset
+    y = torch.tensor([1.0, 0.25, -0.5])
+    xs = [x, y] if alias else [x + 1, y * 2, y]
+    return x, y, n, xs, {"a": y if alias else x * 2}, (program.Loud if loud else program.Thing)(x if alias else y - 1, 1)
+
+
+def places(error: BaseException, path: str) -> list[tuple[str, int | None]]:
+    """The functions and lines of the program that the exception went through."""
+    return [(frame.name.partition(" (resumed at")[0], frame.lineno) for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+
+
+def chain(error: BaseException | None, path: str) -> list[Any]:
+    """The exception and what stands behind it."""
+    found: list[Any] = []
+    while error is not None and len(found) < 8:
+        found.append((type(error).__name__, [repr(arg) for arg in error.args], error.__suppress_context__, places(error, path)))
+        error = error.__context__
+    return found
+
+
+def run(program: types.ModuleType, function: Any, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
+    """What a call shows: printed text, exception; and the value, the arguments, the globals afterwards."""
+    printed = io.StringIO()
+    value, raised = None, None
+    with contextlib.redirect_stdout(printed):
+        try:
+            value = function(*args)
+        except Exception as error:
+            raised = chain(error, str(program.__file__))
+    state = {name: getattr(program, name) for name in ("LOG", "COUNT", "SCALE")}
+    return [printed.getvalue(), raised, torch.is_grad_enabled()], (value, list(args), state)
+
+
+def check(source: str, calls: list[tuple[float, int, bool, bool]], path: Path) -> None:
+    """Whether `main` of the program does the same compiled as it does eagerly, call after call."""
+    path.write_text(source)
+    linecache.checkcache(str(path))
+    eager, traced = module(source, path), module(source, path)
+    compiled = framejit.compile(traced.main, backend="eager")
+    for number, call in enumerate(calls):
+        expected, left = run(eager, eager.main, arguments(eager, *call))
+        got, right = run(traced, compiled, arguments(traced, *call))
+        for what, a, b in zip(("printed text", "exception", "grad mode"), expected, got, strict=True):
+            assert a == b, f"call {number}, {what}:\n  eager    {a}\n  compiled {b}"
+        Comparison().same(portable(left), portable(right), f"call {number}")
+
+
+def portable(value: Any) -> Any:
+    """The value with instances of the program's classes, which differ from module to module, as (name, attributes)."""
+    if type(value).__module__ == "program":
+        return type(value).__name__, portable(vars(value))
+    if isinstance(value, dict):
+        return {key: portable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [portable(item) for item in value]
+    return value
+
+
+@profile
+@given(programs(), st.lists(values, min_size=2, max_size=3))
+def test_programs(tmp_path_factory: Any, source: str, calls: list[tuple[float, int, bool, bool]]) -> None:
+    note(source.removeprefix(PRELUDE))
+    path = Path(tmp_path_factory.getbasetemp()) / f"program{next(numbers)}.py"
+    limit = sys.getrecursionlimit()
+    try:
+        check(source, calls, path)
+    finally:
+        path.unlink(missing_ok=True)
+        framejit.reset()
+    assert sys.getrecursionlimit() == limit
