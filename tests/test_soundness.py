@@ -286,3 +286,48 @@ def test_exceptions_and_functions_that_classes_hold():
         return seen
 
     versus(program)
+
+
+class Sized:
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+
+class Odd:
+    """Whose special methods return whatever it was made with."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __hash__(self):
+        return self.value
+
+    __int__ = __float__ = __str__ = __repr__ = __iter__ = __hash__
+
+    def __format__(self, spec):
+        return self.value
+
+
+class Refusing:
+    __iter__ = None
+    __contains__ = None
+
+
+def test_what_special_methods_may_return():
+    def attempt(function, value):
+        try:
+            return function(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            return str(error)
+
+    def f(t):
+        lengths = [attempt(function, Sized(n)) for n in (0, True, -1, 3, 2**70, "a") for function in (len, bool)]
+        operations = (iter, list, lambda value: 1 in value)
+        refused = [attempt(function, value) for value in (Refusing(), object()) for function in operations]
+        texts = (hash, int, float, str, repr, iter, list, lambda value: f"{value}")
+        return t + 1, lengths, refused, [attempt(function, Odd(v)) for v in (0, True, -1, 2**70, "a", None) for function in texts]
+
+    versus(lambda compile: [compile(f)(x)])

@@ -262,7 +262,10 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
     for name in ("__int__", "__index__", "__trunc__"):
         found = abstract.call_special(vm, obj, name)
         if found is not None:
-            return found
+            found = vm.observe(found)
+            if not issubclass(found.cls, int):
+                vm.raise_(TypeError, f"{name} returned non-int (type {found.cls.__name__})")
+            return found if found.cls is int or not found.is_constant() else vm.const(int(found.constant(vm)))
     vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.cls.__name__}'")
 
 
@@ -277,6 +280,9 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
         return abstract.fold(vm, float, obj.constant(vm))
     found = abstract.call_special(vm, obj, "__float__")
     if found is not None:
+        found = vm.observe(found)
+        if not issubclass(found.cls, float):
+            vm.raise_(TypeError, f"{obj.cls.__name__}.__float__ returned non-float (type {found.cls.__name__})")
         return found
     found = abstract.call_special(vm, obj, "__index__")
     if found is not None:

@@ -441,6 +441,9 @@ def generic_iter(vm: VM, obj: Object) -> Object:
         vm.raise_(TypeError, f"'{obj.cls.__name__}' object is not iterable")
     found = call_special(vm, obj, "__iter__")
     if found is not None:
+        found = vm.observe(found)
+        if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
+            vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.cls.__name__}'")
         return found
     if vm.raw_type_lookup(obj.cls, "__getitem__") is not MISSING:
         return vm.call_app_named("sequence_iterator", [obj])
@@ -548,7 +551,7 @@ def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) ->
         return fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
     found = call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
     assert found is not None
-    return found
+    return checked_text(vm, found, "__format__ must return a str, not {}")
 
 
 def str_(vm: VM, obj: Object) -> Object:
@@ -569,6 +572,14 @@ def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Obje
         return fold(vm, real, obj.constant(vm))
     found = call_special(vm, obj, special)
     assert found is not None
+    return checked_text(vm, found, f"{special} returned non-string (type {{}})")
+
+
+def checked_text(vm: VM, found: Object, complaint: str) -> Object:
+    """What a special method returned, which must be a str."""
+    found = vm.observe(found)
+    if not issubclass(found.cls, str):
+        vm.raise_(TypeError, complaint.format(found.cls.__name__))
     return found
 
 
@@ -581,7 +592,11 @@ def hash_(vm: VM, obj: Object) -> Object:
         vm.raise_(TypeError, f"unhashable type: '{obj.cls.__name__}'")
     found = call_special(vm, obj, "__hash__")
     assert found is not None
-    return found
+    found = vm.observe(found)
+    if not issubclass(found.cls, int):
+        vm.raise_(TypeError, "__hash__ method should return an integer")
+    number = int(found.constant(vm))
+    return vm.const(-2 if number == -1 else number if -sys.maxsize <= number <= sys.maxsize else hash(number))
 
 
 # Exceptions and imports.
