@@ -22,7 +22,7 @@ class Break:
 
     def text(self) -> str:
         """One line: what happened, with the specifics."""
-        return self.message.format(**self._specifics())
+        return self.message.format(**self._specifics()).removesuffix(": ")
 
     def advice(self) -> tuple[str, ...]:
         """What the user can do about it, with the specifics."""
@@ -266,7 +266,11 @@ class TooLong(Break):
 
 @dataclass(frozen=True)
 class IteratorFromOutside(Break):
-    """Stepping an iterator that was made outside the compiled function and that cannot be looked into without advancing it."""
+    """Stepping an iterator that was made outside the compiled function and that cannot be looked into without advancing it.
+
+    Iterators of ranges, lists, tuples, dicts, strings and bytes, and enumerate and zip of these, can; but not very far ahead in one trace, and
+    not while the trace changes what they run over.
+    """
 
     what: str
     id: ClassVar[str] = "FJ018"

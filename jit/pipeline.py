@@ -242,7 +242,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
         planned.trace = replace(planned.trace, graph_needed=True)
     guard_aliasing(tracer)
     if logs.enabled("effects"):
-        logs.info("effects", f"effects of {function.__qualname__}", "\n".join(map(describe_effect, tracer.effects.order())))
+        logs.info("effects", f"effects of {function.__qualname__}", "\n".join(map(describe_effect, tracer.effects.order())) or "none")
     note.lap("plan")
     note.operations = None
     fn, boxed, guards = None, True, tracer.guards

@@ -1,0 +1,47 @@
+"""The command line: `python -m framejit explain FJ012`, `breaks`, `logs`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from framejit import catalogue, logs
+from framejit.errors import FramejitError
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command line takes."""
+    made = argparse.ArgumentParser(prog="python -m framejit", description="What framejit's reports mean.")
+    commands = made.add_subparsers(dest="command", required=True)
+    explain = commands.add_parser("explain", help="explain a reason for graph breaks")
+    explain.add_argument("reason", help="its id, as reports show it: FJ012")
+    breaks = commands.add_parser("breaks", help="list all reasons for graph breaks")
+    breaks.add_argument("--write", metavar="FOLDER", type=Path, help="write a page for each into a folder instead")
+    commands.add_parser("logs", help="list what FRAMEJIT_LOGS can show")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; gives the exit status: 0, or 1 with a message on stderr."""
+    asked = parser().parse_args(arguments)
+    try:
+        if asked.command == "explain":
+            print(catalogue.page(catalogue.find(asked.reason)), end="")
+        elif asked.command == "logs":
+            print(logs.help_text())
+        elif asked.write is None:
+            for reason in catalogue.CATALOGUE.values():
+                print(f"{reason.id}  {reason.__name__:<26}  {reason.explanation}")
+        else:
+            for path in catalogue.write(asked.write):
+                print(path)
+    except (FramejitError, OSError) as error:
+        print(f"python -m framejit: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

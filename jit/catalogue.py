@@ -1,0 +1,79 @@
+"""The catalogue of break reasons as pages: made from breaks.py, for docs/breaks and for the command line."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from dataclasses import fields
+from pathlib import Path
+
+from framejit.breaks import CATALOGUE, Break
+from framejit.errors import UnknownOption, suggestion
+
+WIDTH = 120
+INDEX = "README.md"
+
+
+def page(reason: type[Break]) -> str:
+    """One reason's page, in Markdown."""
+    specifics = {field.name: f"<{field.name}>" for field in fields(reason)}
+    hints = [hint.format(**specifics) for hint in reason.hints]
+    parts = [
+        f"# {reason.id}: {reason.__name__}",
+        f"> {reason.message.format(**specifics)}",
+        inspect.cleandoc(reason.__doc__ or ""),
+        f"**Why.** {reason.explanation}",
+        "**What to do.**",
+        "\n".join(textwrap.fill(f"- {hint}", WIDTH, subsequent_indent="  ", break_on_hyphens=False) for hint in hints),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def index() -> str:
+    """The list of all reasons, in Markdown."""
+    rows = []
+    for reason in CATALOGUE.values():
+        first = inspect.cleandoc(reason.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+        rows.append(f"| [{reason.id}]({reason.id}.md) | {reason.__name__} | {first} |")
+    return "\n".join([
+        "# Graph breaks, by reason",
+        "",
+        "Made from `jit/breaks.py` by `python -m framejit breaks --write docs/breaks`.",
+        "",
+        "| id | reason | |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ])  # fmt: skip
+
+
+def pages() -> dict[str, str]:
+    """The text of each file of docs/breaks, by name."""
+    return {INDEX: index(), **{f"{reason.id}.md": page(reason) for reason in CATALOGUE.values()}}
+
+
+def write(folder: Path) -> list[Path]:
+    """Write all pages into a folder; pages of reasons that are gone are removed. Gives what was changed. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = pages()
+    changed = []
+    for path in sorted(folder.glob("FJ*.md")):
+        if path.name not in wanted:
+            path.unlink()
+            changed.append(path)
+    for name, text in wanted.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            changed.append(path)
+    return changed
+
+
+def find(identifier: str) -> type[Break]:
+    """The reason with this id (FJ012, fj012, 12) or class name. Raises UnknownOption, with a suggestion."""
+    word = identifier.strip()
+    for reason in CATALOGUE.values():
+        if word.lower() in (reason.id.lower(), reason.__name__.lower()) or (word.isdigit() and int(word) == int(reason.id[2:])):
+            return reason
+    known = [*CATALOGUE, *(reason.__name__ for reason in CATALOGUE.values())]
+    raise UnknownOption(f"there is no break reason {identifier!r}{suggestion(word, known) or '; `python -m framejit breaks` lists them all'}")

@@ -1,0 +1,138 @@
+"""explain(): what compiling one call of a function comes to, as plain data that prints well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from framejit.api import compile
+from framejit.backends.registry import BackendFn
+from framejit.breaks import Break
+from framejit.errors import BadArgument, UserFrame, explain_break
+from framejit.report import STAGES, FrameNote, place, recording
+
+
+@dataclass
+class Stop:
+    """A place where tracing stopped. `place`: file:line; `text`: the call stack, why, and what to do.
+
+    Of a graph break, `before` and `after` count the operations in the graph up to it and in the graphs that go on behind it.
+    """
+
+    id: str
+    reason: str
+    place: str
+    text: str
+    before: int = 0
+    after: tuple[int, ...] = ()
+
+
+@dataclass
+class CompiledEntry:
+    """One compiled frame: of the function itself, or of what goes on behind a break. `operations`: of its graph, None without one."""
+
+    function: str
+    place: str
+    operations: int | None
+    guards: list[str]
+    seconds: dict[str, float]
+
+
+@dataclass
+class Explanation:
+    """What `explain` found: plain data (`dataclasses.asdict` makes it JSON). `str()` shows it all.
+
+    Attributes:
+        function: its qualified name.
+        graphs: how many graphs were compiled.
+        operations: in each graph, in order.
+        breaks: the graph breaks that split the call.
+        fallbacks: the frames that run as written, with the reason.
+        entries: each compiled frame with its guards.
+        seconds: time per stage (trace, plan, backend, guards, emit), over all entries.
+    """
+
+    function: str
+    graphs: int
+    operations: list[int]
+    breaks: list[Stop]
+    fallbacks: list[Stop]
+    entries: list[CompiledEntry]
+    seconds: dict[str, float]
+
+    def __str__(self) -> str:
+        counted = ", ".join(map(str, self.operations))
+        lines = [
+            f"{self.function}: {plural(self.graphs, 'graph')}{f' of {counted} operations' if counted else ''}, "
+            f"{plural(len(self.breaks), 'graph break')}, {plural(len(self.fallbacks), 'frame')} as written",
+            "time: " + ", ".join(f"{stage} {seconds * 1000:.1f} ms" for stage, seconds in self.seconds.items()),
+        ]
+        for number, stop in enumerate(self.breaks, 1):
+            after = " and ".join(map(str, stop.after)) or "no"
+            lines += ["", f"break {number}: {stop.id} {stop.reason}", stop.text, f"Cost: {stop.before} operations before it, {after} behind it"]
+        for stop in self.fallbacks:
+            lines += ["", f"as written: {stop.id} {stop.reason}", stop.text]
+        for entry in self.entries:
+            held = "no graph" if entry.operations is None else plural(entry.operations, "operation")
+            lines += ["", f"{entry.function} ({entry.place}): {held}, {plural(len(entry.guards), 'guard')}"]
+            lines += [f"  {guard}" for guard in entry.guards]
+        return "\n".join(lines)
+
+
+def explain(
+    target: Callable[..., Any],
+    *,
+    backend: str | BackendFn | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Explanation]:
+    """`explain(fn, **options)(*args, **kwargs)` compiles fn anew, calls it once, and tells what that came to.
+
+    The call is real: it has fn's side effects, and raises what fn raises. What was compiled is thrown away; fn's own compiled entries,
+    if it has any, stay as they are. Takes the options of `compile`.
+
+    Raises:
+        BadArgument: fn is a class, or nothing that `compile` takes. The errors of `compile` for its options.
+        Unsupported: at a graph break, with `fullgraph=True`.
+    """
+    if isinstance(target, type):
+        raise BadArgument(f"explain() takes what is called; got the class {target.__qualname__}: pass an instance of it")
+    compiled = compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
+    name = getattr(target, "__qualname__", type(target).__qualname__)
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        with recording() as notes:
+            compiled(*args, **kwargs)
+        return explanation(name, notes)
+
+    return explained
+
+
+def explanation(function: str, notes: list[FrameNote]) -> Explanation:
+    """What notes of compilations say together."""
+    operations = [note.operations for note in notes if note.operations is not None]
+    broken = [note.broke for note in notes if note.broke is not None]
+    return Explanation(
+        function=function,
+        graphs=len(operations),
+        operations=operations,
+        breaks=[stop(broke.reason, broke.stack, broke.before, tuple(broke.after)) for broke in broken],
+        fallbacks=[stop(note.fallback, note.fallback_stack) for note in notes if note.fallback is not None],
+        entries=[
+            CompiledEntry(note.function, f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds)
+            for note in notes
+            if note.fallback is None
+        ],
+        seconds={stage: sum(note.seconds.get(stage, 0.0) for note in notes) for stage in STAGES},
+    )
+
+
+def stop(reason: Break, stack: tuple[UserFrame, ...], before: int = 0, after: tuple[int, ...] = ()) -> Stop:
+    return Stop(reason.id, reason.text(), place(stack), explain_break(reason, stack), before, after)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
