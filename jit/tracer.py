@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from framejit import breaks, directives, regions
 from framejit.bytecode.instruction import Instruction, Position
+from framejit.bytecode.splice import origin
 from framejit.ceval.closing import drops_silently
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.loop import resume, run
@@ -91,6 +92,7 @@ class Tracer:
         self.depth = 0
         self.jumps_back = 0
         self.direct = False
+        self.resumed = origin(function.__code__, 0) is not None
         self.first_position: Position | None = None
         self._guarded_generators: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}
@@ -306,6 +308,10 @@ class Tracer:
     def split_frame(self, frame: Frame) -> SplitFrame:
         if frame.handled is not None:
             raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
+        for value in (*frame.locals, *frame.stack):
+            if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
+                # The state would hold it until the next graph begins, and let it go there: not when the program does.
+                raise CannotGenerate(breaks.CannotReconstruct(f"{settle(value)!r}, whose __del__ runs when the last reference goes,"))
         code, index = original_place(frame.code, frame.pc)
         effect = OPERATIONS[frame.instruction.op].effect
         instruction = frame.instruction

@@ -51,7 +51,7 @@ def drops_silently(vm: Any, frame: Frame) -> bool:
                 if matches:
                     return False
                 pc = instruction.value
-            case "RERAISE":
+            case "RERAISE" | "CLEANUP_THROW":  # the latter lets all but StopIteration pass
                 handler = frame.decoded.handler_at[pc]
                 if handler is None:
                     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
 from framejit.objects import abstract
@@ -107,7 +108,9 @@ def itself(vm: VM, self: Object) -> Object:
 
 def length_hint(vm: VM, self: Object) -> Object:
     """`iterator.__length_hint__()`."""
-    hint = self.length_hint(vm) if isinstance(self, IteratorObject) else None
+    if not isinstance(self, IteratorObject):
+        vm.unsupported(breaks.UnsupportedCall(f"__length_hint__ of a {self.cls.__name__} made outside the compiled function"))
+    hint = self.length_hint(vm)
     return NONE if hint is None else vm.const(hint)
 
 

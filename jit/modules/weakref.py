@@ -5,6 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
+from framejit import breaks
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import Referent, Source
 from framejit.objects.object import Object
@@ -25,6 +28,9 @@ class WeakReferenceObject(Object):
         if target is None:
             vm.guard(IsMissing, source)
             return vm.const(None)
+        if vm.resumed and not issubclass(type(target), (nn.Module, nn.Parameter)):
+            # What only the state of a resumed frame keeps alive may be gone by now in eager.
+            vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
         return vm.wrap(target, source)
 
     def truth(self, vm: VM) -> bool:

@@ -408,12 +408,17 @@ def render(vm: VM, self: DictObject) -> Object:
     return text_of_items(vm, self, "{}", lambda: [f"{text(vm, key)}: {text(vm, value)}" for key, value in self.items(vm)])
 
 
+SHOWN_AS_DICT = "{" in repr(OrderedDict(a=1))
+"""Newer Pythons write an OrderedDict's items as a dict's, older ones as pairs."""
+
+
 @models(OrderedDict.__repr__)
 def render_ordered(vm: VM, self: DictObject) -> Object:
     name = self.cls.__name__
     if not self.open(vm):
         return vm.const(f"{name}()")
-    body = text_of_items(vm, self, "[]", lambda: [f"({text(vm, key)}, {text(vm, value)})" for key, value in self.items(vm)])
+    brackets, pair = ("{}", "{}: {}") if SHOWN_AS_DICT else ("[]", "({}, {})")
+    body = text_of_items(vm, self, brackets, lambda: [pair.format(text(vm, key), text(vm, value)) for key, value in self.items(vm)])
     return vm.const(f"{name}({body.constant(vm)})")
 
 

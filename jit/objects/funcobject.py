@@ -127,7 +127,7 @@ class FunctionObject(Object):
             found = self.own_field(vm, name)
             if found is not None:
                 return found
-        elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__", "__annotations__"):
+        elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__", "__annotations__", "__type_params__"):
             found = getattr(self.value, name)
             if self.source is None:
                 return vm.from_real(found)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
-from framejit.guards.kinds import SetEquals
+from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import IteratorObject
 from framejit.objects.object import Object
-from framejit.objects.registry import wraps
+from framejit.objects.registry import wrapper_for, wraps
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
@@ -42,6 +42,13 @@ class SetObject(Object):
         table = self.table
         if table is None:
             elements = list(self.family.__iter__(self.value))
+            if self.cls is frozenset and not all(map(is_plain, elements)) and all(wrapper_for(type(e)).by_identity or is_plain(e) for e in elements):
+                # Immutable, and so are its elements: knowing which one it is, is knowing all of it.
+                assert self.source is not None
+                vm.guard(ValueIs, self.source, self.value)
+                table = {element: vm.const(element) for element in elements}
+                vm.trail.set(self, "table", table)
+                return table
             if not all(map(is_plain, elements)):
                 vm.unsupported(breaks.UnsupportedValue(f"a {self.cls.__name__} of objects made outside the compiled function"))
             assert self.source is not None

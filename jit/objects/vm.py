@@ -46,6 +46,8 @@ class VM(Protocol):
     directives: tuple[tuple[str, Any], ...]
     """What regions of the program have told the tracer (framejit.directives); changed through the trail."""
 
+    resumed: bool
+    """The traced frame is a resume function's: it holds what its state brought, and may be all that does."""
     direct: bool
     """What is called next returns straight to a CALL of the traced program. Whoever uses results otherwise takes it back before calling."""
 
