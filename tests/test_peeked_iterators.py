@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import resource
 from collections.abc import Callable, Iterator
@@ -138,6 +139,23 @@ def test_given_by_the_user(name: str, program: Callable[..., Any]) -> None:
 
     for length, taken in ((4, 0), (4, 0), (4, 1), (2, 1), (1, 0), (0, 0), (2, 9)):
         same(program, compiled, lambda: make(length, taken))
+
+
+def beside_the_protocol(it: Any) -> Any:
+    first = next(it, None)
+    hint = it.__length_hint__()
+    second, rest = copy.copy(it), it.__reduce__()[1:]
+    return first, hint, list(second), rest, bool(it), isinstance(it, list), type(it), next(it, None)
+
+
+@pytest.mark.parametrize("name", ["range", "list", "tuple", "reversed tuple", "text", "items"])
+def test_other_methods(name: str) -> None:
+    """They run natively, after what was taken has been taken for real."""
+    framejit.reset()
+    compiled = framejit.compile(beside_the_protocol, backend="eager")
+    for length in (4, 2, 0):
+        same(beside_the_protocol, compiled, lambda: (MAKERS[name](length),))
+    assert framejit.statistics()["fallbacks"] == 0, framejit.statistics()["reasons"]
 
 
 def step_and_change(it: Any, xs: Any) -> Any:
