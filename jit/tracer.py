@@ -6,7 +6,7 @@ import builtins
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 from framejit import breaks, directives, regions
@@ -29,6 +29,7 @@ from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Same,
 from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
 from framejit.modules.app import support
 from framejit.objects import abstract, build
+from framejit.objects.builtinobject import BuiltinMethodObject, bound_method
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import const_object
 from framejit.objects.dictobject import DictObject
@@ -48,6 +49,11 @@ SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
 UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
 """Types whose equal values are one object."""
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def is_guarded_by_identity(obj: Object) -> bool:
+    """Whether observing the value guards which object it is."""
+    return wrapper_for(obj.cls).by_identity and not isinstance(settle(obj), BuiltinMethodObject)
 
 
 class GraphBreak(Exception):
@@ -413,6 +419,8 @@ class Tracer:
                 return known
         if check and not isinstance(source, Pinned):
             if wrapper.by_identity:
+                if type(value) is BuiltinFunctionType and (method := bound_method(self, value, source)) is not None:  # type: ignore[arg-type]
+                    return method
                 self.guard(ValueIs, source, value)
             else:
                 self.guard(TypeIs, source, type(value))
@@ -492,7 +500,7 @@ class Tracer:
 
     def guard_same(self, a: Object, b: Object) -> None:
         """Two values are one object in this call: must be so in others, unless the values' own guards say it."""
-        if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or wrapper_for(a.cls).by_identity:
+        if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or is_guarded_by_identity(a):
             return
         if a.source is not None and b.source is not None:
             if a.source is not b.source:
@@ -504,7 +512,7 @@ class Tracer:
 
     def guard_distinct(self, a: Object, b: Object) -> None:
         """Two values from outside are different objects in this call."""
-        if a.source is not None and b.source is not None and not wrapper_for(a.cls).by_identity:
+        if a.source is not None and b.source is not None and not is_guarded_by_identity(a):
             self.guard(Distinct, a.source, (b.source,))
 
     def identity_key(self, obj: Object) -> Any:

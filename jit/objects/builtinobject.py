@@ -13,8 +13,11 @@ from types import (
 )
 from typing import Any
 
+import torch
+
 from framejit import breaks
-from framejit.guards.source import MISSING, SlotMember, Source
+from framejit.guards.kinds import Equals, TypeIs
+from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 from framejit.objects import abstract
 from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, setter_of, wraps
@@ -117,9 +120,9 @@ class BuiltinMethodObject(Object):
 
     __slots__ = ("descriptor", "receiver")
 
-    def __init__(self, descriptor: Any, receiver: Object) -> None:
+    def __init__(self, descriptor: Any, receiver: Object, source: Source | None = None, value: Any = MISSING) -> None:
         kind = MethodWrapperType if isinstance(descriptor, WrapperDescriptorType) else BuiltinFunctionType
-        super().__init__(kind)
+        super().__init__(kind, source, value)
         self.descriptor = descriptor
         self.receiver = receiver
 
@@ -144,6 +147,25 @@ class BuiltinMethodObject(Object):
 
     def referents(self) -> list[Object]:
         return [self.receiver]
+
+
+def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
+    """A method of a C type bound to an object from outside: known by its name and the object, as it is a new one on each access.
+
+    None where it means nothing by its descriptor, or where several classes of the object have the name, so that it doesn't say which.
+    """
+    receiver, name = value.__self__, value.__name__
+    found = [vars(base)[name] for base in type(receiver).__mro__ if name in vars(base)]
+    if len(found) != 1 or type(found[0]) is not MethodDescriptorType or found[0].__get__(receiver) != value:
+        return None
+    (descriptor,) = found
+    if model_of(value) is not None or app_of(value) is not None:
+        return None
+    if model_of(descriptor) is None and app_of(descriptor) is None and not isinstance(receiver, torch.Tensor):
+        return None
+    vm.guard(TypeIs, source, BuiltinFunctionType)
+    vm.guard(Equals, source.child(CAttr, "__name__"), name)
+    return BuiltinMethodObject(descriptor, vm.observe(vm.wrap(receiver, source.child(CAttr, "__self__"))), source, value)
 
 
 class DescriptorObject(Object):

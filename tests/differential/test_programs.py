@@ -13,13 +13,13 @@ import types
 from pathlib import Path
 from typing import Any
 
-import framejit
 import torch
 from agreement import Comparison
+from differential.programs import PRELUDE, programs
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from differential.programs import PRELUDE, programs
+import framejit
 
 numbers = itertools.count()
 examples = int(os.environ.get("FRAMEJIT_FUZZ", "0"))
@@ -114,3 +114,18 @@ def test_programs(tmp_path_factory: Any, source: str, calls: list[tuple[float, i
         path.unlink(missing_ok=True)
         framejit.reset()
     assert sys.getrecursionlimit() == limit
+
+
+APPEND = """
+def main(x, y, n, xs, d, o):
+    LOG.append([opaque(n)])
+    xs.append(x.clone().add_(opaque(n)))
+    return x + d.setdefault(opaque(1), y)
+"""
+
+
+def test_methods_of_builtins_are_not_broken_at_twice(tmp_path: Path) -> None:
+    """A bound method that waits on the stack while its argument breaks the graph is the same method afterwards."""
+    check(PRELUDE + APPEND, [(0.0, 1, False, False), (1.0, 2, False, False)], tmp_path / "append.py")
+    assert all("opaque" in str(reason) for reason in framejit.statistics()["reasons"])
+    framejit.reset()
