@@ -11,7 +11,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
-from framejit import breaks, config, logs
+from framejit import breaks, config, directives, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, Unsupported, UserFrame
@@ -118,6 +118,17 @@ class Compiler:
         with self._lock:
             number = self.compiles
             self.compiles += 1
+        if self.behind is None:
+            return self._compile(function, values, number)
+        try:
+            return self._compile(function, values, number)
+        except BaseException as error:
+            try:
+                return pipeline().leave(function, values, error)
+            finally:
+                directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.family.number))
+
+    def _compile(self, function: types.FunctionType, values: tuple[Any, ...], number: int) -> Entry | None:
         try:
             return pipeline().compile_frame(function, values, self, number)
         except RecursionError:

@@ -17,12 +17,13 @@ from framejit._runtime import Entry
 from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
+from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
 from framejit.cache import Compiler, Options
 from framejit.ceval.signals import Raise
 from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
 from framejit.codegen.resume import Resumes, split
-from framejit.directives import CURRENT, NESTED, Directives, around, breaks_are_errors, innermost, made_real
+from framejit.directives import CURRENT, NESTED, Directives, breaks_are_errors, innermost, made_real
 from framejit.effects import Logged
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
@@ -32,7 +33,7 @@ from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import function_modes, global_state_guard
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
-from framejit.guards.source import Call
+from framejit.guards.source import Call, Local, Root, Slot
 from framejit.modules import ecosystem
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import Codegen
@@ -168,8 +169,6 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, call, job.options.fullgraph)
     foreign = errors is None
     if not raises and (ecosystem.asked_for_errors(tracer) if foreign else errors):
-        # What the call has entered is left here for good: no frame of it goes on, to leave it.
-        CURRENT.set(around(tracer.directives_before, call))
         raise Unsupported(stop.reason, stop.stack)
     tracer.rest_on_directives()
     guards = list(tracer.guards)
@@ -399,5 +398,19 @@ def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None) -> En
     return Entry(None, built.tree, 0, Keep(None, built.guards, reason))
 
 
+def leave(function: types.FunctionType, args: tuple[Any, ...], error: BaseException) -> Entry:
+    """A resume function that could not be compiled: raise the error where it would have gone on, so that the call's own handlers see it.
+
+    Raises what comes out; an entry for this one call where the program handles the error and returns.
+    """
+    raises = abort.raising(function, error)
+    if raises is None:
+        raise error
+    result = raises(*args)
+    source = Root().child(Local, Slot(0, function.__code__.co_varnames[0]))
+    built = build([ValueIs(source, None, args[0])], [], [])
+    return Entry(abort.returning(function.__code__, result), built.tree, 0, Keep(None, built.guards))
+
+
 modules.load()
-__all__ = ["Keep", "Resumes", "compile_frame", "explain_failure"]
+__all__ = ["Keep", "Resumes", "compile_frame", "explain_failure", "leave"]

@@ -246,6 +246,121 @@ def test_the_setting_is_a_bool(setting):
         framejit.error_on_graph_break(True)(3)
 
 
+# ---- errors behind a break ----
+
+
+class Noted:
+    """A context manager that notes how it is left."""
+
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def __enter__(self):
+        self.log.append(self.name)
+
+    def __exit__(self, kind, error, trace):
+        self.log.append((self.name, kind and kind.__name__))
+
+
+def fails_inside(a, log):
+    with Noted(log, "inner"):
+        framejit.graph_break("allowed")
+        b = a * 2
+        with framejit.error_on_graph_break(True):
+            framejit.graph_break("refused")
+    return b
+
+
+def fails_outside(a, log):
+    with torch.no_grad(), Noted(log, "outer"):
+        try:
+            return fails_inside(a + 1, log)
+        finally:
+            log.append("finally")
+
+
+@framejit.disable
+def raising():
+    raise LookupError
+
+
+def fails_in_handler(a, log):
+    with Noted(log, "block"):
+        try:
+            raising()
+        except LookupError:
+            log.append("handled")
+        with framejit.error_on_graph_break(True):
+            framejit.graph_break("refused")
+    return a
+
+
+def test_an_error_behind_a_break_leaves_the_blocks_that_the_call_is_in():
+    for _ in range(2):
+        log: list[object] = []
+        with pytest.raises(framejit.Unsupported, match="refused"):
+            eager(fails_outside)(x, log)
+        assert log == ["outer", "inner", ("inner", "Unsupported"), "finally", ("outer", "Unsupported")]
+        assert torch.is_grad_enabled()
+
+
+def test_an_error_behind_an_exception_of_the_native_instruction():
+    log: list[object] = []
+    with pytest.raises(framejit.Unsupported, match="refused"):
+        eager(fails_in_handler)(x, log)
+    assert log[0] == "block" and log[-1] == ("block", "Unsupported")
+
+
+def test_a_program_may_handle_the_error():
+    def f(a, log):
+        try:
+            return fails_outside(a, log)
+        except framejit.Unsupported:
+            return a * 7
+
+    compiled = eager(f)
+    for _ in range(3):
+        assert torch.equal(compiled(x, []), x * 7)
+
+
+def test_an_interrupt_behind_a_break_leaves_modes_as_they_were():
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        if len(graphs) == 2:
+            raise KeyboardInterrupt
+        return gm
+
+    def f(a):
+        with torch.no_grad():
+            b = a + 1
+            framejit.graph_break()
+            return b * 2
+
+    compiled = framejit.compile(f, backend=backend)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(x)
+    assert torch.is_grad_enabled()
+    assert torch.equal(compiled(x), f(x))
+
+
+@pytest.mark.parametrize("operations", [1, 60, 700, 6000])
+def test_an_error_behind_a_break_of_a_function_of_any_length(operations):
+    body = "".join(f"        b = b + {i}\n" for i in range(operations))
+    source = (
+        "def f(n, log):\n    counter = [0]\n    def count():\n        counter[0] += 1\n    try:\n        framejit.graph_break()\n        b = n\n"
+        f"{body}        with framejit.error_on_graph_break(True):\n            framejit.graph_break('late')\n"
+        "    finally:\n        count()\n        log.append(counter[0])\n"
+    )
+    namespace = {"framejit": framejit}
+    exec(source, namespace)
+    log: list[int] = []
+    with pytest.raises(framejit.Unsupported, match="late"):
+        eager(namespace["f"])(1, log)
+    assert log == [1]
+
+
 # ---- nested graph breaks ----
 
 
