@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -11,14 +12,15 @@ from typing import Any, NoReturn
 
 from framejit import breaks, directives, regions
 from framejit.bytecode.instruction import Instruction, Position
-from framejit.bytecode.splice import origin
+from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, origin
 from framejit.ceval.closing import drops_silently
-from framejit.ceval.frame import Frame, State
+from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.loop import resume, run
 from framejit.ceval.operation import OPERATIONS
 from framejit.ceval.signals import Raise, Yield
 from framejit.codegen.recorder import CannotGenerate
-from framejit.codegen.resume import SplitFrame, original_place
+from framejit.codegen.resume import SplitFrame, original_place, place_of_raise
+from framejit.codegen.tracebacks import traceback_stub
 from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import UserFrame
@@ -64,6 +66,25 @@ class GraphBreak(Exception):
         self.frames = frames
         self.reason = reason
         self.stack = stack
+
+
+def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ...]]:
+    """A frame's stack as data: what each item is, and the Object that the state takes for it."""
+    items: list[Item] = []
+    values: list[Object | None] = []
+    for value in frame.stack:
+        item: Item = Kind.VALUE
+        if value is None:
+            item = Kind.NULL
+        elif isinstance(value, ExceptionState):
+            item, value = Kind.HANDLED, value.handled
+        elif isinstance(value, LastInstruction):
+            item, value = place_of_raise(frame.code, value.index), None
+        elif isinstance(value.value, Lasti):
+            item, value = RaisedAt(value.value.offset), None
+        items.append(item)
+        values.append(value)
+    return tuple(items), tuple(values)
 
 
 class AppNamespace(DictObject):
@@ -186,7 +207,9 @@ class Tracer:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
         for frame in self._guarded_generators:
             if frame.state is State.SUSPENDED and not drops_silently(self, frame):
-                self.unsupported(breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`"))
+                self.unsupported(
+                    breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`")
+                )
 
     def is_suspended(self, generator: Object) -> bool:
         assert isinstance(generator, GeneratorObject)
@@ -259,8 +282,10 @@ class Tracer:
         exc.set_field(self, "__context__", handled)
 
     def add_traceback(self, exc: Object, frame: Frame) -> None:
-        if isinstance(exc, ExceptionObject):
-            exc.entries.append(UserFrame.of(frame.code, frame.position()))
+        exc = self.observe(exc)
+        if isinstance(exc, ExceptionObject) and not isinstance(frame.globals, AppNamespace):
+            stub = functools.partial(traceback_stub, frame.code, frame.position(), frame.globals.value)
+            exc.add_entry(self, UserFrame.of(frame.code, frame.position()), stub)
 
     def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
         """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""
@@ -312,8 +337,6 @@ class Tracer:
         return [self.split_frame(frame) for frame in frames]
 
     def split_frame(self, frame: Frame) -> SplitFrame:
-        if frame.handled is not None:
-            raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
         for value in (*frame.locals, *frame.stack):
             if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
                 # The state would hold it until the next graph begins, and let it go there: not when the program does.
@@ -321,8 +344,9 @@ class Tracer:
         code, index = original_place(frame.code, frame.pc)
         effect = OPERATIONS[frame.instruction.op].effect
         instruction = frame.instruction
+        items, stack = split_stack(frame)
         return SplitFrame(
-            code, index, frame.globals.value, tuple(frame.locals), tuple(frame.stack), effect.pops(instruction), effect.pushes(instruction)
+            code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction)
         )
 
     # Positions.

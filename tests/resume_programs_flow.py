@@ -529,3 +529,182 @@ def except_star_native(x):
         x = helper(x)
         print("values", len(group.exceptions))
     return x
+
+
+def entries_of(error):
+    places = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        places.append((code.co_name.partition(" (resumed")[0], traceback.tb_lineno - code.co_firstlineno))
+        traceback = traceback.tb_next
+    print(type(error).__name__, places)
+
+
+@case()
+def traceback_in_handler(x):
+    try:
+        raising_helper(x)
+    except KeyError as e:
+        entries_of(e)
+        x = x + 1
+        entries_of(e)
+    try:
+        x = x * 2
+        int("zz")
+    except ValueError as e:
+        entries_of(e)
+        x = x * 2
+        entries_of(e)
+    return x
+
+
+def raises_quietly(x):
+    if len(x):
+        raise LookupError("traced")
+
+
+def passes_on(x):
+    try:
+        raises_quietly(x)
+    finally:
+        x.mul_(2)
+
+
+@case()
+def traceback_of_traced_exception(x):
+    try:
+        passes_on(x)
+    except LookupError as e:
+        entries_of(e)
+        x = x + 1
+        entries_of(e)
+        try:
+            raise e
+        except LookupError as again:
+            entries_of(again)
+            print(again is e, again.__context__)
+    return x
+
+
+@case()
+def traceback_of_passed_exception(x):
+    try:
+        try:
+            reraising_helper(x)
+        finally:
+            x = x + 1
+    except KeyError as e:
+        x = x * 2
+        entries_of(e)
+        kept = e
+    print(sys.exc_info())
+    entries_of(kept)
+    return x
+
+
+@case()
+def traceback_forgotten(x):
+    try:
+        raises_quietly(x)
+    except LookupError as e:
+        e = e.with_traceback(None)
+        entries_of(e)
+        kept = e
+    try:
+        raise kept
+    except LookupError as e:
+        entries_of(e)
+        x = x + 1
+    return x
+
+
+@case()
+def exception_kept_in_containers(x):
+    errors = []
+    for i in range(3):
+        try:
+            if i == 1:
+                int("zz")
+            raises_quietly(x)
+        except (LookupError, ValueError) as e:
+            errors.append(e)
+            x = x + 1
+    print([str(e) for e in errors])
+    for e in errors:
+        entries_of(e)
+    return x, [e.args for e in errors]
+
+
+@case()
+def raise_from_outside(x):
+    try:
+        int("zz")
+    except ValueError as e:
+        kept = e
+    print("caught")
+    try:
+        x = x + 1
+        raise kept
+    except ValueError as e:
+        entries_of(e)
+        x = x + 1
+    try:
+        raise RuntimeError("new") from kept
+    except RuntimeError as e:
+        entries_of(e)
+        print(e.__cause__ is kept)
+    return x
+
+
+@case()
+def break_in_the_test_of_a_handler(x):
+    def classes():
+        print("which")
+        return ValueError, KeyError
+
+    try:
+        x = x + 1
+        {}["k"]
+    except classes() as e:
+        x = x * 2
+        print(repr(e))
+    return x
+
+
+@case()
+def loop_inside_handler(x):
+    try:
+        raises_quietly(x)
+    except LookupError as e:
+        for i in range(4):
+            try:
+                if i == 2:
+                    int(str(e))
+                print("loop", i, sys.exc_info()[1] is e)
+            except ValueError as inner:
+                print("inner", inner.__context__ is e)
+                continue
+            finally:
+                x = helper(x)
+    return x
+
+
+@case()
+def generator_in_handler(x):
+    def items():
+        try:
+            raise KeyError("k")
+        except KeyError:
+            yield x * 2
+            print("in generator", sys.exc_info()[0])
+            yield x * 3
+
+    try:
+        int("zz")
+    except ValueError:
+        values = []
+        for value in items():
+            print("outside", sys.exc_info()[0])
+            values.append(value)
+    return values

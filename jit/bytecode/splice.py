@@ -7,17 +7,19 @@ relative, so they need no change.
     resume: prologue | original code            the prologue jumps to the place, perhaps by way of a call or a raise
     step:   prologue | one instruction | epilogue    the epilogue returns (choice, state)
 
-The order in a state: first the slots' values in the order of `Layout.slots`, then the stack's, top first.
+The order in a state: first the slots' values in the order of `Layout.slots`, then the stack's, top first. What is no value has a
+placeholder there: NULLs and the positions that handlers remember None, what PUSH_EXC_INFO pushes the exception that is being handled.
 """
 
 from __future__ import annotations
 
 import dis
+import enum
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS, Decoded, Handler, exception_table, slot_names
 from framejit.bytecode.instruction import Position
@@ -30,15 +32,47 @@ MAX_UNITS = 8
 """Code units that one entry of the line table may cover (Objects/locations.md)."""
 
 
+class Kind(enum.Enum):
+    """What an item of the stack is. HANDLED is what PUSH_EXC_INFO pushes below the exception."""
+
+    VALUE = enum.auto()
+    NULL = enum.auto()
+    HANDLED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedAt:
+    """An item of the stack: where the handled exception was raised, as an offset in the original code (the exception table's `lasti`)."""
+
+    offset: int
+
+
+Item = Kind | RaisedAt
+
+
+class Lasti(int):
+    """A RaisedAt on the stack of a resume function, in its own code units. `offset`: in bytes of the original code."""
+
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a state holds: values of these slots (indices into localsplus), and a stack, bottom first; False is a NULL, None in the state."""
+    """What a state holds: values of these slots (indices into localsplus), and a stack, bottom first."""
 
     slots: tuple[int, ...]
-    stack: tuple[bool, ...]
+    stack: tuple[Item, ...]
 
     def __len__(self) -> int:
         return len(self.slots) + len(self.stack)
+
+    @property
+    def handled(self) -> int | None:
+        """Where in the state the exception is that `sys.exc_info()` gives; None if none is being handled."""
+        for depth, item in enumerate(reversed(self.stack)):
+            if item is Kind.HANDLED:
+                return len(self.slots) + depth
+        return None
 
 
 @dataclass(slots=True)
@@ -50,6 +84,8 @@ class Writer:
     lines: list[tuple[int, Position | None]] = field(default_factory=list)
     handlers: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
     position: Position | None = None
+    handles: bool = False
+    """At the bottom of the stack is what POP_EXCEPT takes."""
 
     def emit(self, op: str, arg: int = 0) -> None:
         """One instruction and its inline caches."""
@@ -79,28 +115,53 @@ class Writer:
         for op, arg in CURRENT.write["CALL"](1, None):
             self.emit(op, arg)
 
-    def unpack(self, layout: Layout, nulls: bool) -> None:
-        """From the state in slot 0 to slots and stack. `nulls`: put real NULLs where the stack has them."""
-        self.emit("RESUME", 0)
+    def handle(self, layout: Layout) -> None:
+        """Have the exception that the state in slot 0 says handled, until something is given back. For steps: what must be undone
+        lies at the bottom of the stack, where frames have none of theirs.
+        """
+        at = layout.handled
+        if at is not None:
+            self.emit("LOAD_FAST", 0)
+            self.load_const(at)
+            self.emit("BINARY_SUBSCR")
+            self.emit("PUSH_EXC_INFO")
+            self.emit("POP_TOP")
+            self.handles = True
+
+    def unpack(self, layout: Layout) -> None:
+        """From the state in slot 0 to slots and stack."""
         self.emit("LOAD_FAST", 0)
         self.emit("UNPACK_SEQUENCE", len(layout))
         for slot in layout.slots:
             self.emit("STORE_FAST", slot)
         if 0 not in layout.slots:
             self.emit("DELETE_FAST", 0)
-        if nulls:
-            self.place_nulls(layout.stack)
 
-    def place_nulls(self, stack: Sequence[bool], above: int = 0) -> None:
-        """Replace the placeholders in the stack, which has `above` more values on top, by NULLs."""
-        for depth, is_value in enumerate(reversed(stack), 1 + above):
-            if not is_value:
-                if depth > 1:
-                    self.emit("SWAP", depth)
+    def place(self, stack: Sequence[Item], above: int = 0) -> None:
+        """Replace the placeholders in the stack, which has `above` more values on top, by what they stand for, from the bottom up:
+        in the order in which the exceptions came to be handled.
+        """
+        for index, item in enumerate(stack):
+            if item is Kind.VALUE:
+                continue
+            depth = len(stack) - index + above
+            if depth > 1:
+                self.emit("SWAP", depth)
+            if item is Kind.HANDLED:
+                self.emit("PUSH_EXC_INFO")
                 self.emit("POP_TOP")
-                self.emit("PUSH_NULL")
-                if depth > 1:
-                    self.emit("SWAP", depth)
+            else:
+                self.emit("POP_TOP")
+                if item is Kind.NULL:
+                    self.emit("PUSH_NULL")
+                else:
+                    self.load_const(item)
+            if depth > 1:
+                self.emit("SWAP", depth)
+
+    def place_nulls(self, stack: Sequence[Item]) -> None:
+        """Replace the placeholders of NULLs at the top of the stack; a step has no use for the others."""
+        self.place([item if item is Kind.NULL else Kind.VALUE for item in stack])
 
     def pack(self, layout: Layout) -> None:
         """From the stack, which has the values of `layout.stack`, and the slots to a state on the stack."""
@@ -120,6 +181,13 @@ class Writer:
         self.load_const(outcome.choice)
         self.emit("SWAP", 2)
         self.emit("BUILD_TUPLE", 2)
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Return what is on top of the stack."""
+        if self.handles:
+            self.emit("SWAP", 2)
+            self.emit("POP_EXCEPT")
         self.emit("RETURN_VALUE")
 
 
@@ -183,24 +251,30 @@ def resume_after(
     `call`: the index of the instruction that is behind: with `inner`, the call that the inner frame is in.
     """
     writer = Writer(list(code.co_consts), position=position)
-    writer.unpack(layout, nulls=inner is None)
-    if inner is not None:
-        writer.place_nulls(layout.stack[:-1], above=1)
+    writer.emit("RESUME", 0)
+    writer.unpack(layout)
+    if inner is None:
+        writer.place(layout.stack)
+    else:
+        writer.place(layout.stack[:-1], above=1)
         start = len(writer.code)
         writer.call_const(inner)
         cover(writer, start, decoded.handler_at[call])
     return enter(code, writer, offset, len(layout), name, decoded, decoded.instructions[call].offset)
 
 
-def resume_raising(code: CodeType, layout: Layout, position: Position, name: str, handler: Handler, decoded: Decoded) -> CodeType:
-    """Enter `code` where `handler` takes an exception, which is on top of the state's stack, as if the instruction had raised it."""
+def resume_raising(
+    code: CodeType, layout: Layout, position: Position, name: str, handler: Handler, decoded: Decoded, index: int
+) -> CodeType:
+    """Enter `code` where `handler` takes an exception, which is on top of the state's stack, as if the instruction at `index` had raised it."""
     writer = Writer(list(code.co_consts), position=position)
-    writer.unpack(layout, nulls=False)
-    writer.place_nulls(layout.stack[:-1], above=1)
+    writer.emit("RESUME", 0)
+    writer.unpack(layout)
+    writer.place(layout.stack[:-1], above=1)
     start = len(writer.code)
     writer.emit("RERAISE", 0)
     cover(writer, start, handler)
-    return enter(code, writer, 0, len(layout), name, decoded)
+    return enter(code, writer, 0, len(layout), name, decoded, decoded.instructions[index].offset, calls=False)
 
 
 def cover(writer: Writer, start: int, handler: Handler | None) -> None:
@@ -209,18 +283,27 @@ def cover(writer: Writer, start: int, handler: Handler | None) -> None:
         writer.handlers.append((start, len(writer.code), handler.target, handler.depth, handler.lasti))
 
 
-def enter(code: CodeType, writer: Writer, offset: int, size: int, name: str, decoded: Decoded, call: int | None = None) -> CodeType:
-    """Put the prologue in front of the whole original code, with a jump to `offset`. `call`: the original offset of what the prologue calls for."""
+def enter(code: CodeType, writer: Writer, offset: int, size: int, name: str, decoded: Decoded, behind: int, calls: bool = True) -> CodeType:
+    """Put the prologue in front of the whole original code, with a jump to `offset`.
+
+    `behind`: the original offset of the instruction that the prologue stands for; `calls`: as a call would, if the prologue has one.
+    """
     writer.emit("JUMP_FORWARD", (offset + 2) // 2)
     # A NOP with the first line ends the prologue: the original's line table counts from there.
     writer.position = Position(code.co_firstlineno, None, None, None)
     writer.emit("NOP")
     shift = len(writer.code)
-    handlers = [(start, end, decoded.instructions[target].offset + shift, depth, lasti) for start, end, target, depth, lasti in writer.handlers]
-    original = [(start + shift, end + shift, target + shift, depth, lasti) for start, end, target, depth, lasti in exception_table(code.co_exceptiontable)]
+    consts = [own_lasti(item, shift) if isinstance(item, RaisedAt) else item for item in writer.consts]
+    handlers = [
+        (start, end, decoded.instructions[target].offset + shift, depth, lasti) for start, end, target, depth, lasti in writer.handlers
+    ]
+    original = [
+        (start + shift, end + shift, target + shift, depth, lasti)
+        for start, end, target, depth, lasti in exception_table(code.co_exceptiontable)
+    ]
     made = code.replace(
         co_code=bytes(writer.code) + code.co_code,
-        co_consts=(*writer.consts, code),
+        co_consts=(*consts, code),
         co_linetable=encode_lines(writer.lines, code.co_firstlineno) + code.co_linetable,
         co_exceptiontable=encode_handlers(handlers + original),
         co_stacksize=code.co_stacksize + size + 6,
@@ -229,11 +312,28 @@ def enter(code: CodeType, writer: Writer, offset: int, size: int, name: str, dec
         **arguments(code),
     )
     key = id(made)
-    _origins[key] = (weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, call)
+    _origins[key] = Origin(weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls)
     return made
 
 
-_origins: dict[int, tuple[weakref.ref[CodeType], CodeType, int, int | None]] = {}
+def own_lasti(item: RaisedAt, shift: int) -> Lasti:
+    """The position as code whose prologue has `shift` bytes counts it (Python/bytecodes.c: RERAISE)."""
+    lasti = Lasti((item.offset + shift) // 2)
+    lasti.offset = item.offset
+    return lasti
+
+
+class Origin(NamedTuple):
+    """Where a resume function's code is from."""
+
+    made: weakref.ref[CodeType]
+    code: CodeType
+    shift: int
+    behind: int
+    calls: bool
+
+
+_origins: dict[int, Origin] = {}
 
 
 def origin(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
@@ -241,12 +341,19 @@ def origin(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
     the call that it stands for. None for code that is no resume function's; the offset is -1 elsewhere in a prologue.
     """
     found = _origins.get(id(code))
-    if found is None or found[0]() is not code:
+    if found is None or found.made() is not code:
         return None
-    _, original, shift, call = found
-    if offset >= shift:
-        return original, offset - shift
-    return original, -1 if call is None else call
+    if offset >= found.shift:
+        return found.code, offset - found.shift
+    return found.code, found.behind if found.calls else -1
+
+
+def origin_of_raise(code: CodeType, offset: int) -> int:
+    """The original offset of an instruction that raised; in a prologue, that of the one it stands for."""
+    found = _origins.get(id(code))
+    if found is None or found.made() is not code:
+        return offset
+    return offset - found.shift if offset >= found.shift else found.behind
 
 
 # Steps.
@@ -268,37 +375,37 @@ def step(
     operands: int,
     instruction: Callable[[Writer], None],
     position: Position,
-    after: Outcome,
+    after: Outcome | None,
     raised: Outcome | None,
 ) -> CodeType:
     """Run `instruction` on the top `operands` values of the stack, then give the outcome `after`; on an exception `raised`, if given.
 
-    Values below the operands pass through as they are, placeholders of NULLs included.
+    Values below the operands pass through as they are, placeholders included. `after` is None where the instruction always raises.
     """
-    writer = Writer(list(code.co_consts), position=position)
-    writer.unpack(before, nulls=False)
+    writer = start_step(code, before, position)
     writer.place_nulls(before.stack[len(before.stack) - operands :])
     start = len(writer.code)
     instruction(writer)
     end = len(writer.code)
-    writer.give(after)
-    handlers = []
-    if raised is not None:
-        handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1, False))
-        writer.call_const(without_own_entry)
-        writer.give(raised)
-    return finish_step(code, writer, handlers, len(before))
+    if after is not None:
+        writer.give(after)
+    return finish_step(code, writer, start, end, raised, len(before))
 
 
 def branch(
-    code: CodeType, before: Layout, test: Callable[[Writer], str], position: Position, taken: Outcome, other: Outcome, raised: Outcome | None
+    code: CodeType,
+    before: Layout,
+    test: Callable[[Writer], str],
+    position: Position,
+    taken: Outcome,
+    other: Outcome,
+    raised: Outcome | None,
 ) -> CodeType:
     """Run `test`, which ends in a conditional jump still to be made and says its name: where it jumps, `taken` is given, else `other`."""
-    writer = Writer(list(code.co_consts), position=position)
-    writer.unpack(before, nulls=False)
+    writer = start_step(code, before, position)
     start = len(writer.code)
     jump = test(writer)
-    rest = Writer(writer.consts, position=position)
+    rest = Writer(writer.consts, position=position, handles=writer.handles)
     rest.give(other)
     skipped = CURRENT.skipped_by_for_iter if jump == "FOR_ITER" else 0
     writer.emit(jump, len(rest.code) // 2)
@@ -308,15 +415,26 @@ def branch(
     for _ in range(skipped):
         writer.emit("NOP")
     writer.give(taken)
+    return finish_step(code, writer, start, end, raised, len(before))
+
+
+def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
+    """A step up to where its stack is that of the frame, placeholders in place."""
+    writer = Writer(list(code.co_consts), position=position)
+    writer.emit("RESUME", 0)
+    writer.handle(before)
+    writer.unpack(before)
+    return writer
+
+
+def finish_step(code: CodeType, writer: Writer, start: int, end: int, raised: Outcome | None, size: int) -> CodeType:
+    """The finished code. What the instructions from `start` to `end` raise becomes the outcome `raised`, if the frame handles it: the
+    exception has the step's entry in its traceback, and gets no second one where it is raised again.
+    """
     handlers = []
     if raised is not None:
-        handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1, False))
-        writer.call_const(without_own_entry)
+        handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1 + writer.handles, False))
         writer.give(raised)
-    return finish_step(code, writer, handlers, len(before))
-
-
-def finish_step(code: CodeType, writer: Writer, handlers: list[tuple[int, int, int, int, bool]], size: int) -> CodeType:
     return code.replace(
         co_code=bytes(writer.code),
         co_consts=tuple(writer.consts),
@@ -329,8 +447,7 @@ def finish_step(code: CodeType, writer: Writer, handlers: list[tuple[int, int, i
 
 def outer_step(code: CodeType, before: Layout, inner: FunctionType, position: Position, raised: Outcome | None, after: Layout) -> CodeType:
     """The step of a frame that is inside a call: run the inner frame's step on the top of the stack, its state, and wrap what it gives."""
-    writer = Writer(list(code.co_consts), position=position)
-    writer.unpack(before, nulls=False)
+    writer = start_step(code, before, position)
     start = len(writer.code)
     writer.call_const(inner)
     end = len(writer.code)
@@ -339,13 +456,8 @@ def outer_step(code: CodeType, before: Layout, inner: FunctionType, position: Po
         writer.emit("LOAD_FAST", slot)
     writer.emit("BUILD_TUPLE", len(after))
     writer.call_const(Wrapper(len(after.slots)))
-    writer.emit("RETURN_VALUE")
-    handlers = []
-    if raised is not None:
-        handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1, False))
-        writer.call_const(without_own_entry)
-        writer.give(raised)
-    return finish_step(code, writer, handlers, len(before))
+    writer.give_back()
+    return finish_step(code, writer, start, end, raised, len(before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,12 +470,6 @@ class Wrapper:
         at = len(values) - self.slots - 1
         choice, inner = values[at]
         return choice, (*values[:at:-1], inner, *values[:at][::-1])
-
-
-def without_own_entry(exc: BaseException) -> BaseException:
-    """An exception caught by a step, less the traceback entry of the step itself: where it is raised again makes one in its place."""
-    traceback = exc.__traceback__
-    return exc.with_traceback(None if traceback is None else traceback.tb_next)
 
 
 # Tables.
@@ -401,7 +507,12 @@ def encode_lines(entries: Sequence[tuple[int, Position | None]], firstlineno: in
                 table += signed_varint(delta)
             else:
                 table.append(0x80 | 14 << 3 | length - 1)
-                table += signed_varint(delta) + varint(position.end_lineno - position.lineno) + varint(position.column + 1) + varint(position.end_column + 1)
+                table += (
+                    signed_varint(delta)
+                    + varint(position.end_lineno - position.lineno)
+                    + varint(position.column + 1)
+                    + varint(position.end_column + 1)
+                )
     return bytes(table)
 
 
@@ -419,4 +530,17 @@ def signed_varint(value: int) -> bytes:
     return varint(-value << 1 | 1 if value < 0 else value << 1)
 
 
-__all__ = ["Layout", "Outcome", "branch", "outer_step", "resume_after", "resume_raising", "slot_names", "step"]
+__all__ = [
+    "Item",
+    "Kind",
+    "RaisedAt",
+    "Lasti",
+    "Layout",
+    "Outcome",
+    "branch",
+    "outer_step",
+    "resume_after",
+    "resume_raising",
+    "slot_names",
+    "step",
+]

@@ -39,6 +39,14 @@ class LastInstruction:
     index: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ExceptionState:
+    """What PUSH_EXC_INFO pushes below the exception: the exception handled from there on, and what POP_EXCEPT goes back to."""
+
+    handled: Object
+    outer: Object | None
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A frame's state, to go back to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from framejit.bytecode.instruction import Instruction
-from framejit.ceval.frame import Frame, LastInstruction
+from framejit.ceval.frame import ExceptionState, Frame, LastInstruction
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Raise
 from framejit.objects import abstract, build
@@ -30,15 +30,16 @@ def reraise(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> Non
     raise Raise(exc, reraised=True)
 
 
-@op("PUSH_EXC_INFO", "exc -- outer exc")
-def push_exc_info(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> tuple[Object | None, Object]:
-    outer, frame.handled = frame.handled, exc
-    return outer, exc
+@op("PUSH_EXC_INFO", "exc -- state exc")
+def push_exc_info(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> tuple[ExceptionState, Object]:
+    state = ExceptionState(exc, frame.handled)
+    frame.handled = exc
+    return state, exc
 
 
-@op("POP_EXCEPT", "outer --")
-def pop_except(vm: Any, frame: Frame, instruction: Instruction, outer: Object | None) -> None:
-    frame.handled = outer
+@op("POP_EXCEPT", "state --")
+def pop_except(vm: Any, frame: Frame, instruction: Instruction, state: ExceptionState) -> None:
+    frame.handled = state.outer
 
 
 @op("CHECK_EXC_MATCH", "exc cls -- exc result")
@@ -78,9 +79,9 @@ def before_with(vm: Any, frame: Frame, instruction: Instruction, manager: Object
     return vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")  # type: ignore[no-any-return]
 
 
-@op("WITH_EXCEPT_START", "exit lasti outer exc -- exit lasti outer exc result")
+@op("WITH_EXCEPT_START", "exit lasti state exc -- exit lasti state exc result")
 def with_except_start(
-    vm: Any, frame: Frame, instruction: Instruction, exit_: Object, lasti: LastInstruction, outer: Object | None, exc: Object
+    vm: Any, frame: Frame, instruction: Instruction, exit_: Object, lasti: LastInstruction, state: ExceptionState, exc: Object
 ) -> tuple[Any, ...]:
     cls, traceback = (abstract.getattr_(vm, exc, name) for name in ("__class__", "__traceback__"))
-    return exit_, lasti, outer, exc, abstract.call(vm, exit_, [cls, exc, traceback], {})
+    return exit_, lasti, state, exc, abstract.call(vm, exit_, [cls, exc, traceback], {})

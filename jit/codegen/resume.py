@@ -19,7 +19,7 @@ from framejit.bytecode import splice
 from framejit.bytecode.decode import Decoded, Handler, decode
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import live_slots
-from framejit.bytecode.splice import Layout, Outcome, Writer
+from framejit.bytecode.splice import Item, Kind, Layout, Outcome, RaisedAt, Writer
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.objects.constobject import NONE
@@ -29,9 +29,9 @@ from framejit.objects.tupleobject import TupleObject
 PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
 """These change a value below their operands, as far down as their argument says."""
 NEVER = frozenset({
-    "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CHECK_EXC_MATCH",
-    "WITH_EXCEPT_START", "CLEANUP_THROW", "END_SEND", "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR",
-    "LOAD_FAST", "STORE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
+    "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CLEANUP_THROW", "END_SEND",
+    "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR", "LOAD_FAST", "STORE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP",
+    "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
 })  # fmt: skip
 """Instructions that a call can't be split at."""
 
@@ -43,14 +43,16 @@ BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"})
 class SplitFrame:
     """A frame where tracing stopped, as data. `index`: its instruction in `code`, which is never a resume function's.
 
-    `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. A stack value None is a NULL.
+    `stack`: with the exception handled in the place of what PUSH_EXC_INFO pushes, and None for a NULL or a RaisedAt; `items`: what is what.
+    `pops`: operands of the instruction, which are still on the stack; `pushes`: its results.
     """
 
     code: CodeType
     index: int
     namespace: dict[str, Any]
     locals: tuple[Object | None, ...]
-    stack: tuple[Any, ...]
+    stack: tuple[Object | None, ...]
+    items: tuple[Item, ...]
     pops: int
     pushes: int
 
@@ -72,9 +74,19 @@ class SplitFrame:
         return self.decoded.handler_at[self.index]
 
     @property
-    def lower(self) -> tuple[bool, ...]:
-        """The stack below the operands: which values are no NULLs."""
-        return tuple(value is not None for value in self.stack[: len(self.stack) - self.pops])
+    def lower(self) -> tuple[Item, ...]:
+        """The stack below the operands."""
+        return self.items[: len(self.items) - self.pops]
+
+    @property
+    def results(self) -> tuple[Item, ...]:
+        """What the instruction leaves on the stack in the place of its operands."""
+        match self.instruction.op:
+            case "LOAD_METHOD":
+                return Kind.NULL, Kind.VALUE
+            case "WITH_EXCEPT_START":
+                return (*self.items[-self.pops :], Kind.VALUE)
+        return (Kind.VALUE,) * self.pushes
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -129,9 +141,6 @@ def check(frame: SplitFrame) -> None:
     first = frame.index == 0 or frame.decoded.instructions[frame.index - 1].offset != frame.instruction.offset
     if op in NEVER or not (first or op in BRANCHES):
         raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside {op}"))
-    for value in frame.stack:
-        if value is not None and not isinstance(value, Object):
-            raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
 
 
 class _Splitter:
@@ -160,7 +169,7 @@ class _Splitter:
         """The step that runs the instruction at fault."""
         frame = self.frames[level]
         raised = self.raised(level)
-        stack = tuple(value is not None for value in frame.stack)
+        stack = frame.items
         op = frame.instruction.op
         if op in BRANCHES:
             falls = self.after(level, frame.index + 1, frame.lower)
@@ -170,14 +179,13 @@ class _Splitter:
             # UNARY_NOT asks for the truth: the jump is taken where it is false.
             code = splice.branch(frame.code, before, test_truth, frame.position, false, true, raised)
         elif op == "FOR_ITER":
-            item = self.after(level, frame.index + 1, (*stack, True))
+            item = self.after(level, frame.index + 1, (*stack, Kind.VALUE))
             exhausted = self.after(level, frame.instruction.value, stack[:-1])
             before = self.before(frame, stack, item, exhausted, raised)
             code = splice.branch(frame.code, before, lambda writer: "FOR_ITER", frame.position, exhausted, item, raised)
         else:
             operands = frame.pops + (frame.instruction.arg or 0 if op in PEEKS else 0)
-            results = (False, True) if op == "LOAD_METHOD" else (True,) * frame.pushes
-            after = self.after(level, frame.index + 1, (*frame.lower, *results))
+            after = None if op == "RAISE_VARARGS" else self.after(level, frame.index + 1, (*frame.lower, *frame.results))
             before = self.before(frame, stack, after, raised)
             code = splice.step(frame.code, before, operands, self.native(frame), frame.position, after, raised)
         return splice.function_of(code, frame.namespace), before
@@ -186,11 +194,11 @@ class _Splitter:
         """The step of a frame that is inside the call of the next one."""
         frame = self.frames[level]
         raised = self.raised(level)
-        after = Layout(frame.kept, (*frame.lower, True))
-        before = Layout(union(after, raised), (*frame.lower, True))
+        after = Layout(frame.kept, (*frame.lower, Kind.VALUE))
+        before = Layout(union(after, raised), after.stack)
         return splice.function_of(splice.outer_step(frame.code, before, inner, frame.position, raised, after), frame.namespace), before
 
-    def before(self, frame: SplitFrame, stack: tuple[bool, ...], *outcomes: Outcome | None) -> Layout:
+    def before(self, frame: SplitFrame, stack: tuple[Item, ...], *outcomes: Outcome | None) -> Layout:
         return Layout(union(*outcomes), stack)
 
     def native(self, frame: SplitFrame) -> Callable[[Writer], None]:
@@ -203,7 +211,7 @@ class _Splitter:
 
     # Outcomes.
 
-    def after(self, level: int, index: int, stack: tuple[bool, ...]) -> Outcome:
+    def after(self, level: int, index: int, stack: tuple[Item, ...]) -> Outcome:
         """The innermost frame goes on at `index`."""
         frame = self.frames[level]
         instructions = frame.decoded.instructions
@@ -226,12 +234,13 @@ class _Splitter:
         frame = self.frames[level]
         handler = frame.handler
         if handler is None:
+            if Kind.HANDLED in frame.items:
+                raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
             return None
-        values = tuple(value is not None for value in frame.stack[: handler.depth])
-        layout = Layout(frame.bound(handler.target), (*values, True))
+        layout = Layout(frame.bound(handler.target), (*frame.items[: handler.depth], Kind.VALUE))
         function = self.resumes.get(
             ("raising", frame.index, layout), frame.code, frame.namespace,
-            lambda: splice.resume_raising(frame.code, layout, frame.position, self.name(frame), handler, frame.decoded),
+            lambda: splice.resume_raising(frame.code, layout, frame.position, self.name(frame), handler, frame.decoded, frame.index),
         )  # fmt: skip
         return Outcome(self.choose(level, function), layout)
 
@@ -243,7 +252,7 @@ class _Splitter:
         return len(self.chosen) - 1
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
-        layout = Layout(frame.kept, (*frame.lower, True))
+        layout = Layout(frame.kept, (*frame.lower, Kind.VALUE))
         offset = splice.start_of(frame.code, frame.decoded, frame.index + 1)
         return self.resumes.get(
             ("around", frame.index, layout, inner), frame.code, frame.namespace,
@@ -291,4 +300,9 @@ def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:
     raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {code.co_qualname} before it is resumed"))
 
 
-__all__ = ["Resumes", "Split", "SplitFrame", "original_place", "split"]
+def place_of_raise(code: CodeType, index: int) -> RaisedAt:
+    """Where an exception was raised, as an item of a stack."""
+    return RaisedAt(splice.origin_of_raise(code, decode(code).instructions[index].offset))
+
+
+__all__ = ["Resumes", "Split", "SplitFrame", "original_place", "place_of_raise", "split"]

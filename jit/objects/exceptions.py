@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import BuiltinFunctionType, TracebackType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 from framejit.objects import abstract
 from framejit.objects.instancedict import fill_instance_dict
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import Object
 from framejit.objects.registry import models, sets, wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -25,13 +27,14 @@ FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
-    __slots__ = ("args", "fields", "entries")
+    __slots__ = ("args", "fields", "entries", "stubs")
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.args = args
         self.fields: dict[str, Object] = {}
-        self.entries: list[Any] = []
+        self.entries: list[Any] = []  # where it passed, innermost first, and what makes the functions that pass as traceback entries
+        self.stubs: list[Callable[[], Any]] = []
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
@@ -72,9 +75,23 @@ class ExceptionObject(Object):
         self.check_made_here(vm)
         vm.trail.set(self, "args", args)
 
+    def add_entry(self, vm: VM, entry: Any, stub: Callable[[], Any]) -> None:
+        """The exception leaves the instruction that raised it, or a call. `stub()` is a function that raises its argument at that place."""
+        if self.source is not None:
+            vm.effects.at_end(AddedEntry(self, stub))
+        vm.trail.set(self, "entries", [*self.entries, entry])
+        vm.trail.set(self, "stubs", [*self.stubs, stub])
+
+    def set_traceback(self, vm: VM, traceback: Object) -> None:
+        """None forgets the entries; an exception's own traceback, which nothing is known of, changes nothing."""
+        self.check_made_here(vm)
+        if vm.observe(traceback).cls is type(None):
+            vm.trail.set(self, "entries", [])
+            vm.trail.set(self, "stubs", [])
+        elif not (isinstance(traceback, TracebackObject) and traceback.exc is self):
+            vm.unsupported(breaks.UnsupportedOperation("giving an exception another traceback"))
+
     def reconstruct(self, cg: Codegen) -> None:
-        if self.entries:  # it was raised: its traceback, which is frames of the program, can't be made
-            raise NotConstant(self)
         cg.load_const(self.cls)
         for arg in self.args:
             cg.load(arg)
@@ -85,14 +102,69 @@ class ExceptionObject(Object):
 
     def fill(self, cg: Codegen) -> None:
         for name, value in self.fields.items():
-            if name != "__traceback__":
-                cg.load(value)
-                cg.load(self)
-                cg.store_attr(name)
+            cg.load(value)
+            cg.load(self)
+            cg.store_attr(name)
+        if self.stubs:
+            load_entries(cg, self, self.stubs)
         fill_instance_dict(cg, self.attrs)
 
     def referents(self) -> list[Object]:
-        return [*self.args, *(v for k, v in self.fields.items() if k != "__traceback__"), *([self.attrs] if self.attrs is not None else [])]
+        return [*self.args, *self.fields.values(), *([self.attrs] if self.attrs is not None else [])]
+
+
+class TracebackObject(Object):
+    """The traceback of an exception that the trace raised: passed around (to `__exit__`, `with_traceback`) but not looked into."""
+
+    __slots__ = ("exc",)
+
+    def __init__(self, exc: ExceptionObject) -> None:
+        super().__init__(TracebackType)
+        self.exc = exc
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.exc)
+        cg.load_attr("__traceback__")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddedEntry:
+    """The effect of an exception from outside passing through a frame of the trace."""
+
+    exc: ExceptionObject
+    stub: Callable[[], Any]
+
+    def replay(self, cg: Codegen) -> None:
+        load_entries(cg, self.exc, [self.stub])
+
+    def referents(self) -> list[Object]:
+        return [self.exc]
+
+
+def load_entries(cg: Codegen, exc: ExceptionObject, stubs: list[Callable[[], Any]]) -> None:
+    """Emit what adds entries to a traceback."""
+    cg.load(exc)
+    cg.load_const(tuple(stub() for stub in stubs))
+    cg.call_const(add_entries, 2)
+    cg.pop_top()
+
+
+class Passing(Exception):
+    """What a stub raises to get an entry made."""
+
+
+def add_entries(exc: BaseException, stubs: tuple[Any, ...]) -> None:
+    """Lengthen a traceback outwards by an entry for each stub, innermost first (runs in generated code)."""
+    traceback = exc.__traceback__
+    for stub in stubs:
+        try:
+            stub(Passing)
+        except Passing as passing:
+            assert passing.__traceback__ is not None
+            entry = passing.__traceback__.tb_next
+        assert entry is not None
+        traceback = TracebackType(traceback, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    BaseException.with_traceback(exc, traceback)
 
 
 def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
@@ -139,15 +211,17 @@ def exception_args(vm: VM, self: Object) -> Object:
 
 
 def field_getter(name: str) -> Any:
-    """A traceback is passed around (to `__exit__`, `with_traceback`) but not looked into: an Object that nothing more is known of."""
+    """The getter of one of FIELDS."""
     default = False if name == "__suppress_context__" else None
 
     def get(vm: VM, self: Object) -> Object:
         assert isinstance(self, ExceptionObject)
         if self.source is not None:
+            if name == "__traceback__" and self.stubs:
+                vm.unsupported(breaks.UnsupportedOperation("looking at the traceback of an exception made outside, which has got longer"))
             return vm.wrap(getattr(self.value, name), self.source.child(CAttr, name))
-        if name == "__traceback__" and name not in self.fields and self.entries:
-            return Object(TracebackType)
+        if name == "__traceback__" and self.entries:
+            return TracebackObject(self)
         return self.fields.get(name) or vm.const(default)
 
     return get
@@ -156,6 +230,9 @@ def field_getter(name: str) -> Any:
 def field_setter(name: str) -> Any:
     def put(vm: VM, self: Object, value: Object | None) -> None:
         assert isinstance(self, ExceptionObject)
+        if name == "__traceback__":
+            self.set_traceback(vm, value or vm.const(None))
+            return
         self.set_field(vm, name, value or vm.const(None))
         if name == "__cause__":
             self.set_field(vm, "__suppress_context__", vm.const(True))
@@ -170,6 +247,8 @@ for _name in FIELDS:
 
 @models(BaseException.with_traceback)
 def with_traceback(vm: VM, self: Object, traceback: Object) -> Object:
+    assert isinstance(self, ExceptionObject)
+    self.set_traceback(vm, traceback)
     return self
 
 
