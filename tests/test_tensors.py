@@ -573,6 +573,10 @@ def test_checks_and_folded_questions() -> None:
     assert framejit.compile(lambda: torch.compiler.is_compiling(), backend="eager", fullgraph=True)() is True
 
 
+def test_python_types_as_dtypes() -> None:
+    check(lambda a: (a.to(int), a.sum(dtype=float), torch.tensor(0, dtype=int), torch.zeros(2, dtype=bool), a.new_ones(2, dtype=complex)), x())
+
+
 def test_custom_operators() -> None:
     @torch.library.custom_op("framejit_test::twice", mutates_args=())
     def twice(a: torch.Tensor) -> torch.Tensor:

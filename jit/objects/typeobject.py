@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import FunctionType, GenericAlias, UnionType
 from typing import Any
 
+import torch
+
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Pinned, Source
@@ -19,6 +21,8 @@ CONSTANT_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__mro__"
 ASSIGNABLE_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
 """Those that a program may assign to, of a class made by a class statement."""
 HEAP_TYPE = 1 << 9
+
+DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
 class TypeObject(IdentityConstant):
@@ -65,6 +69,10 @@ class TypeObject(IdentityConstant):
         if found_in_meta is not None:
             return found_in_meta.descriptor_get(vm, self, self.cls)
         vm.raise_(AttributeError, f"type object '{self.value.__name__}' has no attribute '{name}'")
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        # FX cannot write a class as source text; torch takes these four for dtypes.
+        return DTYPES.get(self.value, self.value)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         vm.unsupported(breaks.UnsupportedOperation(f"changing the class {self.value.__qualname__}"))
