@@ -72,8 +72,9 @@ def write(folder: Path) -> list[Path]:
 def find(identifier: str) -> type[Break]:
     """The reason with this id (FJ012, fj012, 12) or class name. Raises UnknownOption, with a suggestion."""
     word = identifier.strip()
+    number = word.lower().removeprefix("fj")
     for reason in CATALOGUE.values():
-        if word.lower() in (reason.id.lower(), reason.__name__.lower()) or (word.isdigit() and int(word) == int(reason.id[2:])):
+        if word.lower() == reason.__name__.lower() or (number.isdecimal() and int(number) == int(reason.id[2:])):
             return reason
     known = [*CATALOGUE, *(reason.__name__ for reason in CATALOGUE.values())]
     raise UnknownOption(f"there is no break reason {identifier!r}{suggestion(word, known) or '; `python -m framejit breaks` lists them all'}")

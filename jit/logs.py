@@ -64,7 +64,7 @@ def parse(text: str, origin: str = "FRAMEJIT_LOGS") -> dict[str, int]:
         if name == HELP:
             continue
         if name not in NAMES:
-            raise UnknownLog(f"{origin}: there is no log {name!r}{suggestion(name, NAMES, listing=True)}")
+            raise UnknownLog(f"{origin}: there is no log {name!r}{suggestion(name, [*NAMES, HELP], listing=True)}")
         levels[name] = {"+": logging.DEBUG, "-": logging.ERROR}.get(word[0], logging.INFO)
     return levels
 
