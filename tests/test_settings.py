@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import framejit
 import pytest
 import torch
+
+import framejit
 
 x = torch.ones(2)
 

@@ -23,7 +23,7 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
     if values.is_constant():
         return abstract.fold(vm, operator.mod, template, values.constant(vm))
     given = values.items(vm) if isinstance(values, TupleObject) else [values]
-    real = []
+    real: list[Any] = []
     pieces = []
     end = 0
     for found in CONVERSION.finditer(template):
