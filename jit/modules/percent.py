@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from typing import Any
 
 from framejit.objects import abstract
 from framejit.objects.object import Object

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,11 @@ def applier(cls: type[torch.autograd.Function]) -> Callable[..., Any]:
     return apply
 
 
-@models(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
+"""A classmethod in Python or, from torch 2.14 on, a class method descriptor in C."""
+
+
+@models(getattr(APPLY, "__func__", APPLY))
 def function_apply(vm: VM, cls: Object, *args: Object) -> Object:
     """The trial trace of forward guards what it depends on and breaks where it can't be part of a graph; it leaves nothing else."""
     real = vm.observe(cls).constant(vm)
