@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from framejit import breaks, directives, regions
 from framejit.bytecode.instruction import Instruction, Position
-from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, origin
+from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue, origin
 from framejit.ceval.closing import drops_silently
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.loop import resume, run
@@ -346,8 +346,9 @@ class Tracer:
         instruction = frame.instruction
         items, stack = split_stack(frame)
         return SplitFrame(
-            code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction)
-        )
+            code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction),
+            is_prologue(frame.code, instruction.offset),
+        )  # fmt: skip
 
     # Positions.
 

@@ -348,6 +348,12 @@ def origin(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
     return found.code, found.behind if found.calls else -1
 
 
+def is_prologue(code: CodeType, offset: int) -> bool:
+    """Whether the instruction at `offset` is one that a resume function starts with."""
+    found = _origins.get(id(code))
+    return found is not None and found.made() is code and offset < found.shift
+
+
 def origin_of_raise(code: CodeType, offset: int) -> int:
     """The original offset of an instruction that raised; in a prologue, that of the one it stands for."""
     found = _origins.get(id(code))

@@ -44,7 +44,8 @@ class SplitFrame:
     """A frame where tracing stopped, as data. `index`: its instruction in `code`, which is never a resume function's.
 
     `stack`: with the exception handled in the place of what PUSH_EXC_INFO pushes, and None for a NULL or a RaisedAt; `items`: what is what.
-    `pops`: operands of the instruction, which are still on the stack; `pushes`: its results.
+    `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. `entering`: it is the call of the inner
+    resume function in a prologue, which stands for the instruction; where the inner frame can't be split, this call runs natively.
     """
 
     code: CodeType
@@ -55,6 +56,7 @@ class SplitFrame:
     items: tuple[Item, ...]
     pops: int
     pushes: int
+    entering: bool
 
     @property
     def decoded(self) -> Decoded:
@@ -170,7 +172,7 @@ class _Splitter:
         frame = self.frames[level]
         raised = self.raised(level)
         stack = frame.items
-        op = frame.instruction.op
+        op = "CALL" if frame.entering else frame.instruction.op
         if op in BRANCHES:
             falls = self.after(level, frame.index + 1, frame.lower)
             jumps = self.after(level, frame.instruction.value, frame.lower)
@@ -204,6 +206,8 @@ class _Splitter:
     def native(self, frame: SplitFrame) -> Callable[[Writer], None]:
         """What writes the instruction as it stands in the original."""
         code, decoded = frame.code, frame.decoded
+        if frame.entering:
+            return call_with_state
         if frame.instruction.op == "LOAD_METHOD":
             return lambda writer: load_attribute(writer, code, frame.instruction)
         raw = code.co_code[splice.start_of(code, decoded, frame.index) : splice.end_of(code, decoded, frame.index)]
@@ -275,6 +279,12 @@ def union(*outcomes: Any) -> tuple[int, ...]:
 def test_truth(writer: Writer) -> str:
     writer.emit("UNARY_NOT")
     return CURRENT.jump_if_true
+
+
+def call_with_state(writer: Writer) -> None:
+    """The call of an inner resume function, as in a prologue."""
+    for op, arg in CURRENT.write["CALL"](1, None):
+        writer.emit(op, arg)
 
 
 def load_attribute(writer: Writer, code: CodeType, instruction: Instruction) -> None:

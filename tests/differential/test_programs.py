@@ -129,3 +129,24 @@ def test_methods_of_builtins_are_not_broken_at_twice(tmp_path: Path) -> None:
     check(PRELUDE + APPEND, [(0.0, 1, False, False), (1.0, 2, False, False)], tmp_path / "append.py")
     assert all("opaque" in str(reason) for reason in framejit.statistics()["reasons"])
     framejit.reset()
+
+
+ENTERING = """
+def helper(t, k, *, j):
+    y = t * 0.5
+    t = t[t > 0].sum() * y
+    for v in produce_loudly(y, k):
+        return t + v
+
+def main(x, y, n, xs, d, o):
+    try:
+        return helper(x + 1, n, j=y)
+    finally:
+        print("left")
+"""
+
+
+def test_break_where_the_resumed_inner_frame_cannot_be_split(tmp_path: Path) -> None:
+    """The outer frame breaks at the call in its prologue, which has other operands than the call that it stands for."""
+    check(PRELUDE + ENTERING, [(0.0, 2, False, False), (1.0, 3, False, False)], tmp_path / "entering.py")
+    framejit.reset()
