@@ -236,6 +236,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
         raise GraphBreak(refused.reason, here) from refused
     except NotConstant as needed:
         raise GraphBreak(breaks.CannotReconstruct(repr(needed.obj)), here) from needed
+    tracer.check_generators()
     graph = tracer.graph.finish(planned.outputs, debug=options.config.verify)
     if graph.has_effects:
         planned.trace = replace(planned.trace, graph_needed=True)

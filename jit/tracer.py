@@ -19,7 +19,7 @@ from framejit.ceval.loop import resume, run
 from framejit.ceval.operation import OPERATIONS
 from framejit.ceval.signals import Raise, Yield
 from framejit.codegen.recorder import CannotGenerate
-from framejit.codegen.resume import SplitFrame, original_place, place_of_raise
+from framejit.codegen.resume import SplitFrame, original_place, place_of_raise, restart
 from framejit.codegen.tracebacks import traceback_stub
 from framejit.config import Config
 from framejit.effects import Effects
@@ -122,6 +122,7 @@ class Tracer:
         self.resumed = origin(function.__code__, 0) is not None
         self.first_position: Position | None = None
         self._guarded_generators: list[Frame] = []
+        self._restarted: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
@@ -145,9 +146,7 @@ class Tracer:
         root.checked = True
         self._shared[id(self.function)] = root
         self.root = self.new_frame(root, code, bound)
-        result = self.run_frame(self.root)
-        self.check_generators()
-        return result
+        return self.run_frame(self.root)
 
     def new_frame(self, function: FunctionObject, code: CodeType, bound: dict[str, Object | None]) -> Frame:
         namespace = function.globals
@@ -206,7 +205,7 @@ class Tracer:
     def check_generators(self) -> None:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
         for frame in self._guarded_generators:
-            if frame.state is State.SUSPENDED and not drops_silently(self, frame):
+            if frame.state is State.SUSPENDED and frame not in self._restarted and not drops_silently(self, frame):
                 self.unsupported(
                     breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`")
                 )
@@ -334,6 +333,7 @@ class Tracer:
     def split_frames(self, frames: Sequence[Frame]) -> list[SplitFrame]:
         """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on."""
         self.trail.undo_to(frames[-1].mark)
+        self._restarted.clear()
         return [self.split_frame(frame) for frame in frames]
 
     def split_frame(self, frame: Frame) -> SplitFrame:
@@ -341,6 +341,10 @@ class Tracer:
             if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
                 # The state would hold it until the next graph begins, and let it go there: not when the program does.
                 raise CannotGenerate(breaks.CannotReconstruct(f"{settle(value)!r}, whose __del__ runs when the last reference goes,"))
+            if isinstance(value, GeneratorObject) and value.frame in self._guarded_generators and not drops_silently(self, value.frame):
+                raise CannotGenerate(
+                    breaks.CannotReconstruct(f"the generator {value.frame.code.co_qualname}, suspended inside `try` or `with`,")
+                )
         code, index = original_place(frame.code, frame.pc)
         effect = OPERATIONS[frame.instruction.op].effect
         instruction = frame.instruction
@@ -349,6 +353,16 @@ class Tracer:
             code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction),
             is_prologue(frame.code, instruction.offset),
         )  # fmt: skip
+
+    def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+        assert isinstance(generator, GeneratorObject)
+        frame: Frame = generator.frame
+        if isinstance(frame.globals, AppNamespace) or frame.state in (State.RUNNING, State.FINISHED):
+            raise NotConstant(generator)
+        self._restarted.append(frame)
+        items, stack = split_stack(frame)
+        split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False)
+        return restart(split, frame.state is State.SUSPENDED)
 
     # Positions.
 

@@ -708,3 +708,24 @@ def generator_in_handler(x):
             print("outside", sys.exc_info()[0])
             values.append(value)
     return values
+
+
+@case()
+def dropped_generator_with_finally(x):
+    def items():
+        try:
+            yield x * 2
+            yield x * 3
+        finally:
+            print("closed")
+
+    for value in items():
+        break
+    print("after")
+    first = next(items())
+    print("second")
+    g = items()
+    next(g)
+    print("kept")
+    g.close()
+    return value, first

@@ -277,6 +277,21 @@ def resume_raising(
     return enter(code, writer, 0, len(layout), name, decoded, decoded.instructions[index].offset, calls=False)
 
 
+def resume_generator(code: CodeType, layout: Layout, offset: int, position: Position, decoded: Decoded) -> CodeType:
+    """A generator function of one argument, the state: what it makes goes on at `offset` with None on top of the stack. That is a
+    YIELD_VALUE, which suspends it again as soon as it is first resumed, or the POP_TOP that takes the first value sent.
+    """
+    writer = Writer(list(code.co_consts), position=position)
+    writer.emit("RETURN_GENERATOR")
+    writer.emit("POP_TOP")
+    writer.emit("RESUME", 0)
+    writer.unpack(layout)
+    writer.place(layout.stack)
+    writer.load_const(None)
+    made = enter(code, writer, offset, len(layout) + 1, code.co_name, decoded, 0, calls=False)
+    return made.replace(co_qualname=code.co_qualname)
+
+
 def cover(writer: Writer, start: int, handler: Handler | None) -> None:
     """Have the prologue's instructions from `start` on handled as the instruction that they stand for. Targets are original indices for now."""
     if handler is not None:

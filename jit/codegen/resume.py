@@ -310,9 +310,34 @@ def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:
     raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {code.co_qualname} before it is resumed"))
 
 
+def restart(frame: SplitFrame, started: bool) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+    """A generator's frame that waits, suspended at its YIELD_VALUE or not `started`, as a function that makes the generator of a state."""
+    index = frame.index if started else frame.index + 1
+    layout = Layout(frame.bound(index), frame.items)
+    offset = splice.start_of(frame.code, frame.decoded, index)
+    code = splice.resume_generator(frame.code, layout, offset, frame.position, frame.decoded)
+    values = [frame.locals[slot] for slot in layout.slots] + list(frame.stack[::-1])
+    state = TupleObject([NONE if value is None else value for value in values])
+    return Restart(splice.function_of(code, frame.namespace), started), state
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Makes a generator of a state (runs in generated code)."""
+
+    function: FunctionType
+    started: bool
+
+    def __call__(self, state: tuple[Any, ...]) -> Any:
+        generator = self.function(state)
+        if self.started:
+            next(generator)
+        return generator
+
+
 def place_of_raise(code: CodeType, index: int) -> RaisedAt:
     """Where an exception was raised, as an item of a stack."""
     return RaisedAt(splice.origin_of_raise(code, decode(code).instructions[index].offset))
 
 
-__all__ = ["Resumes", "Split", "SplitFrame", "original_place", "place_of_raise", "split"]
+__all__ = ["Resumes", "Split", "SplitFrame", "original_place", "place_of_raise", "restart", "split"]

@@ -203,4 +203,4 @@ def function(
 
 def generator(vm: VM, frame: Any) -> GeneratorObject:
     """RETURN_GENERATOR: the generator of a frame that has just begun."""
-    return GeneratorObject(frame)
+    return GeneratorObject(vm, frame)

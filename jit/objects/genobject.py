@@ -8,7 +8,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects import abstract
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -16,10 +16,11 @@ from framejit.objects.vm import VM, Codegen
 class GeneratorObject(Object):
     """A generator made by the trace. `frame` is the interpreter's, opaque here."""
 
-    __slots__ = ("frame",)
+    __slots__ = ("vm", "frame")
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, vm: VM, frame: Any) -> None:
         super().__init__(GeneratorType)
+        self.vm = vm
         self.frame = frame
 
     def is_generator(self) -> bool:
@@ -33,7 +34,9 @@ class GeneratorObject(Object):
         return None if finished else value
 
     def reconstruct(self, cg: Codegen) -> None:
-        raise NotConstant(self)
+        make, state = self.vm.restart_generator(self)
+        cg.load(state)
+        cg.call_const(make, 1)
 
 
 @wraps(GeneratorType, shared=True)

@@ -155,6 +155,9 @@ class VM(Protocol):
     def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
         """`call_app` of a function of modules/app/support.py."""
 
+    def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+        """What makes a generator that waits of a state, and that state."""
+
     def run_function(self, function: Object, code: CodeType, bound: dict[str, Object | None]) -> Object:
         """Run a Python function's code in a new frame with its parameters bound: inlining. Returns what it returns."""
 
