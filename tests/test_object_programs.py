@@ -392,13 +392,17 @@ def test_program(case):
     agree(program, x, *args)
 
 
-def test_an_iterator_from_outside_is_passed_through_but_not_stepped():
+def test_iterators_from_outside():
+    """They are passed through, and stepped where their next item can be seen without stepping."""
     compiled = framejit.compile(lambda t, i: (t + 1, i), backend="eager", fullgraph=True)
     iterator = iter([1])
     assert compiled(x, iterator)[1] is iterator
+    assert framejit.compile(lambda t, i: (t + 1, next(i)), backend="eager", fullgraph=True)(x, iterator)[1] == 1
+    assert list(iterator) == []
+    generator = (n for n in [1])
     with pytest.raises(framejit.Unsupported):
-        framejit.compile(lambda t, i: (t + 1, next(i)), backend="eager", fullgraph=True)(x, iterator)
-    assert list(iterator) == [1]
+        framejit.compile(lambda t, i: (t + 1, next(i)), backend="eager", fullgraph=True)(x, generator)
+    assert list(generator) == [1]
 
 
 def test_a_mapping_proxy_made_by_the_trace():

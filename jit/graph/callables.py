@@ -13,7 +13,7 @@ VARIABLE_FUNCTIONS = torch._C._VariableFunctions
 C_MODULES = frozenset(
     id(getattr(torch._C, name)) for name in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested") if hasattr(torch._C, name)
 )
-PYTHON_MODULES = frozenset({"torch.nn.functional", "torch.functional"})
+PYTHON_MODULES = frozenset({"torch.nn.functional", "torch.functional", "torch.foreach"})
 NOT_IN_GRAPH = frozenset({
     "from_numpy", "frombuffer", "from_file", "from_dlpack", "asarray", "is_inference", "is_nonzero", "is_distributed",
     "set_flush_denormal", "handle_torch_function", "boolean_dispatch", "assert_int_or_pair",

@@ -160,6 +160,8 @@ class FunctionObject(Object):
         if name == "__doc__":
             first = self.code.co_consts[0] if self.code.co_consts else None
             return vm.const(first if isinstance(first, str) else None)
+        if name == "__type_params__" and hasattr(FunctionType, name):
+            return vm.new_tuple([])
         if name == "__annotations__":
             if self.annotations is None:
                 self.annotations = vm.new_dict([])
