@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
 
 
-RENAMEABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"})
+RENAMEABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
 """Fields of a function that functools.update_wrapper and its like set."""
 
 
