@@ -187,7 +187,7 @@ extreme(max, ">")
 
 @models(sorted)
 def sorted_(vm: VM, iterable: Object, *, key: Object | None = None, reverse: Object | None = None) -> Object:
-    return vm.new_list(sort(vm, abstract.iterate(vm, iterable), key, reverse))
+    return vm.new_list(sort(vm, abstract.list_of(vm, iterable), key, reverse))
 
 
 # Numbers and text.

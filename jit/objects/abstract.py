@@ -10,7 +10,7 @@ import operator
 import sys
 from collections import deque
 from collections.abc import Callable
-from types import WrapperDescriptorType
+from types import FunctionType, WrapperDescriptorType
 from typing import Any, NoReturn
 
 from framejit import breaks
@@ -468,12 +468,52 @@ def generic_next(vm: VM, iterator: Object) -> Object | None:
 
 
 def iterate(vm: VM, obj: Object) -> list[Object]:
-    """All items: `list(obj)`."""
-    iterator = vm.observe(iter_(vm, obj))
+    """All items: `for item in obj`."""
+    return drain(vm, iter_(vm, obj))
+
+
+def drain(vm: VM, iterator: Object) -> list[Object]:
+    """What is left of an iterator."""
+    iterator = vm.observe(iterator)
     items = []
     while (item := iterator.next(vm)) is not None:
         items.append(item)
     return items
+
+
+def list_of(vm: VM, obj: Object) -> list[Object]:
+    """All items, for a list or tuple: PySequence_List, which asks how many there will be."""
+    obj = vm.observe(obj)
+    iterator = iter_(vm, obj)
+    ask_length(vm, obj)
+    return drain(vm, iterator)
+
+
+def ask_length(vm: VM, obj: Object) -> None:
+    """PyObject_LengthHint, for what a class in Python does when asked; the answer itself changes nothing."""
+    if isinstance(vm.raw_type_lookup(obj.cls, "__len__"), FunctionType):
+        try:
+            length(vm, obj)
+            return
+        except vm.Raise as raised:
+            if not issubclass(raised.exc.cls, TypeError):
+                raise
+    if not isinstance(vm.raw_type_lookup(obj.cls, "__length_hint__"), FunctionType):
+        return
+    try:
+        found = call_special(vm, obj, "__length_hint__")
+    except vm.Raise as raised:
+        if not issubclass(raised.exc.cls, TypeError):
+            raise
+        return
+    assert found is not None
+    found = vm.observe(found)
+    if found.value is NotImplemented:
+        return
+    if not issubclass(found.cls, int):
+        vm.raise_(TypeError, f"__length_hint__ must be an integer, not {found.cls.__name__}")
+    if found.constant(vm) < 0:
+        vm.raise_(ValueError, "__length_hint__() should return >= 0")
 
 
 def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
@@ -522,7 +562,7 @@ def generic_call(vm: VM, obj: Object, args: list[Object], kwargs: dict[str, Obje
 def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None) -> Object:
     """CALL_FUNCTION_EX."""
     direct, vm.direct = vm.direct, False
-    positional = iterate(vm, args)
+    positional = list_of(vm, args)
     named: dict[str, Object] = {}
     if kwargs is not None:
         kwargs = vm.observe(kwargs)

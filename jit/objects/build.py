@@ -95,7 +95,7 @@ def starred(vm: VM, iterable: Object) -> list[Object]:
     iterable = vm.observe(iterable)
     if vm.raw_type_lookup(iterable.cls, "__iter__") in (MISSING, None) and vm.raw_type_lookup(iterable.cls, "__getitem__") is MISSING:
         vm.raise_(TypeError, f"Value after * must be an iterable, not {iterable.cls.__name__}")
-    return abstract.iterate(vm, iterable)
+    return abstract.list_of(vm, iterable)
 
 
 def list_to_tuple(vm: VM, items: Object) -> TupleObject:

@@ -39,7 +39,7 @@ def list_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
 
 @models(list.__init__)
 def list_init(vm: VM, self: ListObject, iterable: Object | None = None) -> Object:
-    items = [] if iterable is None else abstract.iterate(vm, iterable)
+    items = [] if iterable is None else abstract.list_of(vm, iterable)
     if items or self.elements:
         self.replace(vm, items)
     return NONE
@@ -47,7 +47,7 @@ def list_init(vm: VM, self: ListObject, iterable: Object | None = None) -> Objec
 
 @models(list)
 def make_list(vm: VM, iterable: Object | None = None) -> Object:
-    return ListObject([] if iterable is None else abstract.iterate(vm, iterable))
+    return ListObject([] if iterable is None else abstract.list_of(vm, iterable))
 
 
 @models(list.append)
@@ -63,6 +63,7 @@ def extend_by(vm: VM, self: ListObject, iterable: Object) -> None:
         self.extend(vm, list(iterable.items(vm)))
         return
     iterator = vm.observe(abstract.iter_(vm, iterable))
+    abstract.ask_length(vm, iterable)
     while (item := iterator.next(vm)) is not None:
         self.append(vm, item)
 

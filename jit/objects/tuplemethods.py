@@ -31,7 +31,7 @@ def make_tuple(vm: VM, iterable: Object | None = None) -> Object:
     if iterable is None:
         return TupleObject([])
     iterable = vm.observe(iterable)
-    return iterable if iterable.cls is tuple else TupleObject(abstract.iterate(vm, iterable))
+    return iterable if iterable.cls is tuple else TupleObject(abstract.list_of(vm, iterable))
 
 
 @models(tuple.__new__)
@@ -39,7 +39,7 @@ def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
     real = vm.observe(cls).constant(vm)
     if real is tuple:
         return make_tuple(vm, iterable)
-    return TupleObject([] if iterable is None else list(abstract.iterate(vm, iterable)), real)
+    return TupleObject([] if iterable is None else abstract.list_of(vm, iterable), real)
 
 
 @models(tuple.__add__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 
+import pytest
 import torch
 from agreement import agree
 from hypothesis import HealthCheck, given, settings
@@ -164,3 +165,42 @@ def test_deques(items, maxlen, operations):
 @given(st.sets(small, max_size=4), several(set_operations))
 def test_sets(s, operations):
     agree(on_set, x, s, operations, calls=1)
+
+
+class Asked:
+    """Iterable; notes what is asked of it."""
+
+    def __init__(self, answer):
+        self.seen, self.answer = [], answer
+
+    def __iter__(self):
+        self.seen.append("iter")
+        return iter([1, 2])
+
+
+class Sized(Asked):
+    def __len__(self):
+        self.seen.append("len")
+        if isinstance(self.answer, type):
+            raise self.answer("no")
+        return 2
+
+
+class Hinted(Asked):
+    def __length_hint__(self):
+        self.seen.append("hint")
+        if isinstance(self.answer, type):
+            raise self.answer("no")
+        return self.answer
+
+
+def ask(t, cls, answer):
+    consumers = (list, tuple, sorted, set, [].extend, lambda one: [*one], lambda one: max(*one), lambda one: (0, *one), lambda one: {*one})
+    asked = [cls(answer) for _ in consumers]
+    return t + 1, [attempt(consumer, one) for consumer, one in zip(consumers, asked, strict=True)], [one.seen for one in asked]
+
+
+@pytest.mark.parametrize("cls", [Sized, Hinted])
+@pytest.mark.parametrize("answer", [1, -1, "a", NotImplemented, TypeError, ValueError])
+def test_who_asks_for_the_length(cls, answer):
+    agree(ask, x, cls, answer)

@@ -23,8 +23,9 @@ import framejit
 
 numbers = itertools.count()
 examples = int(os.environ.get("FRAMEJIT_FUZZ", "0"))
+"""How many programs the nightly target runs, other ones each time; 0 in the suite, which runs the same ones each time."""
 profile = settings(
-    max_examples=examples or 200,
+    max_examples=examples or 300,
     derandomize=not examples,
     database=None,
     deadline=None,
