@@ -349,6 +349,26 @@ def generator_delegates(x):
     return list(delegating(x))
 
 
+def returns_from_a_loop_over_a_generator(o, x):
+    def items(t, k):
+        try:
+            for i in range(k):
+                print("produce", i)
+                yield t * i
+        finally:
+            print("closed")
+
+    y = x * 0.5
+    x = x[x > 0].sum() * y
+    for _ in items(y, 2):
+        return x
+
+
+@case()
+def break_in_a_frame_that_cannot_be_split(x):
+    return returns_from_a_loop_over_a_generator(1, x + 1)
+
+
 @case()
 def class_body(x):
     print("before")

@@ -434,7 +434,7 @@ def branch(
     writer.code += rest.code
     writer.lines += rest.lines
     for _ in range(skipped):
-        writer.emit("NOP")
+        writer.emit("END_FOR")  # not skipped where the instruction has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN)
     writer.give(taken)
     return finish_step(code, writer, start, end, raised, len(before))
 
