@@ -95,7 +95,10 @@ def module_call(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object
 @models(nn.Module._call_impl)
 def module_call_impl(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
     """Without hooks a call is a call of `forward`."""
-    if has_hooks(vm, self):
+    direct, vm.direct = vm.direct, False  # looking for hooks calls methods of dicts, whose results are not this call's
+    hooked = has_hooks(vm, self)
+    vm.direct = direct
+    if hooked:
         return inline(vm, nn.Module._call_impl, [self, *args], kwargs)
     outer = vm.graph.module_stack
     path = "<new>" if self.source is None else self.source.describe()

@@ -25,7 +25,7 @@ numbers = itertools.count()
 examples = int(os.environ.get("FRAMEJIT_FUZZ", "0"))
 """How many programs the nightly target runs, other ones each time; 0 in the suite, which runs the same ones each time."""
 profile = settings(
-    max_examples=examples or 300,
+    max_examples=examples or 600,
     derandomize=not examples,
     database=None,
     deadline=None,
@@ -150,4 +150,25 @@ def main(x, y, n, xs, d, o):
 def test_break_where_the_resumed_inner_frame_cannot_be_split(tmp_path: Path) -> None:
     """The outer frame breaks at the call in its prologue, which has other operands than the call that it stands for."""
     check(PRELUDE + ENTERING, [(0.0, 2, False, False), (1.0, 3, False, False)], tmp_path / "entering.py")
+    framejit.reset()
+
+
+MODULES = """
+class Block(torch.nn.Module):
+    def forward(self, t):
+        y = t + 1
+        print("block")
+        return y * 2
+
+block = torch.nn.Sequential(Block(), torch.nn.ReLU(), Block())
+
+def main(x, y, n, xs, d, o):
+    return block(x) + layer(y).detach()
+"""
+
+
+def test_break_inside_a_module(tmp_path: Path) -> None:
+    """What stands between the program's call and `forward` doesn't keep the frames behind it from being split."""
+    check(PRELUDE + MODULES, [(0.0, 2, False, False), (1.0, 3, False, False)], tmp_path / "modules.py")
+    assert framejit.statistics()["graphs"] >= 3
     framejit.reset()
