@@ -151,12 +151,12 @@ def operations(count: int) -> str:
     return f"{count} operation{'' if count == 1 else 's'}"
 
 
-def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], asked_for: bool = False) -> None:
-    """The frame of `code` runs as written. A warning, once for each place and kind of reason; none where the program asked for it."""
+def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected: bool = False) -> None:
+    """The frame of `code` runs as written. A warning, once for each place and kind of reason; where it was `expected`, only the log says so."""
     where = stack[-1] if stack else UserFrame(code.co_filename, code.co_qualname, code.co_firstlineno)
     if _is_new(reason.id, where.filename, where.lineno):
-        level = logging.INFO if asked_for else logging.WARNING
-        if not asked_for or enabled("graph_breaks"):
+        level = logging.INFO if expected else logging.WARNING
+        if not expected or enabled("graph_breaks"):
             _LOGGERS["graph_breaks"].log(level, "%s runs as written: %s\n%s", code.co_qualname, reason, explain_break(reason, stack))
 
 

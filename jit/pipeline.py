@@ -46,6 +46,9 @@ FRAMES_FOR_TRACING = 5000
 WHOLE_FRAME = (breaks.ExceptionEscapes, breaks.OperatorRaises, breaks.TooLong, breaks.TooDeep)
 """Reasons for which the whole frame runs as written: the program is about to raise, or the trace has no end."""
 
+EXPECTED = (breaks.SkippedFrame, breaks.ExceptionEscapes, breaks.OperatorRaises)
+"""Reasons that need no warning: the program asked for it, or its own exception says all."""
+
 _numbers = itertools.count()
 _lock = threading.RLock()
 
@@ -384,7 +387,7 @@ def fall_back(job: Compilation, stop: GraphBreak, guards: Sequence[Guard]) -> En
     if not isinstance(reason, (breaks.ExceptionEscapes, breaks.OperatorRaises)):
         STATISTICS.add("graph_breaks")
     job.note.operations, job.note.fallback, job.note.fallback_stack = None, reason, tuple(stack)
-    logs.fallback(job.tracer.function.__code__, reason, stack, asked_for=isinstance(reason, breaks.SkippedFrame))
+    logs.fallback(job.tracer.function.__code__, reason, stack, expected=isinstance(reason, EXPECTED))
     return entry_as_written(guards, reason)
 
 
