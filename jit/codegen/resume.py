@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, GeneratorType
 from typing import Any
 
 from framejit import breaks
@@ -99,9 +99,11 @@ class SplitFrame:
         return tuple(sorted(slots))
 
     def bound(self, index: int) -> tuple[int, ...]:
-        """The bound slots that may be read from an instruction on."""
+        """The bound slots that may be read from an instruction on, and those whose generators must not end before the frame lets go of them."""
         live = live_slots(self.code, self.decoded)[index]
-        return tuple(slot for slot, value in enumerate(self.locals) if value is not None and slot in live)
+        return tuple(
+            slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or type(value.value) is GeneratorType)
+        )
 
 
 @dataclass(frozen=True, slots=True)
