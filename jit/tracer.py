@@ -337,7 +337,8 @@ class Tracer:
         return [self.split_frame(frame) for frame in frames]
 
     def split_frame(self, frame: Frame) -> SplitFrame:
-        for value in (*frame.locals, *frame.stack):
+        for held in (*frame.locals, *frame.stack):
+            value = held.content if isinstance(held, CellObject) else held
             if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
                 # The state would hold it until the next graph begins, and let it go there: not when the program does.
                 raise CannotGenerate(breaks.CannotReconstruct(f"{settle(value)!r}, whose __del__ runs when the last reference goes,"))
