@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 x = torch.ones(2)
 small = st.integers(-3, 5)
 keys = st.sampled_from(["a", "b", "c", 1, 2.0, True, None, (1, "a")])
-quick = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def attempt(function, *args, **kwargs):
