@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+
 import pytest
 import torch
 
@@ -44,3 +46,18 @@ def test_a_setting_that_was_not_read_is_not():
         assert len(compiled.entries) == 1
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+def test_a_class_registered_later_is_noticed():
+    class Base(abc.ABC):
+        pass
+
+    class Other:
+        pass
+
+    other = Other()
+    compiled = framejit.compile(lambda t: t + 1 if isinstance(other, Base) else t - 1, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), x - 1) and torch.equal(compiled(x), x - 1)
+    assert len(compiled.entries) == 1
+    Base.register(Other)
+    assert torch.equal(compiled(x), x + 1)

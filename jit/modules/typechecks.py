@@ -28,6 +28,14 @@ def is_native(vm: VM, cls: type, name: str) -> bool:
     return vm.raw_type_lookup(meta, name) in (type.__dict__.get(name), abc.ABCMeta.__dict__.get(name))
 
 
+def is_subclass(vm: VM, sub: type, cls: type) -> bool:
+    """issubclass for real. An abstract base class may have a class registered later: that it has not is guarded by abc's own counter."""
+    found = issubclass(sub, cls)
+    if not found and issubclass(type(cls), abc.ABCMeta):
+        vm.read_setting(abc.get_cache_token)
+    return found
+
+
 def is_union(value: Any) -> bool:
     """`int | str` or `Union[int, str]`."""
     return isinstance(value, UnionType) or get_origin(value) is Union
@@ -49,7 +57,7 @@ def check_instance(vm: VM, obj: Object, cls: Object) -> bool:
         if type(real) is type:
             return real in obj.cls.__mro__ or claims(vm, obj, real)
         if is_native(vm, real, "__instancecheck__"):
-            return issubclass(obj.cls, real) or claims(vm, obj, real)
+            return is_subclass(vm, obj.cls, real) or claims(vm, obj, real)
         found = abstract.call_special(vm, cls, "__instancecheck__", obj)
         assert found is not None
         return abstract.truth(vm, found)
@@ -88,7 +96,7 @@ def check_subclass(vm: VM, sub: Object, cls: Object) -> bool:
     if not issubclass(sub.cls, type):
         vm.raise_(TypeError, "issubclass() arg 1 must be a class")
     if isinstance(real, type):
-        return issubclass(sub.value, real)
+        return is_subclass(vm, sub.value, real)
     if real is not MISSING and is_union(real):
         return any(check_subclass(vm, sub, vm.const(each)) for each in get_args(real))
     vm.raise_(TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union")
@@ -96,9 +104,9 @@ def check_subclass(vm: VM, sub: Object, cls: Object) -> bool:
 
 @models(abc.ABCMeta.__instancecheck__)
 def abc_instance(vm: VM, cls: Object, obj: Object) -> Object:
-    return vm.const(issubclass(vm.observe(obj).cls, vm.observe(cls).constant(vm)))
+    return vm.const(is_subclass(vm, vm.observe(obj).cls, vm.observe(cls).constant(vm)))
 
 
 @models(abc.ABCMeta.__subclasscheck__)
 def abc_subclass(vm: VM, cls: Object, sub: Object) -> Object:
-    return vm.const(issubclass(vm.observe(sub).constant(vm), vm.observe(cls).constant(vm)))
+    return vm.const(is_subclass(vm, vm.observe(sub).constant(vm), vm.observe(cls).constant(vm)))
