@@ -56,9 +56,9 @@ def decode(code: CodeType) -> Decoded:
         return cached[1]
     decoded = _decode(code)
 
-    def forget(reference: weakref.ref[CodeType]) -> None:
-        if (current := _cache.get(key)) is not None and current[0] is reference:
-            del _cache[key]
+    def forget(reference: weakref.ref[CodeType], cache: dict[int, Any] = _cache) -> None:  # a default lasts while the interpreter ends
+        if (current := cache.get(key)) is not None and current[0] is reference:
+            del cache[key]
 
     _cache[key] = (weakref.ref(code, forget), decoded)
     return decoded

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects import abstract, build
+from framejit.objects import abstract, build, operators
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 @op("UNARY_OP", "value -- result")
 def unary_op(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Object:
-    return abstract.unary_op(vm, instruction.value, value)
+    return operators.unary_op(vm, instruction.value, value)
 
 
 @op("UNARY_NOT", "value -- result")
 def unary_not(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Object:
-    return abstract.not_(vm, value)
+    return operators.not_(vm, value)
 
 
 @op("BINARY_OP", "left right -- result")
 def binary_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
-    return abstract.binary_op(vm, instruction.value, left, right)
+    return operators.binary_op(vm, instruction.value, left, right)
 
 
 @op("COMPARE_OP", "left right -- result")
 def compare_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
-    return abstract.compare(vm, instruction.value, left, right)
+    return operators.compare(vm, instruction.value, left, right)
 
 
 @op("IS_OP", "left right -- result")
 def is_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
-    return build.const(vm, abstract.is_(vm, left, right) != bool(instruction.value))
+    return build.const(vm, operators.is_(vm, left, right) != bool(instruction.value))
 
 
 @op("CONTAINS_OP", "item container -- result")
 def contains_op(vm: Any, frame: Frame, instruction: Instruction, item: Object, container: Object) -> Object:
-    result = abstract.contains(vm, container, item)
-    return abstract.not_(vm, result) if instruction.value else result
+    result = operators.contains(vm, container, item)
+    return operators.not_(vm, result) if instruction.value else result
 
 
 # Attributes.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects import abstract, build
+from framejit.objects import abstract, build, text
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -52,7 +52,7 @@ def build_slice(vm: Any, frame: Frame, instruction: Instruction, bounds: list[Ob
 
 @op("FORMAT_VALUE", "value spec[n] -- result", n=lambda instruction: instruction.value >> 2 & 1)
 def format_value(vm: Any, frame: Frame, instruction: Instruction, value: Object, spec: list[Object]) -> Object:
-    return abstract.format_(vm, value, CONVERSIONS[instruction.value & 3], spec[0] if spec else None)
+    return text.format_(vm, value, CONVERSIONS[instruction.value & 3], spec[0] if spec else None)
 
 
 # Filling: the container stands below the operands.

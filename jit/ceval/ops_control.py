@@ -9,7 +9,7 @@ from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Return
-from framejit.objects import abstract, build
+from framejit.objects import abstract, build, operators
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -32,12 +32,12 @@ def pop_jump_if_false(vm: Any, frame: Frame, instruction: Instruction, condition
 
 @op("POP_JUMP_IF_NONE", "value --")
 def pop_jump_if_none(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Any:
-    return instruction.value if abstract.is_(vm, value, build.const(vm, None)) else None
+    return instruction.value if operators.is_(vm, value, build.const(vm, None)) else None
 
 
 @op("POP_JUMP_IF_NOT_NONE", "value --")
 def pop_jump_if_not_none(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Any:
-    return None if abstract.is_(vm, value, build.const(vm, None)) else instruction.value
+    return None if operators.is_(vm, value, build.const(vm, None)) else instruction.value
 
 
 @op("RETURN_VALUE", "value --")

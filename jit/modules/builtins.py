@@ -11,7 +11,7 @@ from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
 from framejit.modules.app.parsing import field_parts, template_parts
-from framejit.objects import abstract
+from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
@@ -88,7 +88,7 @@ def type_(vm: VM, *args: Object, **kwargs: Object) -> Object:
 
 @models(hash)
 def hash_(vm: VM, obj: Object) -> Object:
-    return abstract.hash_(vm, obj)
+    return text.hash_(vm, obj)
 
 
 # Iteration.
@@ -145,7 +145,7 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     if all(item.cls in NUMBERS and item.is_constant() for item in (total, *items)):
         return abstract.fold(vm, sum, [item.constant(vm) for item in items], total.constant(vm))
     for item in items:
-        total = abstract.binary_op(vm, "+", total, item)
+        total = operators.binary_op(vm, "+", total, item)
     return total
 
 
@@ -169,7 +169,7 @@ def extreme(function: Callable[..., Any], symbol: str) -> None:
         best, best_key = None, None
         for item in items:
             item_key = item if by is None else by.call(vm, [item], {})
-            if best is None or abstract.truth(vm, abstract.compare(vm, symbol, item_key, best_key)):  # type: ignore[arg-type]
+            if best is None or abstract.truth(vm, operators.compare(vm, symbol, item_key, best_key)):  # type: ignore[arg-type]
                 best, best_key = item, item_key
         assert best is not None
         return best
@@ -216,7 +216,7 @@ def round_(vm: VM, number: Object, ndigits: Object | None = None) -> Object:
 @models(divmod)
 def divmod_(vm: VM, a: Object, b: Object) -> Object:
     a, b = vm.observe(a), vm.observe(b)
-    found = abstract.binary_slots(vm, a, b, "__divmod__", "__rdivmod__")
+    found = operators.binary_slots(vm, a, b, "__divmod__", "__rdivmod__")
     if found is None:
         vm.raise_(TypeError, f"unsupported operand type(s) for divmod(): '{a.cls.__name__}' and '{b.cls.__name__}'")
     return found
@@ -225,7 +225,7 @@ def divmod_(vm: VM, a: Object, b: Object) -> Object:
 @models(pow)
 def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object:
     if mod is None or vm.observe(mod).cls is type(None):
-        return abstract.binary_op(vm, "**", base, exp)
+        return operators.binary_op(vm, "**", base, exp)
     return special(vm, base, "__pow__", lambda cls: f"unsupported operand type(s) for pow(): '{cls.__name__}'", exp, mod)
 
 
@@ -295,7 +295,7 @@ def str_(vm: VM, obj: Object | None = None, encoding: Object | None = None, erro
     if obj is None:
         return vm.const("")
     if encoding is None and errors is None:
-        return abstract.str_(vm, obj)
+        return text.str_(vm, obj)
     args = [vm.observe(arg).constant(vm) for arg in (encoding, errors) if arg is not None]
     return abstract.fold(vm, str, vm.observe(obj).constant(vm), *args)
 
@@ -333,17 +333,17 @@ def parse_field(vm: VM, name: Object) -> Object:
 
 @models(repr)
 def repr_(vm: VM, obj: Object) -> Object:
-    return abstract.repr_(vm, obj)
+    return text.repr_(vm, obj)
 
 
 @models(ascii)
 def ascii_(vm: VM, obj: Object) -> Object:
-    return abstract.ascii_(vm, obj)
+    return text.ascii_(vm, obj)
 
 
 @models(format)
 def format_(vm: VM, obj: Object, spec: Object | None = None) -> Object:
-    return abstract.format_(vm, obj, None, spec)
+    return text.format_(vm, obj, None, spec)
 
 
 @models(range)
@@ -377,7 +377,7 @@ for _name in ("locals", "globals", "dir", "eval", "exec"):
 
 @models(object.__eq__)
 def object_eq(vm: VM, self: Object, other: Object) -> Object:
-    return vm.const(True) if abstract.is_(vm, self, other, unsure=False) else NOT_IMPLEMENTED
+    return vm.const(True) if operators.is_(vm, self, other, unsure=False) else NOT_IMPLEMENTED
 
 
 @models(object.__ne__)
@@ -406,7 +406,7 @@ def object_hash(vm: VM, self: Object) -> Object:
 
 @models(object.__str__)
 def object_str(vm: VM, self: Object) -> Object:
-    return abstract.repr_(vm, self)
+    return text.repr_(vm, self)
 
 
 @models(object.__repr__)
@@ -420,4 +420,4 @@ def object_repr(vm: VM, self: Object) -> Object:
 def object_format(vm: VM, self: Object, spec: Object) -> Object:
     if vm.observe(spec).constant(vm):
         vm.raise_(TypeError, f"unsupported format string passed to {self.cls.__name__}.__format__")
-    return abstract.str_(vm, self)
+    return text.str_(vm, self)

@@ -9,7 +9,7 @@ from typing import Any
 
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
-from framejit.objects import abstract
+from framejit.objects import operators
 from framejit.objects.constobject import NONE
 from framejit.objects.object import NotConstant, Object, settle
 from framejit.objects.registry import models
@@ -35,7 +35,7 @@ class IdObject(Object):
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("==", "!="):
             raise NotConstant(self)
-        same = isinstance(other, IdObject) and abstract.is_(vm, self.owner, other.owner)
+        same = isinstance(other, IdObject) and operators.is_(vm, self.owner, other.owner)
         return vm.const(same == (symbol == "=="))
 
 

@@ -6,7 +6,7 @@ import cmath
 import math
 from types import BuiltinFunctionType
 
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
 from framejit.objects.vm import VM
@@ -19,7 +19,7 @@ for _module in (math, cmath):
 def prod(vm: VM, iterable: Object, *, start: Object | None = None) -> Object:
     total = vm.const(1) if start is None else start
     for item in abstract.iterate(vm, iterable):
-        total = abstract.binary_op(vm, "*", total, item)
+        total = operators.binary_op(vm, "*", total, item)
     return total
 
 

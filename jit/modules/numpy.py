@@ -12,7 +12,7 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import Pinned, Source
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.constobject import SCALARS, ConstObject
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import library, models, pure, wraps
@@ -56,18 +56,18 @@ class ScalarObject(ConstObject):
         return self.constant(vm).item()
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        return abstract.fold(vm, abstract.UNARY[symbol][1], self.constant(vm))
+        return abstract.fold(vm, operators.UNARY[symbol][1], self.constant(vm))
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if isinstance(other, TensorObject):
-            return abstract.binary_op(vm, symbol, *self.with_tensor(vm, other, reflected))
-        plain = symbol[:-1] if symbol in abstract.INPLACE else symbol
-        return self.with_number(vm, abstract.BINARY[plain][2], other, reflected)
+            return operators.binary_op(vm, symbol, *self.with_tensor(vm, other, reflected))
+        plain = symbol[:-1] if symbol in operators.INPLACE else symbol
+        return self.with_number(vm, operators.BINARY[plain][2], other, reflected)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if isinstance(other, TensorObject):
-            return abstract.compare(vm, symbol, *self.with_tensor(vm, other, reflected))
-        return self.with_number(vm, abstract.COMPARE[symbol][2], other, reflected)
+            return operators.compare(vm, symbol, *self.with_tensor(vm, other, reflected))
+        return self.with_number(vm, operators.COMPARE[symbol][2], other, reflected)
 
     def with_tensor(self, vm: VM, tensor: TensorObject, reflected: bool) -> tuple[Object, Object]:
         """The operands of an operator between this and a tensor: NumPy leaves it to torch, for which this is a number."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from framejit.guards.source import MISSING, Source
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, may_be_constant
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models, pure, wraps
@@ -27,7 +27,7 @@ def binary(symbol: str) -> Callable[..., Object]:
     """The model of a binary operator's function."""
 
     def model(vm: VM, a: Object, b: Object, /) -> Object:
-        return abstract.binary_op(vm, symbol, a, b)
+        return operators.binary_op(vm, symbol, a, b)
 
     return model
 
@@ -36,7 +36,7 @@ def unary(symbol: str) -> Callable[..., Object]:
     """The model of a unary operator's function."""
 
     def model(vm: VM, a: Object, /) -> Object:
-        return abstract.unary_op(vm, symbol, a)
+        return operators.unary_op(vm, symbol, a)
 
     return model
 
@@ -45,7 +45,7 @@ def comparing(symbol: str) -> Callable[..., Object]:
     """The model of a comparison's function."""
 
     def model(vm: VM, a: Object, b: Object, /) -> Object:
-        return abstract.compare(vm, symbol, a, b)
+        return operators.compare(vm, symbol, a, b)
 
     return model
 
@@ -61,7 +61,7 @@ for _symbol, _name in (("<", "lt"), ("<=", "le"), ("==", "eq"), ("!=", "ne"), ("
 
 @models(operator.not_)
 def not_(vm: VM, a: Object) -> Object:
-    return abstract.not_(vm, a)
+    return operators.not_(vm, a)
 
 
 @models(operator.truth)
@@ -71,17 +71,17 @@ def truth(vm: VM, a: Object) -> Object:
 
 @models(operator.is_)
 def is_(vm: VM, a: Object, b: Object) -> Object:
-    return vm.const(abstract.is_(vm, a, b))
+    return vm.const(operators.is_(vm, a, b))
 
 
 @models(operator.is_not)
 def is_not(vm: VM, a: Object, b: Object) -> Object:
-    return vm.const(not abstract.is_(vm, a, b))
+    return vm.const(not operators.is_(vm, a, b))
 
 
 @models(operator.contains)
 def contains(vm: VM, a: Object, b: Object) -> Object:
-    return abstract.contains(vm, a, b)
+    return operators.contains(vm, a, b)
 
 
 @models(operator.getitem)
@@ -103,12 +103,12 @@ def delitem(vm: VM, a: Object, b: Object) -> Object:
 
 @models(operator.concat)
 def concat(vm: VM, a: Object, b: Object) -> Object:
-    return abstract.binary_op(vm, "+", a, b)
+    return operators.binary_op(vm, "+", a, b)
 
 
 @models(operator.iconcat)
 def iconcat(vm: VM, a: Object, b: Object) -> Object:
-    return abstract.binary_op(vm, "+=", a, b)
+    return operators.binary_op(vm, "+=", a, b)
 
 
 @models(operator.index)
@@ -124,7 +124,7 @@ def index(vm: VM, a: Object) -> Object:
 
 @models(operator.countOf)
 def count_of(vm: VM, a: Object, b: Object) -> Object:
-    return vm.const(sum([abstract.equal(vm, item, b) for item in abstract.iterate(vm, a)]))
+    return vm.const(sum([operators.equal(vm, item, b) for item in abstract.iterate(vm, a)]))
 
 
 @models(operator.indexOf)

@@ -6,14 +6,14 @@ import operator
 import re
 from typing import Any
 
-from framejit.objects import abstract
+from framejit.objects import abstract, text
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.vm import VM
 
 CONVERSION = re.compile(r"%(?P<key>\()?(?P<flags>[#0\- +]*)(?P<width>\*|\d*)(?P<precision>\.(?:\*|\d*))?[hlL]?(?P<kind>.)?", re.DOTALL)
-TEXTS = {"s": abstract.str_, "r": abstract.repr_, "a": abstract.ascii_}
+TEXTS = {"s": text.str_, "r": text.repr_, "a": text.ascii_}
 
 
 @models(str.__mod__)

@@ -18,7 +18,7 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, setter_of, wraps
 from framejit.objects.vm import VM, Codegen
@@ -137,7 +137,7 @@ class BuiltinMethodObject(Object):
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("==", "!=") or not isinstance(other, BuiltinMethodObject):
             return None
-        same = self.descriptor is other.descriptor and abstract.is_(vm, self.receiver, other.receiver)
+        same = self.descriptor is other.descriptor and operators.is_(vm, self.receiver, other.receiver)
         return vm.const(same == (symbol == "=="))
 
     def reconstruct(self, cg: Codegen) -> None:

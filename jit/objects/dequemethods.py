@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from framejit.objects import abstract
+from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dequeobject import DequeIterator, DequeObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.sequence import COMPARISONS, bounds, comparison, find, index_value, repeat, text, text_of_items
+from framejit.objects.sequence import COMPARISONS, bounds, comparison, find, index_value, repeat
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
@@ -133,7 +133,7 @@ def copy(vm: VM, self: DequeObject) -> Object:
 
 @models(deque.count)
 def count(vm: VM, self: DequeObject, item: Object) -> Object:
-    return vm.const(sum([abstract.equal(vm, each, item) for each in self.items(vm)]))
+    return vm.const(sum([operators.equal(vm, each, item) for each in self.items(vm)]))
 
 
 @models(deque.index)
@@ -141,7 +141,7 @@ def index(vm: VM, self: DequeObject, item: Object, start: Object | None = None, 
     items = self.items(vm)
     position = find(vm, items, item, *bounds(vm, len(items), start, stop))
     if position < 0:
-        vm.raise_(ValueError, f"{text(vm, item)} is not in deque")
+        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
     return vm.const(position)
 
 
@@ -160,7 +160,7 @@ def remove(vm: VM, self: DequeObject, item: Object) -> Object:
     items = list(self.items(vm))
     position = find(vm, items, item)
     if position < 0:
-        vm.raise_(ValueError, f"{text(vm, item)} is not in deque")
+        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
     del items[position]
     self.replace(vm, items)
     return NONE
@@ -241,6 +241,6 @@ def mul(vm: VM, self: DequeObject, times: Object) -> Object:
 
 @models(deque.__repr__)
 def render(vm: VM, self: DequeObject) -> Object:
-    body = text_of_items(vm, self, "[]", lambda: [text(vm, item) for item in self.items(vm)]).constant(vm)
+    body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)]).constant(vm)
     limit = "" if self.maxlen is None else f", maxlen={self.maxlen}"
     return vm.const(f"{self.cls.__name__}({body}{limit})")

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from framejit.guards.source import MISSING, CAttr
-from framejit.objects import abstract
+from framejit.objects import abstract, operators, text
 from framejit.objects.build import mapping_items
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
 from framejit.objects.dictviews import DictView
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.sequence import text, text_of_items
 from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
@@ -323,7 +322,7 @@ def same_entries(vm: VM, left: dict[object, Entry], right: dict[object, Entry]) 
         return False
     for hash_key, (_, value) in list(left.items()):
         other = right.get(hash_key)
-        if other is None or not abstract.equal(vm, value, other[1]):
+        if other is None or not operators.equal(vm, value, other[1]):
             return False
     return True
 
@@ -405,7 +404,7 @@ def ior(vm: VM, self: DictObject, other: Object) -> Object:
 
 @models(dict.__repr__)
 def render(vm: VM, self: DictObject) -> Object:
-    return text_of_items(vm, self, "{}", lambda: [f"{text(vm, key)}: {text(vm, value)}" for key, value in self.items(vm)])
+    return text.repr_of_items(vm, self, "{}", lambda: [f"{text.real_repr(vm, key)}: {text.real_repr(vm, value)}" for key, value in self.items(vm)])
 
 
 SHOWN_AS_DICT = "{" in repr(OrderedDict(a=1))
@@ -418,10 +417,10 @@ def render_ordered(vm: VM, self: DictObject) -> Object:
     if not self.open(vm):
         return vm.const(f"{name}()")
     brackets, pair = ("{}", "{}: {}") if SHOWN_AS_DICT else ("[]", "({}, {})")
-    body = text_of_items(vm, self, brackets, lambda: [pair.format(text(vm, key), text(vm, value)) for key, value in self.items(vm)])
+    body = text.repr_of_items(vm, self, brackets, lambda: [pair.format(text.real_repr(vm, key), text.real_repr(vm, value)) for key, value in self.items(vm)])
     return vm.const(f"{name}({body.constant(vm)})")
 
 
 @models(defaultdict.__repr__)
 def render_default(vm: VM, self: DictObject) -> Object:
-    return vm.const(f"{self.cls.__name__}({text(vm, factory_of(vm, self))}, {render(vm, self).constant(vm)})")
+    return vm.const(f"{self.cls.__name__}({text.real_repr(vm, factory_of(vm, self))}, {render(vm, self).constant(vm)})")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
-from framejit.objects import abstract
+from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
 from framejit.objects.object import Object
 from framejit.objects.registry import models, wraps
-from framejit.objects.sequence import COMPARISONS, compare_sets, text, text_of_items
+from framejit.objects.sequence import COMPARISONS, compare_sets
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.tupleobject import TupleObject
 
@@ -113,7 +113,7 @@ for _view in VIEW_TYPES.values():
 
     @models(_view.__repr__)
     def view_repr(vm: VM, self: DictView) -> Object:
-        body = text_of_items(vm, self, "[]", lambda: [text(vm, item) for item in self.items(vm)])
+        body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
         return vm.const(f"{self.cls.__name__}({body.constant(vm)})")
 
     @models(_view.__dict__.get("mapping") or type({}.keys()).__dict__["mapping"])
@@ -143,7 +143,7 @@ def items_contains(vm: VM, self: DictView, item: Object) -> Object:
     if len(parts) != 2:
         return vm.const(False)
     found = self.mapping.get_item(vm, parts[0])
-    return vm.const(found is not None and abstract.equal(vm, found, parts[1]))
+    return vm.const(found is not None and operators.equal(vm, found, parts[1]))
 
 
 def elements(vm: VM, obj: Object) -> set[Any] | None:

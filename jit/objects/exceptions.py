@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
-from framejit.objects import abstract
+from framejit.objects import abstract, text
 from framejit.objects.instancedict import fill_instance_dict
 from framejit.objects.object import Object
 from framejit.objects.registry import models, sets, wraps
@@ -271,11 +271,11 @@ def exception_str(vm: VM, self: Object) -> Object:
         if self.source is not None and not issubclass(self.cls, KeyError) and self.args:
             vm.unsupported(breaks.UnsupportedCall(f"str() of a {self.cls.__name__} made outside"))
         return vm.from_real(str(self.real(vm)))
-    return abstract.str_(vm, self.args[0] if len(self.args) == 1 else vm.new_tuple(self.args))
+    return text.str_(vm, self.args[0] if len(self.args) == 1 else vm.new_tuple(self.args))
 
 
 @models(BaseException.__repr__)
 def exception_repr(vm: VM, self: Object) -> Object:
     assert isinstance(self, ExceptionObject)
-    inner = ", ".join(abstract.repr_(vm, arg).constant(vm) for arg in self.args)
+    inner = ", ".join(text.repr_(vm, arg).constant(vm) for arg in self.args)
     return vm.const(f"{self.cls.__name__}({inner})")

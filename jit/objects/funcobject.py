@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import CodeIs, IsMissing, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.instancedict import fill_instance_dict
 from framejit.objects.object import Object
 from framejit.objects.registry import app_of, model_of, wraps
@@ -313,7 +313,7 @@ class MethodObject(Object):
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("==", "!=") or not isinstance(other, MethodObject):
             return None
-        same = abstract.is_(vm, self.receiver, other.receiver) and abstract.is_(vm, self.function, other.function)
+        same = operators.is_(vm, self.receiver, other.receiver) and operators.is_(vm, self.function, other.function)
         return vm.const(same == (symbol == "=="))
 
     def hash_key(self, vm: VM) -> Any:

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from framejit.objects import abstract
+from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.iterobject import ReverseIterator, SequenceIterator, list_iterator, list_reverse_iterator
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.sequence import (
-    COMPARISONS,
-    bounds,
-    checked_index,
-    comparison,
-    find,
-    index_value,
-    real_slice,
-    repeat,
-    sort_order,
-    text,
-    text_of_items,
-)
+from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, index_value, real_slice, repeat, sort_order
 from framejit.objects.sliceobject import SliceObject
 
 if TYPE_CHECKING:
@@ -220,13 +208,13 @@ def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, s
     items = self.items(vm)
     position = find(vm, items, item, *bounds(vm, len(items), start, stop))
     if position < 0:
-        vm.raise_(ValueError, f"{text(vm, item)} is not in list")
+        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in list")
     return vm.const(position)
 
 
 @models(list.count)
 def count(vm: VM, self: ListObject, item: Object) -> Object:
-    return vm.const(sum([abstract.equal(vm, each, item) for each in self.items(vm)]))
+    return vm.const(sum([operators.equal(vm, each, item) for each in self.items(vm)]))
 
 
 @models(list.reverse)
@@ -253,4 +241,4 @@ def list_sort(vm: VM, self: ListObject, *, key: Object | None = None, reverse: O
 
 @models(list.__repr__)
 def render(vm: VM, self: ListObject) -> Object:
-    return text_of_items(vm, self, "[]", lambda: [text(vm, item) for item in self.items(vm)])
+    return text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])

@@ -18,7 +18,7 @@ from framejit.guards.iterators import (
 )  # fmt: skip
 from framejit.guards.kinds import Equals, IsMissing, IsPresent, TypeIs
 from framejit.guards.source import IteratorField, IteratorItem, Source
-from framejit.objects import abstract
+from framejit.objects import operators
 from framejit.objects.iterobject import ForeignIterator
 from framejit.objects.object import Object
 from framejit.objects.registry import wraps
@@ -161,7 +161,7 @@ class PeekedEnumerate(PeekedIterator):
         count = self.field(vm, "count")
         assert count is not None
         if self.given:
-            count = abstract.binary_op(vm, "+", count, vm.const(self.given))
+            count = operators.binary_op(vm, "+", count, vm.const(self.given))
         vm.trail.set(self, "given", self.given + 1)
         return vm.new_tuple([count, item])
 

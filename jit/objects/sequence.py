@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.constobject import NOT_IMPLEMENTED, may_be_constant
 from framejit.objects.object import Object
 from framejit.objects.sliceobject import SliceObject
@@ -55,7 +54,7 @@ def find(vm: VM, items: list[Object], item: Object, start: int = 0, stop: int | 
     """The first index of an equal item, or -1. `items` may change while it is compared, as in CPython."""
     index = start
     while index < len(items) and (stop is None or index < stop):
-        if abstract.equal(vm, items[index], item):
+        if operators.equal(vm, items[index], item):
             return index
         index += 1
     return -1
@@ -78,10 +77,10 @@ def compare_items(vm: VM, symbol: str, left: list[Object], right: list[Object]) 
     if symbol in ("==", "!=") and len(left) != len(right):
         return vm.const(symbol == "!=")
     for a, b in zip(left, right, strict=False):
-        if not abstract.equal(vm, a, b):
+        if not operators.equal(vm, a, b):
             if symbol in ("==", "!="):
                 return vm.const(symbol == "!=")
-            return abstract.compare(vm, symbol, a, b)
+            return operators.compare(vm, symbol, a, b)
     sizes = {"<": len(left) < len(right), "<=": len(left) <= len(right), ">": len(left) > len(right), ">=": len(left) >= len(right)}
     return vm.const(sizes.get(symbol, symbol == "=="))
 
@@ -130,7 +129,7 @@ class Ordered:
         self.key = key
 
     def __lt__(self, other: Ordered) -> bool:
-        return abstract.truth(self.vm, abstract.compare(self.vm, "<", self.key, other.key))
+        return abstract.truth(self.vm, operators.compare(self.vm, "<", self.key, other.key))
 
 
 def sort(vm: VM, items: list[Object], key: Object | None, reverse: Object | None) -> list[Object]:
@@ -156,29 +155,3 @@ def sort_order(vm: VM, items: list[Object], order: list[int], key: Object | None
     else:
         ordered = [Ordered(vm, each) for each in keys]
         order.sort(key=ordered.__getitem__, reverse=backwards)
-
-
-class Rendering(threading.local):
-    """Which containers this thread is rendering, so that one inside itself is shown as `[...]` (Py_ReprEnter)."""
-
-    def __init__(self) -> None:
-        self.active: list[Object] = []
-
-
-RENDERING = Rendering()
-
-
-def text_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list[str]], inside: str = "...") -> Object:
-    """The repr of a container: `parts` in brackets, or `inside` in them where the container holds itself."""
-    if any(active is owner for active in RENDERING.active):
-        return vm.const(f"{brackets[0]}{inside}{brackets[-1]}")
-    RENDERING.active.append(owner)
-    try:
-        return vm.const(brackets[0] + ", ".join(parts()) + brackets[-1])
-    finally:
-        RENDERING.active.pop()
-
-
-def text(vm: VM, obj: Object) -> str:
-    """`repr(obj)` as a real string."""
-    return vm.observe(abstract.repr_(vm, obj)).constant(vm)  # type: ignore[no-any-return]

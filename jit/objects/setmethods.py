@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from framejit.objects import abstract
+from framejit.objects import abstract, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import DictObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.sequence import COMPARISONS, compare_sets, text, text_of_items
+from framejit.objects.sequence import COMPARISONS, compare_sets
 from framejit.objects.setobject import SetIterator, SetObject
 
 if TYPE_CHECKING:
@@ -263,5 +263,5 @@ def render(vm: VM, self: SetObject) -> Object:
     name = self.cls.__name__
     if not self.open(vm):
         return vm.const(f"{name}()")
-    body = text_of_items(vm, self, "{}", lambda: [text(vm, item) for item in self.items(vm)])
+    body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
     return body if self.cls is set else vm.const(f"{name}({body.constant(vm)})")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from framejit.guards.source import Source
-from framejit.objects import abstract
+from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NOT_IMPLEMENTED
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure, pure_methods, wraps
-from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat, text, text_of_items
+from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
 
@@ -91,7 +91,7 @@ def index(vm: VM, self: TupleObject, item: Object, start: Object | None = None, 
 
 @models(tuple.count)
 def count(vm: VM, self: TupleObject, item: Object) -> Object:
-    return vm.const(sum([abstract.equal(vm, each, item) for each in self.items(vm)]))
+    return vm.const(sum([operators.equal(vm, each, item) for each in self.items(vm)]))
 
 
 class Hashed:
@@ -108,16 +108,16 @@ class Hashed:
 
 @models(tuple.__hash__)
 def hash_tuple(vm: VM, self: TupleObject) -> Object:
-    return vm.const(tuple.__hash__(tuple([Hashed(vm.observe(abstract.hash_(vm, item)).constant(vm)) for item in self.items(vm)])))
+    return vm.const(tuple.__hash__(tuple([Hashed(vm.observe(text.hash_(vm, item)).constant(vm)) for item in self.items(vm)])))
 
 
 @models(tuple.__repr__)
 def render(vm: VM, self: TupleObject) -> Object:
     def parts() -> list[str]:
-        texts = [text(vm, item) for item in self.items(vm)]
+        texts = [text.real_repr(vm, item) for item in self.items(vm)]
         return [texts[0] + ","] if len(texts) == 1 else texts
 
-    return text_of_items(vm, self, "()", parts)
+    return text.repr_of_items(vm, self, "()", parts)
 
 
 @models(vars(tuple)["__getnewargs__"])

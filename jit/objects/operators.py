@@ -1,0 +1,212 @@
+"""Operators, as CPython's Objects/abstract.c and Objects/object.c have them: reflected operands, comparison, identity, `in`."""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from framejit.guards.source import MISSING
+from framejit.objects import abstract
+from framejit.objects.object import Object, settle
+from framejit.objects.vm import VM
+
+BINARY: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
+    "+": ("__add__", "__radd__", operator.add),
+    "-": ("__sub__", "__rsub__", operator.sub),
+    "*": ("__mul__", "__rmul__", operator.mul),
+    "/": ("__truediv__", "__rtruediv__", operator.truediv),
+    "//": ("__floordiv__", "__rfloordiv__", operator.floordiv),
+    "%": ("__mod__", "__rmod__", operator.mod),
+    "**": ("__pow__", "__rpow__", operator.pow),
+    "@": ("__matmul__", "__rmatmul__", operator.matmul),
+    "<<": ("__lshift__", "__rlshift__", operator.lshift),
+    ">>": ("__rshift__", "__rrshift__", operator.rshift),
+    "&": ("__and__", "__rand__", operator.and_),
+    "|": ("__or__", "__ror__", operator.or_),
+    "^": ("__xor__", "__rxor__", operator.xor),
+}
+INPLACE: dict[str, str] = {
+    "+=": "__iadd__", "-=": "__isub__", "*=": "__imul__", "/=": "__itruediv__", "//=": "__ifloordiv__", "%=": "__imod__",
+    "**=": "__ipow__", "@=": "__imatmul__", "<<=": "__ilshift__", ">>=": "__irshift__", "&=": "__iand__", "|=": "__ior__", "^=": "__ixor__",
+}  # fmt: skip
+UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "-": ("__neg__", operator.neg),
+    "+": ("__pos__", operator.pos),
+    "~": ("__invert__", operator.invert),
+}
+COMPARE: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
+    "<": ("__lt__", "__gt__", operator.lt),
+    "<=": ("__le__", "__ge__", operator.le),
+    "==": ("__eq__", "__eq__", operator.eq),
+    "!=": ("__ne__", "__ne__", operator.ne),
+    ">": ("__gt__", "__lt__", operator.gt),
+    ">=": ("__ge__", "__le__", operator.ge),
+}
+
+
+def unary_op(vm: VM, symbol: str, a: Object) -> Object:
+    a = vm.observe(a)
+    found = a.unary_op(vm, symbol)
+    if found is not None:
+        return found
+    name, real = UNARY[symbol]
+    if a.cls in abstract.FOLDABLE and a.is_constant():
+        return abstract.fold(vm, real, a.constant(vm))
+    found = abstract.call_special(vm, a, name)
+    if found is None:
+        vm.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.cls.__name__}'")
+    return found
+
+
+def not_(vm: VM, a: Object) -> Object:
+    return vm.const(not abstract.truth(vm, a))
+
+
+def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
+    """Objects/abstract.c: binary_op1, binary_iop1; sequences' `+` and `*` come out the same by their wrapped slots."""
+    a, b = vm.observe(a), vm.observe(b)
+    found = a.binary_op(vm, symbol, b, False)
+    if found is None:
+        found = b.binary_op(vm, symbol, a, True)
+    if found is not None:
+        return found
+    plain = symbol
+    if symbol in INPLACE:
+        plain = symbol[:-1]
+        if a.cls not in abstract.FOLDABLE:
+            found = abstract.call_special(vm, a, INPLACE[symbol], b)
+            if found is not None and not abstract.is_not_implemented(found):
+                return found
+    left, right, real = BINARY[plain]
+    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
+        return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
+    found = binary_slots(vm, a, b, left, right)
+    if found is None:
+        vm.raise_(TypeError, operand_error(symbol, plain, a.cls, b.cls))
+    return found
+
+
+SEQUENCES = (list, tuple, str, deque)
+
+
+def operand_error(symbol: str, plain: str, a: type, b: type) -> str:
+    """What PyNumber_Add, PyNumber_Multiply and binop_type_error say of operands that nobody takes."""
+    if plain == "+" and issubclass(a, SEQUENCES):
+        kind = next(base for base in SEQUENCES if issubclass(a, base)).__name__
+        return f'can only concatenate {kind} (not "{b.__name__}") to {kind}'
+    if plain == "*" and (issubclass(a, SEQUENCES) or issubclass(b, SEQUENCES)):
+        return f"can't multiply sequence by non-int of type '{(b if issubclass(a, SEQUENCES) else a).__name__}'"
+    shown = "** or pow()" if plain == "**" and symbol == plain else symbol
+    return f"unsupported operand type(s) for {shown}: '{a.__name__}' and '{b.__name__}'"
+
+
+def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object | None:
+    """The order of binary_op1: the right operand first where its class is a proper subclass that overrides; None: nobody answers."""
+    reflected = None
+    if a.cls is not b.cls:
+        reflected = vm.raw_type_lookup(b.cls, right)
+        if reflected is MISSING:
+            reflected = None
+    if reflected is not None and issubclass(b.cls, a.cls) and reflected is not vm.raw_type_lookup(a.cls, right):
+        found = abstract.call_special(vm, b, right, a)
+        if found is not None and not abstract.is_not_implemented(found):
+            return found
+        reflected = None
+    found = None if is_refused(a, b, left) else abstract.call_special(vm, a, left, b)
+    if found is not None and not abstract.is_not_implemented(found):
+        return found
+    if reflected is not None and not is_refused(b, a, right):
+        found = abstract.call_special(vm, b, right, a)
+        if found is not None and not abstract.is_not_implemented(found):
+            return found
+    return None
+
+
+def is_refused(a: Object, b: Object, name: str) -> bool:
+    """Whether the C slot of a number or string would answer NotImplemented: it knows only its own kind, and the other is none."""
+    return a.cls in abstract.FOLDABLE and not b.is_constant() and not (a.cls in (str, bytes) and name == "__mod__")
+
+
+def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
+    """Objects/object.c: do_richcompare."""
+    a, b = vm.observe(a), vm.observe(b)
+    found = a.compare(vm, symbol, b, False)
+    if found is None:
+        found = b.compare(vm, symbol, a, True)
+    if found is not None:
+        return found
+    left, right, real = COMPARE[symbol]
+    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
+        return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
+    swapped = False
+    if a.cls is not b.cls and issubclass(b.cls, a.cls) and vm.raw_type_lookup(b.cls, right) is not vm.raw_type_lookup(a.cls, right):
+        swapped = True
+        found = abstract.call_special(vm, b, right, a)
+        if found is not None and not abstract.is_not_implemented(found):
+            return found
+    found = None if is_refused(a, b, left) else abstract.call_special(vm, a, left, b)
+    if found is not None and not abstract.is_not_implemented(found):
+        return found
+    if not swapped and not is_refused(b, a, right):
+        found = abstract.call_special(vm, b, right, a)
+        if found is not None and not abstract.is_not_implemented(found):
+            return found
+    if symbol == "==":
+        return vm.const(is_(vm, a, b))
+    if symbol == "!=":
+        return vm.const(not is_(vm, a, b))
+    vm.raise_(TypeError, f"'{symbol}' not supported between instances of '{a.cls.__name__}' and '{b.cls.__name__}'")
+
+
+def equal(vm: VM, a: Object, b: Object) -> bool:
+    """PyObject_RichCompareBool with Py_EQ: identity first."""
+    if settle(a) is settle(b):
+        return True
+    return is_(vm, a, b, unsure=False) or abstract.truth(vm, compare(vm, "==", a, b))
+
+
+def is_(vm: VM, a: Object, b: Object, unsure: bool = True) -> bool:
+    """The `is` operator. Constants from outside are compared by identity of the real objects, guarded by value.
+
+    Where identity can't be known (two equal numbers that the trace made), `unsure` decides between a break and False.
+    """
+    a, b = settle(a), settle(b)
+    if a is b:
+        return True
+    a, b = vm.observe(a), vm.observe(b)
+    if a is b:
+        return True
+    if a.cls is not b.cls:
+        return False
+    if a.cls is type(None) or a.cls is type(...) or a.cls is type(NotImplemented):
+        return True
+    if a.value is not MISSING and b.value is not MISSING:
+        return vm.same_value(a, b, unsure)
+    return False
+
+
+def contains(vm: VM, container: Object, item: Object) -> Object:
+    """PySequence_Contains."""
+    container = vm.observe(container)
+    found = container.contains(vm, item)
+    if found is not None:
+        return found
+    if container.cls in abstract.FOLDABLE and container.is_constant() and vm.observe(item).is_constant():
+        return abstract.fold(vm, operator.contains, container.constant(vm), item.constant(vm))
+    if vm.raw_type_lookup(container.cls, "__contains__") is None:
+        vm.raise_(TypeError, f"'{container.cls.__name__}' object is not a container")
+    found = abstract.call_special(vm, container, "__contains__", item)
+    if found is not None:
+        return vm.const(abstract.truth(vm, found))
+    try:
+        iterator = abstract.iter_(vm, container)
+    except vm.Raise as raised:
+        if issubclass(raised.exc.cls, TypeError):
+            vm.raise_(TypeError, f"argument of type '{container.cls.__name__}' is not iterable")
+        raise
+    while (element := abstract.next_(vm, iterator)) is not None:
+        if equal(vm, element, item):
+            return vm.const(True)
+    return vm.const(False)

@@ -1,0 +1,95 @@
+"""What objects are as text and as hash: str(), repr(), ascii(), format(), hash(), as CPython's Objects/object.c has them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.vm import VM
+
+
+def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) -> Object:
+    """FORMAT_VALUE: conversion is None, "s", "r" or "a"."""
+    obj = vm.observe(obj)
+    if conversion is not None:
+        obj = vm.observe({"s": str_, "r": repr_, "a": ascii_}[conversion](vm, obj))
+    if obj.is_constant() and obj.cls in abstract.FOLDABLE and (spec is None or vm.observe(spec).is_constant()):
+        return abstract.fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
+    found = abstract.call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
+    assert found is not None
+    return checked_text(vm, found, "__format__ must return a str, not {}")
+
+
+def str_(vm: VM, obj: Object) -> Object:
+    return _text(vm, obj, "__str__", str)
+
+
+def repr_(vm: VM, obj: Object) -> Object:
+    return _text(vm, obj, "__repr__", repr)
+
+
+def ascii_(vm: VM, obj: Object) -> Object:
+    return abstract.fold(vm, lambda text: text.encode("ascii", "backslashreplace").decode(), repr_(vm, obj).constant(vm))
+
+
+def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:
+    obj = vm.observe(obj)
+    if obj.cls in abstract.FOLDABLE and obj.is_constant():
+        return abstract.fold(vm, real, obj.constant(vm))
+    found = abstract.call_special(vm, obj, special)
+    assert found is not None
+    return checked_text(vm, found, f"{special} returned non-string (type {{}})")
+
+
+def checked_text(vm: VM, found: Object, complaint: str) -> Object:
+    """What a special method returned, which must be a str."""
+    found = vm.observe(found)
+    if not issubclass(found.cls, str):
+        vm.raise_(TypeError, complaint.format(found.cls.__name__))
+    return found
+
+
+def hash_(vm: VM, obj: Object) -> Object:
+    obj = vm.observe(obj)
+    if obj.cls in abstract.FOLDABLE and obj.is_constant():
+        return abstract.fold(vm, hash, obj.constant(vm))
+    method = vm.raw_type_lookup(obj.cls, "__hash__")
+    if method is None:
+        vm.raise_(TypeError, f"unhashable type: '{obj.cls.__name__}'")
+    found = abstract.call_special(vm, obj, "__hash__")
+    assert found is not None
+    found = vm.observe(found)
+    if not issubclass(found.cls, int):
+        vm.raise_(TypeError, "__hash__ method should return an integer")
+    number = int(found.constant(vm))
+    return vm.const(-2 if number == -1 else number if -sys.maxsize <= number <= sys.maxsize else hash(number))
+
+
+class Rendering(threading.local):
+    """Which containers this thread is rendering, so that one inside itself is shown as `[...]` (Py_ReprEnter)."""
+
+    def __init__(self) -> None:
+        self.active: list[Object] = []
+
+
+RENDERING = Rendering()
+
+
+def repr_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list[str]], inside: str = "...") -> Object:
+    """The repr of a container: `parts` in brackets, or `inside` in them where the container holds itself."""
+    if any(active is owner for active in RENDERING.active):
+        return vm.const(f"{brackets[0]}{inside}{brackets[-1]}")
+    RENDERING.active.append(owner)
+    try:
+        return vm.const(brackets[0] + ", ".join(parts()) + brackets[-1])
+    finally:
+        RENDERING.active.pop()
+
+
+def real_repr(vm: VM, obj: Object) -> str:
+    """`repr(obj)` as a real string, where it is known while tracing."""
+    return vm.observe(repr_(vm, obj)).constant(vm)  # type: ignore[no-any-return]
