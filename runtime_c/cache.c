@@ -231,7 +231,62 @@ PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_ar
 
 /* ---- the entries of a CompiledFunction ---- */
 
+/* Where there are many entries, one for each of many modules, the search begins with the one that the first argument had last. The
+   addresses of both are only ever compared, and a hint that is wrong costs one walk. */
+enum { HINTS_FROM = 3, N_HINTS = 128 };
+
+static FJ_Hint *hint_of(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals) {
+    if (self->n_entries < HINTS_FROM || n_locals == 0 || locals[0] == NULL) {
+        return NULL;
+    }
+    if (self->hints == NULL) {
+        self->hints = PyMem_Calloc(N_HINTS, sizeof(FJ_Hint));
+        if (self->hints == NULL) {
+            return NULL;
+        }
+    }
+    uintptr_t address = (uintptr_t)locals[0] >> 4;
+    return &self->hints[(address ^ (address >> 7)) % N_HINTS];
+}
+
+/* Puts the entry that a hint names in front, where the search begins. */
+static void follow_hint(FJ_CompiledFunction *self, PyObject *argument, const FJ_Hint *hint) {
+    if (hint == NULL || hint->argument != argument || hint->entry == self->entries[0]) {
+        return;
+    }
+    for (Py_ssize_t i = 1; i < self->n_entries; i++) {
+        if (self->entries[i] == hint->entry) {
+            FJ_Entry *entry = self->entries[i];
+            memmove(self->entries + 1, self->entries, (size_t)i * sizeof(FJ_Entry *));
+            self->entries[0] = entry;
+            self->version++;
+            return;
+        }
+    }
+}
+
+/* Has the guard checker look at the call. 0, or -1 with an exception set. */
+static int check_guards(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals) {
+    PyObject *checker = Py_NewRef(FJ_guard_checker);
+    PyObject *arguments = PyTuple_New(n_locals);
+    for (Py_ssize_t i = 0; arguments != NULL && i < n_locals; i++) {
+        PyTuple_SET_ITEM(arguments, i, Py_NewRef(locals[i] != NULL ? locals[i] : FJ_Unset));
+    }
+    PyObject *result = arguments != NULL ? PyObject_CallFunctionObjArgs(checker, (PyObject *)self, arguments, NULL) : NULL;
+    Py_XDECREF(arguments);
+    Py_XDECREF(result);
+    Py_DECREF(checker);
+    return result != NULL ? 0 : -1;
+}
+
 FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, PyObject **inputs, PyObject **captures) {
+    if (FJ_guard_checker != NULL && check_guards(self, locals, n_locals) < 0) {
+        return NULL;
+    }
+    FJ_Hint *hint = hint_of(self, locals, n_locals);
+    if (hint != NULL) {
+        follow_hint(self, locals[0], hint);
+    }
     PyObject *function = self->function;
     size_t version = self->version;
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
@@ -242,6 +297,9 @@ FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *l
                 memmove(self->entries + 1, self->entries, (size_t)i * sizeof(FJ_Entry *));
                 self->entries[0] = entry;
                 self->version++;
+            }
+            if (hint != NULL) {
+                *hint = (FJ_Hint){locals[0], entry};
             }
             return entry;
         }
@@ -404,6 +462,7 @@ static void function_dealloc(FJ_CompiledFunction *self) {
         PyObject_ClearWeakRefs((PyObject *)self);
     }
     function_clear(self);
+    PyMem_Free(self->hints);
     Py_TYPE(self)->tp_free(self);
 }
 

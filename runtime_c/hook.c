@@ -7,7 +7,6 @@
 #include "runtime.h"
 
 _Thread_local FJ_ThreadState FJ_thread;
-int FJ_globally_disabled;
 
 /* The hook belongs to the whole interpreter, so it is counted: every pending call of every thread holds it up. Guarded by the GIL. */
 static Py_ssize_t hook_users;
@@ -219,7 +218,10 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
         PyErr_SetString(PyExc_RuntimeError, "framejit: a compiled function was called while being deallocated");
         return NULL;
     }
-    if (!self->enabled || thread->compiling || thread->disabled || FJ_globally_disabled) {
+    if (FJ_Watched_Update() < 0) {
+        return NULL;
+    }
+    if (!self->enabled || FJ_RunsAsWritten(thread)) {
         return function->vectorcall((PyObject *)function, args, nargsf, kwnames);
     }
     PyInterpreterState *interpreter = PyInterpreterState_Get();
@@ -262,10 +264,37 @@ static PyObject *go_on(FJ_Entry **entry, PyObject *value) {
     return result;
 }
 
+/* A call in the hands of the call checker. */
+static PyObject *call_checked(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf), n_keywords = kwnames != NULL ? PyTuple_GET_SIZE(kwnames) : 0;
+    PyObject *checker = Py_NewRef(FJ_call_checker);
+    PyObject *positional = PyTuple_New(n);
+    PyObject *keywords = PyDict_New();
+    for (Py_ssize_t i = 0; positional != NULL && i < n; i++) {
+        PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+    }
+    for (Py_ssize_t i = 0; keywords != NULL && i < n_keywords; i++) {
+        if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, i), args[n + i]) < 0) {
+            Py_CLEAR(keywords);
+        }
+    }
+    PyObject *result = NULL;
+    if (positional != NULL && keywords != NULL) {
+        result = PyObject_CallFunctionObjArgs(checker, callable, positional, keywords, NULL);
+    }
+    Py_XDECREF(positional);
+    Py_XDECREF(keywords);
+    Py_DECREF(checker);
+    return result;
+}
+
 PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     if (is_stack_low(&FJ_thread)) {
         PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack is nearly used up");
         return NULL;
+    }
+    if (FJ_call_checker != NULL && !FJ_thread.checking && !FJ_RunsAsWritten(&FJ_thread)) {
+        return call_checked(callable, args, nargsf, kwnames);
     }
     PyThreadState *tstate = PyThreadState_Get();
     FJ_Entry *split;

@@ -1,4 +1,4 @@
-/* module.c: framejit._runtime: its types, the Unset sentinel, the thread's switches and the versions it was built for. */
+/* module.c: framejit._runtime: its types, the Unset sentinel, its functions and the versions it was built for. */
 #include "guards.h"
 #include "runtime.h"
 
@@ -14,38 +14,9 @@ static PyTypeObject unset_type = {
     .tp_repr = unset_repr,
 };
 
-/* Sets a switch from a Python truth value; returns what it was before. */
-static PyObject *set_switch(int *position, PyObject *value) {
-    int truth = PyObject_IsTrue(value);
-    if (truth < 0) {
-        return NULL;
-    }
-    int before = *position;
-    *position = truth;
-    return PyBool_FromLong(before);
-}
-
-static PyObject *set_thread_disabled(PyObject *module, PyObject *value) { return set_switch(&FJ_thread.disabled, value); }
-
-static PyObject *set_thread_compiling(PyObject *module, PyObject *value) { return set_switch(&FJ_thread.compiling, value); }
-
-static PyObject *set_globally_disabled(PyObject *module, PyObject *value) { return set_switch(&FJ_globally_disabled, value); }
-
-static PyObject *is_thread_disabled(PyObject *module, PyObject *unused) { return PyBool_FromLong(FJ_thread.disabled); }
-
-static PyObject *is_thread_compiling(PyObject *module, PyObject *unused) { return PyBool_FromLong(FJ_thread.compiling); }
-
 static PyObject *hook_installed(PyObject *module, PyObject *unused) { return PyBool_FromLong(FJ_Hook_IsInstalled()); }
 
 static PyMethodDef module_functions[] = {
-    {"set_thread_disabled", set_thread_disabled, METH_O,
-     "set_thread_disabled(value, /)\n--\n\nWhile true, compiled functions called on this thread run as written. Returns the value before."},
-    {"set_thread_compiling", set_thread_compiling, METH_O,
-     "set_thread_compiling(value, /)\n--\n\nMark this thread as tracing, with the same effect as disabling. Returns the value before."},
-    {"set_globally_disabled", set_globally_disabled, METH_O,
-     "set_globally_disabled(value, /)\n--\n\nWhile true, compiled functions run as written on all threads. Returns the value before."},
-    {"is_thread_disabled", is_thread_disabled, METH_NOARGS, "is_thread_disabled()\n--\n\nWhether compiled functions run as written on this thread."},
-    {"is_thread_compiling", is_thread_compiling, METH_NOARGS, "is_thread_compiling()\n--\n\nWhether a compile callback is running on this thread."},
     {"hook_installed", hook_installed, METH_NOARGS, "hook_installed()\n--\n\nWhether the interpreter's frame evaluator is framejit's now."},
     {NULL},
 };
@@ -59,7 +30,7 @@ static struct PyModuleDef module_definition = {
 };
 
 static int fill_module(PyObject *module) {
-    if (PyType_Ready(&unset_type) < 0 || FJ_Frame_Init() < 0) {
+    if (PyType_Ready(&unset_type) < 0 || FJ_Frame_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
         return -1;
     }
     if (FJ_Unset == NULL) {

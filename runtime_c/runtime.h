@@ -21,6 +21,12 @@ typedef struct {
     Py_ssize_t hits;
 } FJ_Entry;
 
+/* Which entry a first argument had last. Neither is owned, nor may be looked into. */
+typedef struct {
+    PyObject *argument;
+    FJ_Entry *entry;
+} FJ_Hint;
+
 /* A function and its entries. Calling it runs the entry that matches the call, compiling one where none does. */
 typedef struct {
     PyObject_HEAD
@@ -32,6 +38,7 @@ typedef struct {
     Py_ssize_t n_entries;
     Py_ssize_t allocated;
     size_t version; /* changes with every change of `entries` */
+    FJ_Hint *hints; /* NULL while there are few entries */
     PyObject *dict;
     PyObject *weak_references;
     char enabled;
@@ -56,10 +63,28 @@ typedef struct {
     char *stack_floor;   /* below it the C stack is nearly used up; NULL until asked for */
     int disabled;
     int compiling;
+    int checking; /* a call checker is at work: calls run unchecked */
+    int eager;    /* FJ_EAGER, FJ_NOT_EAGER, or as the process says */
 } FJ_ThreadState;
 
+enum { FJ_EAGER_UNSET, FJ_EAGER, FJ_NOT_EAGER };
+
 extern _Thread_local FJ_ThreadState FJ_thread;
+
+/* switches.c */
 extern int FJ_globally_disabled;
+extern int FJ_globally_eager;
+extern int FJ_watched_eager;       /* what the watched dicts came to */
+extern PyObject *FJ_call_checker;  /* NULL, or called as (compiled function, args, kwargs) in place of a call */
+extern PyObject *FJ_guard_checker; /* NULL, or called as (compiled function, argument slots) before a call looks for its entry */
+/* Has the callback called if a watched dict has changed. 0, or -1 with an exception set. */
+int FJ_Watched_Update(void);
+/* Whether calls of compiled functions run as written, here and now. */
+static inline int FJ_RunsAsWritten(const FJ_ThreadState *thread) {
+    return thread->compiling || thread->disabled || FJ_globally_disabled || FJ_watched_eager ||
+           (thread->eager == FJ_EAGER_UNSET ? FJ_globally_eager : thread->eager == FJ_EAGER);
+}
+extern PyMethodDef FJ_switches[];
 
 /* hook.c */
 PyObject *FJ_CompiledFunction_Vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);

@@ -122,6 +122,116 @@ def test_switches():
     assert seen == ["compiled"]
 
 
+def test_switches_of_the_process_and_of_a_thread():
+    @compiled("return 'compiled'")
+    def f():
+        return "eager"
+
+    on_threads: list[str] = []
+
+    def everywhere():
+        thread = threading.Thread(target=lambda: on_threads.append(f()))
+        thread.start()
+        thread.join()
+        return f(), on_threads.pop()
+
+    try:
+        assert _runtime.set_globally_eager(True) is False
+        assert everywhere() == ("eager", "eager")
+        _runtime.set_thread_eager(False)
+        assert everywhere() == ("compiled", "eager")
+        assert _runtime.set_globally_eager(False) is True
+        _runtime.set_thread_eager(True)
+        assert everywhere() == ("eager", "compiled")
+        _runtime.set_thread_eager(None)
+        assert everywhere() == ("compiled", "compiled")
+    finally:
+        _runtime.set_globally_eager(False)
+        _runtime.set_thread_eager(None)
+
+
+def test_watched_dicts():
+    @compiled("return 'compiled'")
+    def f():
+        return "eager"
+
+    seen: list[int] = []
+    first: dict[str, int] = {}
+    second = {"eager": 0}
+
+    def look():
+        seen.append(len(first))
+        _runtime.set_watched_eager(second["eager"])
+
+    try:
+        _runtime.watch(look, first, second)
+        assert f() == "compiled" and not seen
+        first["a"] = 1
+        assert f() == f() == "compiled" and seen == [1]
+        second["eager"] = 1
+        assert f() == f() == "eager" and seen == [1, 1]
+        second["eager"] = 0
+        assert f() == f() == "compiled" and seen == [1, 1, 1]
+        _runtime.watch(lambda: 1 / 0, first)
+        first.clear()
+        with pytest.raises(ZeroDivisionError):
+            f()
+        assert f() == "compiled"
+    finally:
+        _runtime.watch(lambda: None, {})
+
+
+def test_checkers():
+    @compiled("return 'compiled'")
+    def f(a, *, b=3):
+        return "eager"
+
+    calls: list[tuple] = []
+
+    def check(function, args, kwargs):
+        calls.append((function, args, kwargs))
+        _runtime.set_thread_checking(True)
+        try:
+            return "checked " + function(*args, **kwargs)
+        finally:
+            _runtime.set_thread_checking(False)
+
+    try:
+        _runtime.set_call_checker(check)
+        assert f(1, b=2) == "checked compiled" and calls == [(f, (1,), {"b": 2})]
+        _runtime.set_thread_eager(True)
+        assert f(1) == "eager" and len(calls) == 1
+        _runtime.set_thread_eager(None)
+        _runtime.set_call_checker(None)
+        _runtime.set_guard_checker(lambda *call: calls.append(call))
+        assert f(4) == "compiled" and calls[1:] == [(f, (4, 3))]
+        _runtime.set_guard_checker(lambda *call: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            f(4)
+    finally:
+        _runtime.set_call_checker(None)
+        _runtime.set_guard_checker(None)
+
+
+def test_each_first_argument_finds_its_entry():
+    """Entries of many modules in one list: the search begins where the first argument was found last."""
+
+    def g(a):
+        raise AssertionError("not compiled")
+
+    classes = [type("Key", (), {}) for _ in range(30)]
+    keys = [cls() for cls in classes]
+    f = CompiledFunction(g, lambda function, arguments: entry(g, f"return {keys.index(arguments[0])}", (type(arguments[0]),)))
+    for _ in range(3):
+        assert [f(key) for key in keys] == list(range(30))
+    assert len(f.entries) == 30 and all(found.hits == 3 for found in f.entries)
+    assert f.entries[0].tree.match((keys[29],), g) == [] and f(keys[7]) == 7 and f.entries[0].tree.match((keys[7],), g) == []
+    assert f.remove(f.entries[3])
+    assert [f(key) for key in reversed(keys)] == list(reversed(range(30))) and len(f.entries) == 30
+    f.clear()
+    assert [f(key) for key in keys] == list(range(30))
+
+
 def test_nothing_is_compiled_while_compiling():
     @compiled("return 'compiled'")
     def other():
