@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from framejit.breaks import CannotReconstruct
 from framejit.bytecode.instruction import NO_POSITION, Position
-from framejit.codegen.recorder import Kind, Step, record
+from framejit.codegen.recorder import CannotGenerate, Kind, Step, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
 from framejit.guards.source import Source
-from framejit.objects.object import Object
+from framejit.objects.iterobject import ReverseIterator, SequenceIterator
+from framejit.objects.object import Object, settle
 
 INLINE_HEIGHT = 16
 """A group used once is built where it is used, unless that would nest deeper than this: then it waits in temporaries."""
@@ -100,6 +102,7 @@ def plan(trace: FinishedTrace) -> Plan:
     ]
     statements.append(Statement(record(lambda cg: cg.load(trace.result), 1, trace.result), trace.return_position))
     values = _record_values(statements)
+    statements = _in_order(statements, values, trace.effects)
     grouper = _Grouper(values)
     for statement in statements:
         statement.groups = grouper.groups(step.payload for step in statement.steps if step.kind is Kind.VALUE)
@@ -154,6 +157,59 @@ def _record_values(statements: list[Statement]) -> dict[int, Value]:
             if step.kind is Kind.VALUE:
                 values[id(step.payload)].uses += 1
     return values
+
+
+def _in_order(statements: list[Statement], values: dict[int, Value], effects: Effects) -> list[Statement]:
+    """The statements, each after the replays whose outcome the creation of a value that it needs looks at; else in their order."""
+    replays = {id(logged.effect): index for index, logged in enumerate(effects.order())}
+    awaited = {key: index for key, value in values.items() if (index := replays.get(id(_awaited_by(value)))) is not None}
+    if not awaited:
+        return statements
+    ordered: dict[int, Statement] = {}
+    path: list[tuple[int, Iterator[int]]] = []
+
+    def enter(index: int) -> None:
+        path.append((index, iter(sorted(awaited[key] for key in _needed(statements[index], values) if key in awaited))))
+
+    for root in range(len(statements)):
+        if root not in ordered:
+            enter(root)
+        while path:
+            index, earlier = path[-1]
+            for other in earlier:
+                if any(other == open_ for open_, _ in path):
+                    _refuse_cycle(values[key].obj for key in awaited if awaited[key] == other)
+                elif other not in ordered:
+                    enter(other)
+                    break
+            else:
+                path.pop()
+                ordered[index] = statements[index]
+    return list(ordered.values())
+
+
+def _awaited_by(value: Value) -> Object | None:
+    awaited = value.obj.awaits()
+    return None if awaited is None else settle(awaited)
+
+
+def _needed(statement: Statement, values: dict[int, Value]) -> set[int]:
+    """The ids of all values that a statement needs, one for the other."""
+    needed: set[int] = set()
+    pending = [step.payload for step in statement.steps if step.kind is Kind.VALUE]
+    while pending:
+        obj = pending.pop()
+        if id(obj) not in needed:
+            needed.add(id(obj))
+            pending += values[id(obj)].needs()
+    return needed
+
+
+def _refuse_cycle(waiting: Iterable[Object]) -> None:
+    """Values that look at what they are put into, when they are created: only an iterator that has a position can do without."""
+    for obj in waiting:
+        if not isinstance(obj, (SequenceIterator, ReverseIterator)):
+            raise CannotGenerate(CannotReconstruct(f"a {obj.cls.__name__} over what holds it"))
 
 
 class _Grouper:
@@ -216,6 +272,8 @@ class _Grouper:
                     uses -= 1
                 elif (group := self._values[id(needed)].group).inline:
                     height = max(height, group.height)
+        if len(members) > 1:
+            _refuse_cycle(value.obj for value in members if id(_awaited_by(value)) in keys)
         ordered = members if len(members) == 1 else _by_creation(members)
         group = Group(ordered, height + 1, inline=uses == 1 and height < INLINE_HEIGHT)
         for value in members:

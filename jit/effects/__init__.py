@@ -71,8 +71,9 @@ class Effects:
         return id(settle(obj)) in self._mutated
 
     def order(self) -> list[Logged]:
-        """Everything to be replayed, in order."""
-        return [*self._mutated.values(), *self._last]
+        """Everything to be replayed, in order: iterators from outside first, as none was stepped after a change of what it runs over."""
+        mutated = sorted(self._mutated.values(), key=lambda logged: not isinstance(logged.effect, Object) or not logged.effect.replays_first)
+        return [*mutated, *self._last]
 
     def __len__(self) -> int:
         return len(self._mutated) + len(self._last)

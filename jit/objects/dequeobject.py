@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from framejit import breaks
 from framejit.guards.kinds import Equals, Length
 from framejit.guards.source import MISSING, CAttr, DequeIndex, Source
 from framejit.objects.constobject import c_new
@@ -109,19 +110,22 @@ class DequeObject(Object):
 class DequeIterator(IteratorObject):
     """Over a deque; any change while it runs is the RuntimeError of dequeiter_next."""
 
-    __slots__ = ("owner", "index", "version", "backwards")
+    __slots__ = ("owner", "size", "index", "version", "backwards")
 
     def __init__(self, vm: VM, owner: DequeObject, backwards: bool) -> None:
         super().__init__(deque_reverse_iterator if backwards else deque_iterator)
-        owner.items(vm)
         self.owner = owner
+        self.size = len(owner.items(vm))
         self.index = 0
         self.version = owner.version
         self.backwards = backwards
 
     def next(self, vm: VM) -> Object | None:
         items = self.owner.items(vm)
+        if self.backwards and self.index >= self.size:
+            return None
         if self.owner.version != self.version:
+            vm.trail.set(self, "index", self.size)
             vm.raise_(RuntimeError, "deque mutated during iteration")
         if self.index >= len(items):
             return None
@@ -130,12 +134,17 @@ class DequeIterator(IteratorObject):
         return item
 
     def length_hint(self, vm: VM) -> int | None:
-        return len(self.owner.items(vm)) - self.index
+        return self.size - self.index
 
     def reconstruct(self, cg: Codegen) -> None:
+        if self.owner.version != self.version:
+            cg.unsupported(breaks.CannotReconstruct(f"a {self.cls.__name__} over a deque that was changed"))
         cg.load(self.owner)
         cg.load_const(self.index)
         cg.call_const(deque_reverse_iterator if self.backwards else deque_iterator, 2)
+
+    def awaits(self) -> Object | None:
+        return self.owner
 
     def referents(self) -> list[Object]:
         return [self.owner]

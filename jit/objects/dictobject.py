@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from framejit import breaks
 from framejit.guards.kinds import DictKeys, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.constobject import ConstObject, c_new, is_plain
@@ -405,19 +406,38 @@ class DictIterator(IteratorObject):
         if index < 0:
             return None
         entries, keys = self.mapping.entries, self.keys
-        if len(entries) != self.size:
-            ordered = issubclass(self.mapping.cls, OrderedDict)
-            vm.raise_(RuntimeError, "OrderedDict mutated during iteration" if ordered else "dictionary changed size during iteration")
-        if entries is not self.entries:
+        if storage(self.mapping) is OrderedDict:
+            self.check_ordered(vm)
+        elif len(entries) != self.size:
+            vm.trail.set(self, "size", -1)  # from here on it raises at every step
+            vm.raise_(RuntimeError, "dictionary changed size during iteration")
+        elif entries is not self.entries:
+            if self.backwards:
+                vm.unsupported(breaks.UnsupportedOperation("a step backwards over a dict whose keys have changed"))
             keys = [*keys[:index], *self.keys_ahead(entries)]
             vm.trail.set(self, "keys", keys)
         if index == len(keys):
             vm.trail.set(self, "index", -1)
             return None
         if index == self.size:
+            vm.trail.set(self, "index", -1)
             vm.raise_(RuntimeError, "dictionary keys changed during iteration")
         vm.trail.set(self, "index", index + 1)
         return view_item(vm, self.kind, entries[keys[index]])
+
+    def is_intact(self) -> bool:
+        """Whether the dict has the keys that it had, in their places."""
+        entries = self.mapping.entries
+        return entries is self.entries and len(entries) == self.size
+
+    def check_ordered(self, vm: VM) -> None:
+        """Objects/odictobject.c: odictiter_nextkey: after the last item it has ended, whatever has changed; a change ends it as well."""
+        if self.index == self.size or self.is_intact():
+            return
+        if not self.mapping.entries:
+            vm.unsupported(breaks.UnsupportedOperation("a step of an iterator over an OrderedDict that was emptied"))
+        vm.trail.set(self, "index", -1)
+        vm.raise_(RuntimeError, "OrderedDict mutated during iteration")
 
     def keys_ahead(self, entries: dict[Any, Entry]) -> list[Any]:
         """After deletions: what lies behind the keys already given, which are the first of the dict unless they were put in again."""
@@ -430,20 +450,28 @@ class DictIterator(IteratorObject):
                 ahead.append(key)
             else:
                 last = position
-        return ahead[::-1] if self.backwards else ahead
+        return ahead
 
     def length_hint(self, vm: VM) -> int | None:
         return 0 if self.index < 0 else len(self.keys) - self.index
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.mapping)
+        if self.index < 0:
+            cg.call_const(storage(self.mapping), 0)
+        elif self.is_intact():
+            cg.load(self.mapping)
+        else:
+            cg.unsupported(breaks.CannotReconstruct(f"a {self.cls.__name__} over a dict whose keys have changed since it was made"))
         cg.load_const(self.kind)
         cg.load_const(self.backwards)
-        cg.load_const(len(self.keys) if self.index < 0 else self.index)
+        cg.load_const(max(self.index, 0))
         cg.call_const(dict_iterator_at, 4)
 
+    def awaits(self) -> Object | None:
+        return self.mapping if self.index >= 0 else None
+
     def referents(self) -> list[Object]:
-        return [self.mapping]
+        return [self.mapping] if self.index >= 0 else []
 
 
 def dict_iterator_at(mapping: Any, kind: str, backwards: bool, index: int) -> Any:

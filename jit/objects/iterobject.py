@@ -83,7 +83,10 @@ class SequenceIterator(IteratorObject):
             return
         cg.load(self.sequence)
         cg.load_const(self.index)
-        cg.call_const(iterator_at, 2)
+        cg.call_const(list_iterator_at if self.cls is list_iterator else tuple_iterator_at, 2)
+
+    def awaits(self) -> Object | None:
+        return self.sequence
 
     def referents(self) -> list[Object]:
         return [] if self.sequence is None else [self.sequence]
@@ -114,7 +117,10 @@ class ReverseIterator(IteratorObject):
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.sequence)
         cg.load_const(self.index)
-        cg.call_const(reversed_at, 2)
+        cg.call_const(list_reversed_at if self.cls is list_reverse_iterator else reversed_at, 2)
+
+    def awaits(self) -> Object | None:
+        return self.sequence
 
     def referents(self) -> list[Object]:
         return [self.sequence]
@@ -296,11 +302,32 @@ def plural(position: int) -> str:
     return " 1" if position == 1 else f"s 1-{position}"
 
 
-def iterator_at(sequence: Any, index: int) -> Iterator[Any]:
-    """Run by generated code: an iterator over a sequence that has already given `index` items."""
-    iterator = iter(sequence)
+def tuple_iterator_at(sequence: tuple[Any, ...], index: int) -> Iterator[Any]:
+    """Run by generated code: an iterator over a tuple that has already given `index` items."""
+    iterator = tuple.__iter__(sequence)
     if index:
         iterator.__setstate__(index)  # type: ignore[attr-defined]
+    return iterator
+
+
+def list_iterator_at(sequence: list[Any], index: int) -> Iterator[Any]:
+    """Run by generated code: an iterator over a list that stands at `index`, which may lie behind the list's end."""
+    return at_position(list.__iter__(sequence), sequence, index, index)
+
+
+def list_reversed_at(sequence: list[Any], index: int) -> Iterator[Any]:
+    """Run by generated code: the same backwards; `index` is that of the next item, -1 after the last."""
+    return at_position(list.__reversed__(sequence), sequence, index, index + 1)
+
+
+def at_position(iterator: Iterator[Any], sequence: list[Any], index: int, length: int) -> Iterator[Any]:
+    """`__setstate__` stays inside the list: one that is shorter than `length` (it has shrunk, or isn't filled) is made longer for it."""
+    missing = length - list.__len__(sequence)
+    if missing > 0:
+        list.extend(sequence, [None] * missing)
+    iterator.__setstate__(index)  # type: ignore[attr-defined]
+    if missing > 0:
+        list.__delitem__(sequence, slice(-missing, None))
     return iterator
 
 

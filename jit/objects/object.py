@@ -27,6 +27,7 @@ class Object:
     """A Python value. `value` is the real object where there is one (constants, values with a source), else MISSING."""
 
     __slots__ = ("cls", "source", "value", "attrs")
+    replays_first = False
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -181,6 +182,10 @@ class Object:
     def needs_fill(self) -> bool:
         """Whether the value is created empty and then filled (mutable, possibly cyclic)."""
         return False
+
+    def awaits(self) -> Object | None:
+        """The value whose last contents must be in place when this one is created: creating it looks at them."""
+        return None
 
     def replay(self, cg: Codegen) -> None:
         """Emit the mutations of a value with a source, in order. Called once for each value announced to vm.effects."""

@@ -39,6 +39,7 @@ class PeekedIterator(Object):
     """
 
     __slots__ = ("steps", "owner")
+    replays_first = True
 
     def __init__(self, cls: type, source: Source, value: Any) -> None:
         super().__init__(cls, source, value)
