@@ -22,6 +22,7 @@ class Entry:
         keep: object = None,
         step: Callable[[Any], tuple[int, Any]] | None = None,
         resumes: tuple[CompiledFunction, ...] = (),
+        direct: tuple[Callable[..., Any] | None, bool, int, int, tuple[tuple[str, int], ...], tuple[Any, ...]] | None = None,
     ) -> Entry: ...
     @property
     def step(self) -> Callable[[Any], tuple[int, Any]] | None: ...
@@ -37,12 +38,19 @@ class Entry:
     def n_inputs(self) -> int: ...
     @property
     def hits(self) -> int: ...
+    @property
+    def direct(self) -> bool: ...
+    @property
+    def direct_hits(self) -> int: ...
 
 @final
 class CompiledFunction:
     enabled: bool
     def __new__(
-        cls, function: FunctionType, compile_callback: Callable[[FunctionType, tuple[Any, ...]], Entry | None]
+        cls,
+        function: FunctionType,
+        compile_callback: Callable[[FunctionType, tuple[Any, ...]], Any],
+        rejected_callback: Callable[[FunctionType, tuple[Any, ...], Entry], object] | None = None,
     ) -> CompiledFunction: ...
     @property
     def function(self) -> FunctionType: ...

@@ -266,7 +266,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     inputs = [described.source for described in graph.inputs] if planned.needs_graph else []
     built = build(guards, inputs, planned.captures)
     note.lap("guards")
-    code = emit(planned, fn, boxed)
+    code, direct = emit(planned, fn, boxed)
     note.lap("emit")
     if is_recording():
         note.guards = describe(built.guards).splitlines()
@@ -277,7 +277,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     if logs.enabled("bytecode"):
         logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__} as compiled", decode(code).listing())
-    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards), step, resumes)
+    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards), step, resumes, direct)
 
 
 def verify(guards: Sequence[Guard], call: Call) -> None:

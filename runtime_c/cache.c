@@ -32,11 +32,11 @@ static int check_step(PyObject *step, PyObject *resumes) {
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", NULL};
-    PyObject *code, *tree, *keep = Py_None, *step = Py_None, *resumes = NULL;
+    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", "direct", NULL};
+    PyObject *code, *tree, *keep = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None;
     Py_ssize_t n_inputs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
-                                     &PyTuple_Type, &resumes) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
+                                     &PyTuple_Type, &resumes, &direct) ||
         check_step(step, resumes) < 0) {
         return NULL;
     }
@@ -58,6 +58,12 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->resumes = Py_XNewRef(resumes);
     self->n_inputs = n_inputs;
     self->n_captures = n_captures;
+    if (direct != Py_None) {
+        self->direct = FJ_Direct_New(direct, code, n_captures - n_inputs);
+        if (self->direct == NULL) {
+            Py_CLEAR(self);
+        }
+    }
     return (PyObject *)self;
 }
 
@@ -82,7 +88,7 @@ static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
     Py_VISIT(self->step);
     Py_VISIT(self->resumes);
     Py_VISIT(self->flat_code);
-    return 0;
+    return FJ_Direct_Traverse(self->direct, visit, arg);
 }
 
 static int entry_clear(FJ_Entry *self) {
@@ -103,6 +109,7 @@ static void entry_dealloc(FJ_Entry *self) {
     Py_CLEAR(self->step);
     Py_CLEAR(self->resumes);
     Py_CLEAR(self->flat_code);
+    FJ_Direct_Free(self->direct);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -112,6 +119,13 @@ static PyObject *entry_repr(FJ_Entry *self) {
                                 self->n_captures - self->n_inputs, self->hits);
 }
 
+static PyObject *entry_get_direct(FJ_Entry *self, void *closure) { return PyBool_FromLong(self->direct != NULL); }
+
+static PyGetSetDef entry_getset[] = {
+    {"direct", (getter)entry_get_direct, NULL, "Whether calls need no frame, and so run without one where nobody watches frames.", NULL},
+    {NULL},
+};
+
 static PyMemberDef entry_members[] = {
     {"code", T_OBJECT, offsetof(FJ_Entry, code), READONLY, "The code that runs in the frame's place, or None to run the frame as written."},
     {"tree", T_OBJECT, offsetof(FJ_Entry, tree), READONLY, "The guard tree that decides whether the entry fits a call."},
@@ -120,14 +134,17 @@ static PyMemberDef entry_members[] = {
     {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
     {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
     {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
+    {"direct_hits", T_PYSSIZET, offsetof(FJ_Entry, direct_hits), READONLY, "How often it has run without a frame."},
     {NULL},
 };
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=())\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
+    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None)\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
               "first n_inputs captures of the tree arrive in a list, the others in a tuple, in the two slots after the arguments. "
-              "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest.",
+              "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
+              "`direct` says how to get the result of `code` without a frame: (graph or None, whether it takes one list, number of outputs, offset "
+              "in the code of its call, operations, constants).",
     .tp_basicsize = sizeof(FJ_Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,
@@ -137,46 +154,51 @@ PyTypeObject FJ_EntryType = {
     .tp_repr = (reprfunc)entry_repr,
     .tp_weaklistoffset = offsetof(FJ_Entry, weak_references),
     .tp_members = entry_members,
+    .tp_getset = entry_getset,
 };
 
-/* Hands the captured references over to a list and a tuple; all are gone in case of failure. */
-static int split_captures(FJ_Entry *entry, PyObject **values, PyObject **inputs, PyObject **captures) {
-    Py_ssize_t n_others = entry->n_captures - entry->n_inputs;
-    *inputs = PyList_New(entry->n_inputs);
-    *captures = *inputs != NULL ? PyTuple_New(n_others) : NULL;
-    if (*captures == NULL) {
-        Py_CLEAR(*inputs);
-        for (Py_ssize_t i = 0; i < entry->n_captures; i++) {
-            Py_DECREF(values[i]);
-        }
-        return -1;
+void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry) {
+    for (Py_ssize_t i = 0; i < entry->n_captures; i++) {
+        Py_CLEAR(captured->values[i]);
     }
-    for (Py_ssize_t i = 0; i < entry->n_inputs; i++) {
-        PyList_SET_ITEM(*inputs, i, values[i]);
+    if (captured->values != captured->few + 1) {
+        PyMem_Free(captured->values - 1);
     }
-    for (Py_ssize_t i = 0; i < n_others; i++) {
-        PyTuple_SET_ITEM(*captures, i, values[entry->n_inputs + i]);
-    }
-    return 1;
 }
 
-int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, PyObject **inputs, PyObject **captures) {
-    enum { ON_STACK = 64 };
-    PyObject *few[ON_STACK];
-    PyObject **values = few;
-    if (entry->n_captures > ON_STACK) {
-        values = PyMem_New(PyObject *, entry->n_captures);
-        if (values == NULL) {
+int FJ_Captured_Split(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures) {
+    PyObject **values = captured->values;
+    *inputs = PyList_New(entry->n_inputs);
+    *captures = *inputs != NULL ? PyTuple_New(entry->n_captures - entry->n_inputs) : NULL;
+    if (*captures == NULL) {
+        Py_CLEAR(*inputs);
+    } else {
+        for (Py_ssize_t i = 0; i < entry->n_captures; i++) {
+            if (i < entry->n_inputs) {
+                PyList_SET_ITEM(*inputs, i, values[i]);
+            } else {
+                PyTuple_SET_ITEM(*captures, i - entry->n_inputs, values[i]);
+            }
+            values[i] = NULL;
+        }
+    }
+    FJ_Captured_Release(captured, entry);
+    return *captures != NULL ? 0 : -1;
+}
+
+int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, FJ_Captured *captured) {
+    captured->values = captured->few + 1;
+    if ((size_t)entry->n_captures >= sizeof(captured->few) / sizeof(PyObject *)) {
+        PyObject **many = PyMem_New(PyObject *, entry->n_captures + 1);
+        if (many == NULL) {
             PyErr_NoMemory();
             return -1;
         }
+        captured->values = many + 1;
     }
-    int result = FJ_GuardTree_Match(entry->tree, locals, n_locals, function, values);
-    if (result == 1) {
-        result = split_captures(entry, values, inputs, captures);
-    }
-    if (values != few) {
-        PyMem_Free(values);
+    int result = FJ_GuardTree_Match(entry->tree, locals, n_locals, function, captured->values);
+    if (result != 1 && captured->values != captured->few + 1) {
+        PyMem_Free(captured->values - 1);
     }
     return result;
 }
@@ -279,7 +301,7 @@ static int check_guards(FJ_CompiledFunction *self, PyObject *const *locals, Py_s
     return result != NULL ? 0 : -1;
 }
 
-FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, PyObject **inputs, PyObject **captures) {
+FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, FJ_Captured *captured) {
     if (FJ_guard_checker != NULL && check_guards(self, locals, n_locals) < 0) {
         return NULL;
     }
@@ -291,7 +313,7 @@ FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *l
     size_t version = self->version;
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
         FJ_Entry *entry = (FJ_Entry *)Py_NewRef(self->entries[i]);
-        int result = FJ_Entry_Match(entry, locals, n_locals, function, inputs, captures);
+        int result = FJ_Entry_Match(entry, locals, n_locals, function, captured);
         if (result == 1) {
             if (i > 0 && version == self->version) {
                 memmove(self->entries + 1, self->entries, (size_t)i * sizeof(FJ_Entry *));
@@ -416,13 +438,14 @@ static PyObject *function_get_entries(FJ_CompiledFunction *self, void *closure) 
 /* ---- CompiledFunction as an object ---- */
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"function", "compile_callback", NULL};
-    PyObject *function, *callback;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:CompiledFunction", keywords, &PyFunction_Type, &function, &callback)) {
+    static char *keywords[] = {"function", "compile_callback", "rejected_callback", NULL};
+    PyObject *function, *callback, *rejected = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O:CompiledFunction", keywords, &PyFunction_Type, &function, &callback, &rejected)) {
         return NULL;
     }
-    if (!PyCallable_Check(callback)) {
-        return PyErr_Format(PyExc_TypeError, "CompiledFunction: compile_callback must be callable, not %.100s", Py_TYPE(callback)->tp_name);
+    if (!PyCallable_Check(callback) || (rejected != Py_None && !PyCallable_Check(rejected))) {
+        PyObject *wrong = PyCallable_Check(callback) ? rejected : callback;
+        return PyErr_Format(PyExc_TypeError, "CompiledFunction: a callback must be callable, not %.100s", Py_TYPE(wrong)->tp_name);
     }
     FJ_CompiledFunction *self = (FJ_CompiledFunction *)type->tp_alloc(type, 0);
     if (self == NULL) {
@@ -431,6 +454,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->vectorcall = FJ_CompiledFunction_Vectorcall;
     self->function = Py_NewRef(function);
     self->compile_callback = Py_NewRef(callback);
+    self->rejected_callback = rejected != Py_None ? Py_NewRef(rejected) : NULL;
     self->code = Py_NewRef(PyFunction_GET_CODE(function));
     self->enabled = 1;
     return (PyObject *)self;
@@ -439,6 +463,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *arg) {
     Py_VISIT(self->function);
     Py_VISIT(self->compile_callback);
+    Py_VISIT(self->rejected_callback);
     Py_VISIT(self->code);
     Py_VISIT(self->dict);
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
@@ -450,6 +475,7 @@ static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *a
 static int function_clear(FJ_CompiledFunction *self) {
     Py_CLEAR(self->function);
     Py_CLEAR(self->compile_callback);
+    Py_CLEAR(self->rejected_callback);
     Py_CLEAR(self->code);
     Py_CLEAR(self->dict);
     drop_entries(self);
@@ -534,9 +560,11 @@ static PyGetSetDef function_getset[] = {
 
 PyTypeObject FJ_CompiledFunctionType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.CompiledFunction",
-    .tp_doc = "CompiledFunction(function, compile_callback)\n--\n\nA function whose calls run compiled code. compile_callback(function, arguments) "
-              "is called where no entry matches the call; arguments are the raw argument slots. It returns an Entry, or None to run this "
-              "call as written; what it raises, the call raises.",
+    .tp_doc = "CompiledFunction(function, compile_callback, rejected_callback=None)\n--\n\nA function whose calls run compiled code. "
+              "compile_callback(function, arguments) is called where no entry matches the call; arguments are the raw argument slots. It returns "
+              "an Entry, None to run this call as written, or NotImplemented to look for an entry once more; what it raises, the call raises. "
+              "rejected_callback(function, arguments, entry) is called when none of a few entries made for a call accepts it: the call then "
+              "runs as written. Without it that is a RuntimeError.",
     .tp_basicsize = sizeof(FJ_CompiledFunction),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_new = function_new,

@@ -32,6 +32,18 @@ void FJ_Frame_Abandon(PyThreadState *tstate, FJ_Frame *frame);
 void FJ_Recursion_Enter(PyThreadState *tstate);
 void FJ_Recursion_Leave(PyThreadState *tstate);
 
+/* Around what stands for a Python function's frame and has none. HasRoom: false at the limit, where a frame would raise. */
+int FJ_Recursion_HasRoom(PyThreadState *tstate);
+void FJ_Recursion_EnterFrame(PyThreadState *tstate);
+void FJ_Recursion_LeaveFrame(PyThreadState *tstate);
+
+/* Whether a tracer, a profiler or a monitoring tool would be told of a frame that runs. */
+int FJ_Frame_IsWatched(PyThreadState *tstate);
+
+/* Puts a frame of the code, which has no cells, in front of the traceback of the current exception, as if the instruction at that
+   offset in the code had raised it. */
+void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset);
+
 /* Makes what this version's functions above need once. 0, or -1 with an exception set. */
 int FJ_Frame_Init(void);
 

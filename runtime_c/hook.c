@@ -67,51 +67,83 @@ static PyObject *argument_tuple(PyObject *const *locals, Py_ssize_t n_arguments)
     return tuple;
 }
 
-static int is_strict(void) {
-    const char *value = getenv("FRAMEJIT_STRICT");
-    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
-}
-
-/* Has an entry made for this frame. NULL without an exception: run the frame as written. */
-static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, FJ_Frame *frame, Py_ssize_t n_arguments, PyObject **inputs,
-                               PyObject **captures) {
-    PyObject *arguments = argument_tuple(FJ_Frame_Locals(frame), n_arguments);
-    if (arguments == NULL) {
-        return NULL;
-    }
+/* Calls one of the two callbacks, with this thread marked as compiling. */
+static PyObject *call_back(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry) {
     FJ_ThreadState *thread = &FJ_thread;
     int outer = thread->compiling;
     thread->compiling = 1;
-    PyObject *callback = Py_NewRef(self->compile_callback);
-    PyObject *made = PyObject_CallFunctionObjArgs(callback, function, arguments, NULL);
-    thread->compiling = outer;
+    Py_INCREF(callback);
+    PyObject *made = PyObject_CallFunctionObjArgs(callback, function, arguments, entry, NULL);
     Py_DECREF(callback);
-    Py_DECREF(arguments);
-    if (made == NULL) {
-        return NULL;
-    }
-    if (made == Py_None) {
-        Py_DECREF(made);
-        return NULL;
-    }
-    if (!PyObject_TypeCheck(made, &FJ_EntryType)) {
-        PyErr_Format(PyExc_TypeError, "framejit: the compile callback must return an Entry or None, not %.100s", Py_TYPE(made)->tp_name);
-        Py_DECREF(made);
-        return NULL;
-    }
-    FJ_Entry *entry = (FJ_Entry *)made;
-    int matches = FJ_Entry_Match(entry, FJ_Frame_Locals(frame), n_arguments, function, inputs, captures);
-    if (matches == 1 && FJ_CompiledFunction_Add(self, entry) < 0) {
-        Py_CLEAR(*inputs);
-        Py_CLEAR(*captures);
-        matches = -1;
-    }
-    if (matches == 0 && is_strict()) {
+    thread->compiling = outer;
+    return made;
+}
+
+/* Every entry made for a call has rejected it. */
+static void give_up(FJ_CompiledFunction *self, PyObject *function, PyObject *arguments, FJ_Entry *entry) {
+    if (self->rejected_callback != NULL) {
+        Py_XDECREF(call_back(self->rejected_callback, function, arguments, (PyObject *)entry));
+    } else {
         PyErr_SetString(PyExc_RuntimeError, "framejit: guards of a new entry reject the frame they were made for");
     }
-    if (matches != 1) {
-        Py_DECREF(entry);
-        return NULL;
+}
+
+/* Has entries made for a frame until one accepts it: another thread may change, while the first is compiled, what it is guarded by.
+   NULL without an exception: run the frame as written. */
+static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, PyObject *arguments, PyObject *const *locals,
+                               Py_ssize_t n_arguments, FJ_Captured *captured) {
+    enum { ATTEMPTS = 3 };
+    for (int attempt = 1;;) {
+        PyObject *made = call_back(self->compile_callback, function, arguments, NULL);
+        if (made == NULL || made == Py_None) {
+            Py_XDECREF(made);
+            return NULL;
+        }
+        FJ_Entry *entry = made != Py_NotImplemented ? (FJ_Entry *)made : NULL;
+        if (entry == NULL) {
+            Py_DECREF(made);
+        } else if (!PyObject_TypeCheck(made, &FJ_EntryType)) {
+            PyErr_Format(PyExc_TypeError, "framejit: the compile callback must return an Entry or None, not %.100s", Py_TYPE(made)->tp_name);
+            Py_DECREF(made);
+            return NULL;
+        } else {
+            int matches = FJ_Entry_Match(entry, locals, n_arguments, function, captured);
+            if (matches == 1 && FJ_CompiledFunction_Add(self, entry) < 0) {
+                FJ_Captured_Release(captured, entry);
+                matches = -1;
+            }
+            if (matches == 1) {
+                return entry;
+            }
+            if (matches == 0 && attempt++ == ATTEMPTS) {
+                give_up(self, function, arguments, entry);
+                matches = -1;
+            }
+            Py_DECREF(entry);
+            if (matches < 0) {
+                return NULL;
+            }
+        }
+        entry = FJ_CompiledFunction_Find(self, locals, n_arguments, captured); /* another thread may have made one meanwhile */
+        if (entry != NULL || PyErr_Occurred()) {
+            return entry;
+        }
+    }
+}
+
+/* The entry for a frame, found or made, with its inputs and captures. NULL without an exception: run the frame as written. */
+static FJ_Entry *entry_for(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_arguments, FJ_Match *match) {
+    FJ_Captured captured;
+    FJ_Entry *entry = match->searched ? NULL : FJ_CompiledFunction_Find(self, locals, n_arguments, &captured);
+    if (entry == NULL && !PyErr_Occurred()) {
+        PyObject *arguments = argument_tuple(locals, n_arguments);
+        if (arguments != NULL) {
+            entry = compile_entry(self, function, arguments, locals, n_arguments, &captured);
+            Py_DECREF(arguments);
+        }
+    }
+    if (entry != NULL && FJ_Captured_Split(&captured, entry, &match->inputs, &match->captures) < 0) {
+        Py_CLEAR(entry);
     }
     return entry;
 }
@@ -145,11 +177,12 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
     }
     PyObject *function = FJ_Frame_Function(frame);
     Py_ssize_t n_arguments = FJ_Code_CountArguments(FJ_Frame_Code(frame));
-    PyObject *inputs, *captures;
-    FJ_CompiledFunction_CheckCode(self);
-    FJ_Entry *entry = FJ_CompiledFunction_Find(self, FJ_Frame_Locals(frame), n_arguments, &inputs, &captures);
-    if (entry == NULL && !PyErr_Occurred()) {
-        entry = compile_entry(self, function, frame, n_arguments, &inputs, &captures);
+    FJ_Match *match = &pending->match;
+    FJ_Entry *entry = match->entry;
+    match->entry = NULL;
+    if (entry == NULL) {
+        FJ_CompiledFunction_CheckCode(self);
+        entry = entry_for(self, function, FJ_Frame_Locals(frame), n_arguments, match);
     }
     if (entry == NULL) {
         return PyErr_Occurred() ? abandon(tstate, frame) : run_as_written(tstate, frame, 0);
@@ -161,7 +194,7 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
         pending->split = (FJ_Entry *)Py_NewRef(entry);
     }
     Py_INCREF(function); /* the frame's own reference goes with the frame */
-    PyObject *result = run_entry(tstate, frame, entry, function, n_arguments, inputs, captures);
+    PyObject *result = run_entry(tstate, frame, entry, function, n_arguments, match->inputs, match->captures);
     Py_DECREF(function);
     Py_DECREF(entry);
     return result;
@@ -224,14 +257,24 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
     if (!self->enabled || FJ_RunsAsWritten(thread)) {
         return function->vectorcall((PyObject *)function, args, nargsf, kwnames);
     }
+    FJ_PendingCall pending = {.target = self, .previous = thread->pending, .state = state};
+    PyObject *direct;
+    if (self->n_entries > 0 && self->entries[0]->direct != NULL &&
+        FJ_Direct_Call(PyThreadState_Get(), self, args, PyVectorcall_NARGS(nargsf), kwnames, state, &pending.match, &direct, split)) {
+        return direct;
+    }
     PyInterpreterState *interpreter = PyInterpreterState_Get();
-    FJ_PendingCall pending = {self, thread->pending, 0, NULL, state};
     thread->pending = &pending;
     hook_up(interpreter);
     PyObject *result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
     if (!pending.taken) { /* the arguments didn't fit, or the function makes a generator */
         thread->pending = pending.previous;
         hook_down(interpreter);
+    }
+    if (pending.match.entry != NULL) {
+        Py_CLEAR(pending.match.inputs);
+        Py_CLEAR(pending.match.captures);
+        Py_CLEAR(pending.match.entry);
     }
     *split = pending.split;
     return result;

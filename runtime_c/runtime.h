@@ -6,6 +6,9 @@
 
 #include "frame.h"
 
+/* What an entry does in place of running its code, where its calls need no frame. Opaque: direct.c. */
+typedef struct FJ_Direct FJ_Direct;
+
 /* One compiled version of a function: a guard tree, and the code to run where the tree matches. Immutable but for the counters. */
 typedef struct {
     PyObject_HEAD
@@ -15,10 +18,12 @@ typedef struct {
     PyObject *step;      /* NULL, or what goes on with the value that `code` returns: step(value) -> (choice, state) */
     PyObject *resumes;   /* with `step`: tuple of CompiledFunctions; resumes[choice](state) is the rest of the call */
     PyObject *flat_code; /* `code` with all slots as positional parameters, made when first needed; or NULL */
+    FJ_Direct *direct;   /* or NULL */
     PyObject *weak_references;
     Py_ssize_t n_inputs;
     Py_ssize_t n_captures; /* all of them, inputs included */
     Py_ssize_t hits;
+    Py_ssize_t direct_hits; /* those without a frame */
 } FJ_Entry;
 
 /* Which entry a first argument had last. Neither is owned, nor may be looked into. */
@@ -27,12 +32,27 @@ typedef struct {
     FJ_Entry *entry;
 } FJ_Hint;
 
+/* What a walk has captured: new references. Where there are few of them they are in the struct, which therefore must not move. */
+typedef struct {
+    PyObject **values; /* values[-1] is there too, for whoever calls with them */
+    PyObject *few[1 + 64];
+} FJ_Captured;
+
+/* The outcome of looking for a call's entry before the call has a frame. */
+typedef struct {
+    int searched;    /* no entry is found later that isn't found now */
+    FJ_Entry *entry; /* the one that matches: a new reference, as are its inputs and captures; or NULL */
+    PyObject *inputs;
+    PyObject *captures;
+} FJ_Match;
+
 /* A function and its entries. Calling it runs the entry that matches the call, compiling one where none does. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *compile_callback;
+    PyObject *rejected_callback; /* or NULL */
     PyObject *code;    /* the code object that the entries were made for */
     FJ_Entry **entries; /* most recently used first */
     Py_ssize_t n_entries;
@@ -53,6 +73,7 @@ typedef struct FJ_PendingCall {
     FJ_CompiledFunction *target;
     struct FJ_PendingCall *previous;
     int taken; /* its frame has arrived */
+    FJ_Match match;
     FJ_Entry *split; /* the entry that ran, if the call goes on with its `step`: a new reference */
     PyObject **state; /* the only argument, where nobody else needs it: let go of as soon as the frame has it; or NULL */
 } FJ_PendingCall;
@@ -92,16 +113,31 @@ int FJ_Hook_IsInstalled(void);
 
 /* cache.c */
 Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code);
-/* Walks the entry's tree over the call. 1: it matches, and *inputs and *captures are new references; 0: it doesn't; -1: exception set. */
-int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, PyObject **inputs, PyObject **captures);
-/* Looks for an entry that matches and moves it to the front. A new reference with *inputs and *captures set, or NULL, with an exception
-   set if something failed. */
-FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, PyObject **inputs, PyObject **captures);
+/* Walks the entry's tree over the call. 1: it matches, and *captured is to be split or released; 0: it doesn't; -1: exception set. */
+int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, FJ_Captured *captured);
+/* Hands the values over to a list of inputs and a tuple of the others. 0, or -1 with an exception set; they are gone either way. */
+int FJ_Captured_Split(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures);
+/* Lets go of the values; those that are NULL have been taken. */
+void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry);
+/* Looks for an entry that matches and moves it to the front. A new reference with *captured set, or NULL, with an exception set if
+   something failed. */
+FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, FJ_Captured *captured);
 /* Puts the entry in front. 0, or -1 with an exception set when its code doesn't fit the function's. */
 int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry);
 /* Drops the entries when the function has got another code object since. */
 void FJ_CompiledFunction_CheckCode(FJ_CompiledFunction *self);
 /* Runs the entry's code by an ordinary call. Steals both references. */
 PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures);
+
+/* direct.c */
+/* From Entry's argument `direct`: (graph or None, boxed, number of outputs, offset of its call in the code, operations as pairs of a name
+   and a number, constants). n_captures: without the inputs. NULL with an exception set where it is malformed. */
+FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_captures);
+void FJ_Direct_Free(FJ_Direct *self);
+int FJ_Direct_Traverse(FJ_Direct *self, visitproc visit, void *arg);
+/* Runs a call without a frame. 1: done, with the outcome in *result and *split as call_once says; 0: it needs a frame, and *match says
+   what is known already. */
+int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names, PyObject **state,
+                   FJ_Match *match, PyObject **result, FJ_Entry **split);
 
 #endif

@@ -213,7 +213,7 @@ class Trace:
 
     def run(self, result, graph=None, inputs=(), captures=None, boxed=True, **options):
         self.planned = self.plan(result, **options)
-        self.code = emit(self.planned, graph, boxed)
+        self.code = emit(self.planned, graph, boxed).code
         captures = captures or {}
         fetched = tuple(captures[source.payload.index] for source in self.planned.captures)
         return as_function(self.code)(list(inputs), fetched)
@@ -290,7 +290,7 @@ def test_the_frame_lets_go_of_the_inputs_before_the_call(trace):
         alive.append("called")
         return ("out",)
 
-    code = emit(trace.plan(Output()), graph)
+    code = emit(trace.plan(Output()), graph).code
     assert as_function_releasing(code)(Input) == "out"
     assert alive == ["freed", "called"]
 

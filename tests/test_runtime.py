@@ -174,16 +174,50 @@ def test_a_new_code_object_drops_the_entries():
     assert f(1) == "compiled" and len(f.entries) == 1
 
 
-def test_guards_that_reject_their_own_frame(monkeypatch):
-    @compiled("return 'compiled'", types=(str,))
+def test_guards_that_reject_their_own_frame():
+    made, told = [], []
+
+    def callback(function, arguments):
+        made.append(entry(function, "return 'compiled'", (str,)))
+        return made[-1]
+
+    def rejected(function, arguments, last):
+        told.append((function, arguments, last, _runtime.is_thread_compiling()))
+
     def f(x):
         return "eager"
 
     with pytest.raises(RuntimeError, match="guards of a new entry reject the frame they were made for"):
-        f(1)
-    monkeypatch.setenv("FRAMEJIT_STRICT", "0")
-    assert f(1) == "eager"
-    assert f.entries == ()
+        CompiledFunction(f, callback)(1)
+    assert len(made) == 3
+    g = CompiledFunction(f, callback, rejected)
+    assert g(1) == "eager" and len(made) == 6
+    assert told == [(f, (1,), made[-1], True)]
+    assert g.entries == ()
+    with pytest.raises(TypeError, match="a callback must be callable, not int"):
+        CompiledFunction(f, callback, 3)
+
+
+def test_an_entry_that_accepts_at_the_second_attempt():
+    tries = iter([(str,), (int,)])
+
+    @lambda function: CompiledFunction(function, lambda f, arguments: entry(f, "return 'compiled'", next(tries)))
+    def f(x):
+        return "eager"
+
+    assert f(1) == "compiled" and len(f.entries) == 1
+
+
+def test_an_entry_that_another_call_made_meanwhile():
+    def callback(function, arguments):
+        f.add(entry(function, "return 'theirs'", (int,)))
+        return NotImplemented
+
+    @lambda function: CompiledFunction(function, callback)
+    def f(x):
+        return "eager"
+
+    assert f(1) == "theirs" and f.entries[0].hits == 1
 
 
 def test_malformed_entries_are_refused():

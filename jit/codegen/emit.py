@@ -9,31 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from framejit.bytecode.assemble import Assembler
 from framejit.bytecode.instruction import Position
+from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
 from framejit.codegen.plan import Group, Plan, Value
 from framejit.codegen.recorder import Kind, Step
 
-INPUTS = ".inputs"
-CAPTURES = ".captures"
 MANY_OUTPUTS = 256
 """With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
 
 
-class Temporary:
-    """A value kept in a fast local from the instruction that stores it to the last one that loads it."""
+class Emitted(NamedTuple):
+    """The replacement code, and the same for the C entry, which runs it without a frame; None where it takes one."""
 
-    __slots__ = ("last", "name")
-
-    def __init__(self) -> None:
-        self.last = -1
-        self.name = ""
+    code: CodeType
+    direct: Direct | None
 
 
-def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True) -> CodeType:
-    """The replacement code. `graph` returns a tuple or list of the plan's outputs.
+def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True) -> Emitted:
+    """The replacement code, in both forms. `graph` returns a tuple or list of the plan's outputs.
 
     boxed: it is called with the list of inputs, which it may empty; else with the inputs as arguments.
     """
@@ -42,7 +38,8 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True) -> Co
         assert graph is not None
         emitter.call_graph(graph, boxed)
     emitter.statements()
-    return emitter.assemble()
+    code = emitter.assemble()
+    return Emitted(code, direct_form(emitter.code, code, graph if plan.needs_graph else None, boxed, len(plan.outputs)))
 
 
 class _Emitter:

@@ -1,6 +1,7 @@
 /* py311.c: frames of CPython 3.11. The caller of an evaluator clears and pops the frame (Python/ceval.c: _PyEval_Vector). */
 #define Py_BUILD_CORE
 #include <Python.h>
+#include <frameobject.h>
 #include <internal/pycore_frame.h>
 #undef Py_BUILD_CORE
 
@@ -57,5 +58,27 @@ void FJ_Frame_Abandon(PyThreadState *tstate, FJ_Frame *frame) {
 void FJ_Recursion_Enter(PyThreadState *tstate) { (void)tstate; }
 
 void FJ_Recursion_Leave(PyThreadState *tstate) { (void)tstate; }
+
+/* The evaluator and C code count down the same number, from which a frame takes one. */
+int FJ_Recursion_HasRoom(PyThreadState *tstate) { return tstate->recursion_remaining > 0; }
+
+void FJ_Recursion_EnterFrame(PyThreadState *tstate) { tstate->recursion_remaining--; }
+
+void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->recursion_remaining++; }
+
+int FJ_Frame_IsWatched(PyThreadState *tstate) { return tstate->cframe->use_tracing; }
+
+void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyFrameObject *frame = PyFrame_New(tstate, code, globals, NULL);
+    PyErr_Restore(type, value, traceback);
+    if (frame != NULL) {
+        frame->f_frame->prev_instr = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
+        frame->f_back = PyThreadState_GetFrame(tstate);
+        PyTraceBack_Here(frame);
+        Py_DECREF(frame);
+    }
+}
 
 int FJ_Frame_Init(void) { return 0; }

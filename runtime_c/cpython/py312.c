@@ -1,7 +1,9 @@
 /* py312.c: frames of CPython 3.12. The evaluator clears and pops the frame that it ran (Python/ceval.c: clear_thread_frame). */
 #define Py_BUILD_CORE
 #include <Python.h>
+#include <frameobject.h>
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
 
 #include "frame.h"
@@ -79,6 +81,35 @@ enum { EVAL_C_STACK_UNITS = 2 };
 void FJ_Recursion_Enter(PyThreadState *tstate) { tstate->c_recursion_remaining += EVAL_C_STACK_UNITS; }
 
 void FJ_Recursion_Leave(PyThreadState *tstate) { tstate->c_recursion_remaining -= EVAL_C_STACK_UNITS; }
+
+int FJ_Recursion_HasRoom(PyThreadState *tstate) { return tstate->py_recursion_remaining > 0; }
+
+void FJ_Recursion_EnterFrame(PyThreadState *tstate) { tstate->py_recursion_remaining--; }
+
+void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->py_recursion_remaining++; }
+
+/* sys.settrace and sys.setprofile are tools of sys.monitoring here. Events asked for in one code object are that object's own. */
+int FJ_Frame_IsWatched(PyThreadState *tstate) {
+    const uint8_t *tools = tstate->interp->monitors.tools;
+    unsigned any = 0;
+    for (size_t i = 0; i < sizeof(tstate->interp->monitors.tools); i++) {
+        any |= tools[i];
+    }
+    return any != 0;
+}
+
+void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset) {
+    PyObject *error = PyErr_GetRaisedException();
+    PyFrameObject *frame = PyFrame_New(tstate, code, globals, NULL);
+    PyErr_Clear();
+    PyErr_SetRaisedException(error);
+    if (frame != NULL) {
+        frame->f_frame->prev_instr = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
+        frame->f_back = PyThreadState_GetFrame(tstate);
+        PyTraceBack_Here(frame);
+        Py_DECREF(frame);
+    }
+}
 
 int FJ_Frame_Init(void) {
     if (abandoned_code != NULL) {
