@@ -23,6 +23,10 @@ from framejit.objects.tensorobject import TensorObject, tensor_method
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
 
+ATTENTION_KERNELS = tuple(getattr(torch._C, name) for name in dir(torch._C) if name.startswith("_get_") and name.endswith("_sdp_enabled"))
+"""Which kernels attention may choose from: backends that decompose it make the choice when they compile."""
+
+
 # What enters the graph.
 
 
@@ -48,6 +52,9 @@ def enter_graph(vm: VM, function: Object, args: list[Object], kwargs: dict[str, 
         vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)} with the argument {needed.obj!r}"))
     if function.source is not None and type(real) is FunctionType:
         vm.guard(ValueIs, function.source, real)
+    if real is torch.nn.functional.scaled_dot_product_attention:
+        for setting in ATTENTION_KERNELS:
+            vm.read_setting(setting)
     return found
 
 
@@ -95,7 +102,9 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
             found = function(*real_args, **real_kwargs)
         except Exception as error:
             vm.raise_(type(error), *error.args)
-        if function not in FIXED and not real_kwargs and type(found) in (bool, int, str, float):
+        if function not in FIXED:
+            if real_kwargs or isinstance(found, list):
+                vm.unsupported(breaks.UnsupportedCall(f"{vm.text_of(function)} with keyword arguments or a list as result"))
             vm.read_setting(function, *real_args)
         return vm.from_real(found)
 
@@ -121,7 +130,7 @@ READS += [
 ]  # fmt: skip
 GUARDED_ANYWAY = (
     torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.is_autocast_cpu_enabled,
-    torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled, torch.get_default_dtype, torch.get_default_device,
 )  # fmt: skip
 """Settings that every entry's guard of the global state holds, or that the trace itself may have changed."""
 FIXED: frozenset[Any] = frozenset({

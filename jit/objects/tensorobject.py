@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from types import GetSetDescriptorType
+from types import GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
+from framejit.objects import operators
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.torchobject import GeneratorObject
@@ -34,10 +35,19 @@ COMPARE: dict[str, Callable[..., Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 NOT_OPERANDS = (str, bytes, type(None), type(...), type)
-NEEDS_DATA = frozenset(
-    {"_cdata", "__cuda_array_interface__", "_backward_hooks", "_post_accumulate_grad_hooks", "_version", "name", "_base"}
-)
-"""Attributes that the fake can't answer for the tensor: addresses, hooks, counters."""
+NEEDS_DATA = frozenset({
+    "_cdata", "__cuda_array_interface__", "_backward_hooks", "_post_accumulate_grad_hooks", "_version", "name", "_base", "_grad_fn", "output_nr",
+    "_python_dispatch",
+})  # fmt: skip
+"""Attributes that the fake can't answer for the tensor: addresses, hooks, counters, where it comes from."""
+
+
+C_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType)
+
+
+def is_torchs_own(raw: Any) -> bool:
+    """Whether it is torch that gave a class of tensors this attribute, rather than a subclass or somebody's patch."""
+    return raw is MISSING or type(raw) in C_DESCRIPTORS or getattr(getattr(raw, "fget", raw), "__module__", None) == "torch._tensor"
 
 
 class TensorObject(Object):
@@ -70,14 +80,20 @@ class TensorObject(Object):
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
-            self.attrs = vm.instance_dict_of(self)
+            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
+
+    def rest_on(self, vm: VM, name: str) -> None:
+        """Guard that the class has torch's own `name`, whose meaning is known here; another's runs as written."""
+        if not is_torchs_own(vm.raw_type_lookup(self.cls, name)):
+            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {self.cls.__qualname__}, which is not torch's own"))
 
     # Attributes.
 
     def getattr(self, vm: VM, name: str) -> Object:
         reader = READERS.get(name)
         if reader is not None:
+            self.rest_on(vm, name)
             return reader(vm, self)
         raw = vm.raw_type_lookup(self.cls, name)
         if type(raw) is GetSetDescriptorType and name != "__dict__":
@@ -95,6 +111,7 @@ class TensorObject(Object):
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         writer = WRITERS.get(name)
         if writer is not None:
+            self.rest_on(vm, name)
             writer(vm, self, vm.const(None) if value is None else vm.observe(value))
             return
         raw = vm.raw_type_lookup(self.cls, name)
@@ -105,32 +122,38 @@ class TensorObject(Object):
     # Operators.
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
+        self.rest_on(vm, operators.UNARY[symbol][0])
         return vm.graph.call_function(UNARY[symbol], [self])
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if reflected:
             symbol = symbol.removesuffix("=")  # nothing to change in place: the left operand is a number
-        return self._operator(vm, BINARY[symbol], other, reflected)
+        name = operators.INPLACE[symbol] if symbol in operators.INPLACE else operators.BINARY[symbol][reflected]
+        return self._operator(vm, name, BINARY[symbol], other, reflected)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        self.rest_on(vm, operators.COMPARE[symbol][reflected])
         if other.cls in NOT_OPERANDS:
             if symbol == "==" or symbol == "!=":
                 return vm.const(symbol == "!=")
             vm.unsupported(breaks.OperatorRaises(f"'{symbol}' of a tensor and a {other.cls.__name__}"))
-        return self._operator(vm, COMPARE[symbol], other, reflected)
+        return self._operator(vm, operators.COMPARE[symbol][reflected], COMPARE[symbol], other, reflected)
 
-    def _operator(self, vm: VM, function: Callable[..., Any], other: Object, reflected: bool) -> Object | None:
+    def _operator(self, vm: VM, name: str, function: Callable[..., Any], other: Object, reflected: bool) -> Object | None:
         if not is_operand(other):
             return None
+        self.rest_on(vm, name)
         return vm.graph.call_function(function, [other, self] if reflected else [self, other])
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
+        self.rest_on(vm, "__getitem__")
         try:
             return vm.graph.call_function(operator.getitem, [self, key])
         except NotConstant as index:
             vm.unsupported(breaks.UnsupportedOperation(f"indexing a tensor with {index.obj!r}"))
 
     def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
+        self.rest_on(vm, "__setitem__")
         if value is None:
             vm.unsupported(breaks.OperatorRaises("deleting an item of a tensor"))
         try:
@@ -143,15 +166,18 @@ class TensorObject(Object):
         vm.unsupported(breaks.DataDependent("`in` a tensor"))
 
     def truth(self, vm: VM) -> bool:
+        self.rest_on(vm, "__bool__")
         return bool(scalar(vm, self, "__bool__", "the truth of a tensor").constant(vm))
 
     def length(self, vm: VM) -> Object:
+        self.rest_on(vm, "__len__")
         vm.graph.refresh()
         if self.fake.dim() == 0:
             vm.raise_(TypeError, "len() of a 0-d tensor")
         return vm.const(self.fake.shape[0])
 
     def iter(self, vm: VM) -> Object:
+        self.rest_on(vm, "__iter__")
         vm.graph.refresh()
         if self.fake.dim() == 0:
             vm.raise_(TypeError, "iteration over a 0-d tensor")
@@ -375,7 +401,8 @@ for _make, _names in (
     (needs_data, "tolist numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,
-        "backward data_ptr storage untyped_storage _typed_storage storage_offset share_memory_ is_shared is_pinned pin_memory "
+        "backward data_ptr const_data_ptr mutable_data_ptr _is_view _use_count is_set_to storage untyped_storage _typed_storage "
+        "storage_offset share_memory_ is_shared is_pinned pin_memory "
         "__deepcopy__ __reduce_ex__ __setstate__ __dlpack_device__ module_load apply_ map_ map2_ set_ __dir__ __array_wrap__ __hash__",
     ),
     (is_hook, "register_hook register_post_accumulate_grad_hook retain_grad"),

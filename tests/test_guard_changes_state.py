@@ -1,0 +1,659 @@
+"""Guards, state that nobody passes in: torch's modes and settings, what libraries hold, what a thread has; and kinds of tensors."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import logging
+import random
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, play, start, start_any
+from torch import nn
+from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+SCENARIOS: list[Callable[[], Iterator[Any]]] = []
+x = torch.arange(6.0).reshape(2, 3)
+
+
+def scenario(function: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
+    SCENARIOS.append(function)
+    return function
+
+
+@contextlib.contextmanager
+def put(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute changed for a while."""
+    own = name in vars(owner)
+    was = vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if own or not isinstance(owner, type):
+            setattr(owner, name, was)
+        else:
+            delattr(owner, name)
+
+
+# ---- functions and methods of torch, and of Python, patched ----
+
+
+@scenario
+def functional_patched():
+    m = nn.Linear(3, 3)
+    yield start(lambda t: m(t), x)
+    with put(F, "relu", lambda t: t):
+        yield SAME
+    with put(F, "linear", lambda t, w, b: t * 3):
+        yield NEW
+    yield BACK
+
+
+@scenario
+def a_method_of_tensors_patched():
+    yield start(lambda t: t.relu() + t.sum(), x)
+    with put(torch.Tensor, "relu", lambda self: self * 4):
+        yield NEW
+    yield BACK
+
+
+@scenario
+def an_operator_of_tensors_patched():
+    yield start(lambda t: t + 1, x)
+    with put(torch.Tensor, "__sub__", lambda self, other: torch.mul(self, 5)):
+        yield SAME
+    with put(torch.Tensor, "__add__", lambda self, other: torch.mul(self, 5)):
+        yield NEW
+    yield BACK
+
+
+@scenario
+def indexing_of_tensors_patched():
+    original = torch.Tensor.__getitem__
+    yield start(lambda t: t[0] + len(t), x)
+    with put(torch.Tensor, "__getitem__", lambda self, key: original(self, key) * 5):
+        yield NEW
+    with put(torch.Tensor, "__len__", lambda self: 50):
+        yield NEW
+    yield EITHER
+
+
+@scenario
+def a_property_of_tensors_patched():
+    yield start(lambda t: t * t.nbytes, x)
+    with put(torch.Tensor, "unrelated", 1):
+        yield SAME
+    with put(torch.Tensor, "nbytes", property(lambda self: 3)):
+        yield NEW
+    yield EITHER
+
+
+@scenario
+def a_builtin_patched():
+    yield start(lambda t: t * divmod(7, 2)[0], x)
+    with put(builtins, "callable", lambda v: v):
+        yield SAME
+    with put(builtins, "divmod", lambda a, b: (50, 1)):
+        yield NEW
+    yield BACK
+
+
+@scenario
+def a_module_swapped():
+    first, second = types.ModuleType("framejit_made_up"), types.ModuleType("framejit_made_up")
+    first.scale, second.scale = 2, 3  # type: ignore[attr-defined]
+    sys.modules["framejit_made_up"] = first
+    sys.modules["framejit_beside"] = first
+
+    def f(t):
+        import framejit_made_up
+
+        return t * framejit_made_up.scale
+
+    try:
+        yield start(f, x)
+        sys.modules["framejit_beside"] = second
+        yield SAME
+        sys.modules["framejit_made_up"] = second
+        yield NEW
+        sys.modules["framejit_made_up"] = first
+        yield BACK
+    finally:
+        del sys.modules["framejit_made_up"], sys.modules["framejit_beside"]
+
+
+@scenario
+def a_getattr_of_a_module():
+    made: Any = types.ModuleType("made_up")
+    made.__getattr__ = lambda name: len(name)
+    yield start(lambda t: t * made.four, x)
+    made.__getattr__ = lambda name: 7
+    yield NEW
+    made.four = 8
+    yield NEW
+
+
+# ---- modes and settings of torch ----
+
+
+@scenario
+def matmul_precision():
+    was = torch.get_float32_matmul_precision()
+    yield start(lambda t: t * len(torch.get_float32_matmul_precision()), x)
+    torch.set_printoptions(precision=5)
+    yield SAME
+    torch.set_printoptions(profile="default")
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield NEW
+    finally:
+        torch.set_float32_matmul_precision(was)
+    yield BACK
+
+
+@scenario
+def tf32_flags():
+    yield start_any(lambda t: t + 1 if torch.backends.cuda.matmul.allow_tf32 else t, x)
+    with put(torch.backends.cuda.matmul, "allow_tf32", not torch.backends.cuda.matmul.allow_tf32):
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def reduced_precision_flags():
+    flags = torch.backends.cuda.matmul
+    yield start_any(lambda t: t + 1 if flags.allow_fp16_reduced_precision_reduction else t, x)
+    with put(flags, "allow_fp16_reduced_precision_reduction", False):
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def cudnn_flags():
+    yield start_any(lambda t: t + 1 if torch.backends.cudnn.enabled else t, x)
+    with torch.backends.cudnn.flags(enabled=not torch.backends.cudnn.enabled):
+        yield EITHER
+    with torch.backends.cudnn.flags(benchmark=not torch.backends.cudnn.benchmark):
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def mkldnn_flags():
+    yield start_any(lambda t: t + 1 if torch.backends.mkldnn.enabled else t, x)
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def attention_kernels_that_are_read():
+    yield start_any(lambda t: t + 1 if torch.backends.cuda.flash_sdp_enabled() else t, x)
+    with sdpa_kernel(SDPBackend.MATH):
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def attention_kernels():
+    torch.manual_seed(0)
+    q = torch.randn(1, 2, 8, 4)
+
+    def f(q):
+        return F.scaled_dot_product_attention(q, q, q)
+
+    yield start(f, q)
+    with sdpa_kernel(SDPBackend.MATH):
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def the_fast_path_of_transformers():
+    yield start(lambda t: t * torch.backends.mha.get_fastpath_enabled(), x)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield NEW
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    yield BACK
+
+
+@scenario
+def anomaly_mode():
+    yield start_any(lambda t: t + 1 if torch.is_anomaly_enabled() else t, x)
+    with pytest.warns(UserWarning), torch.autograd.detect_anomaly():
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def deterministic_warnings_only():
+    yield start(lambda t: (t + 1, torch.is_deterministic_algorithms_warn_only_enabled()), x)
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield NEW_UNSEEN
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        yield NEW
+    finally:
+        torch.use_deterministic_algorithms(False)
+    yield BACK
+
+
+class Noting(TorchDispatchMode):
+    """Adds to what every operator gives."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result + 100 if isinstance(result, torch.Tensor) else result
+
+
+class Adding(TorchFunctionMode):
+    """Adds to what every function of torch gives."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result + 100 if isinstance(result, torch.Tensor) else result
+
+
+@scenario
+def a_dispatch_mode():
+    yield start(lambda t: t * 2, x)
+    with Noting():
+        yield EITHER
+    yield BACK
+
+
+@scenario
+def two_function_modes():
+    yield start(lambda t: torch.mul(t, 2), x)
+    one, other = Adding(), Adding()
+    with one:
+        yield NEW
+        with other:
+            yield NEW
+        yield BACK
+    with other:
+        yield NEW_UNSEEN
+    yield BACK
+
+
+@scenario
+def torch_function_disabled():
+    class Tripled(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            result = super().__torch_function__(func, types, args, kwargs or {})
+            return result * 3 if func is torch.sin else result
+
+    t = x.as_subclass(Tripled)
+    yield start_any(lambda t: torch.sin(t), t)
+    with torch._C.DisableTorchFunctionSubclass():
+        yield EITHER
+    yield EITHER
+
+
+@scenario
+def a_torch_function_that_changes():
+    class Tripled(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {})).as_subclass(torch.Tensor) * 3
+
+    t = x.as_subclass(Tripled)
+    yield start_any(lambda t: torch.sin(t), t)
+
+    def other(cls, func, types, args=(), kwargs=None):
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {})).as_subclass(torch.Tensor) * 7
+
+    Tripled.__torch_function__ = classmethod(other)  # type: ignore[assignment]
+    yield EITHER
+
+
+@scenario
+def hooks_on_saved_tensors():
+    p = torch.full((3,), 3.0, requires_grad=True)
+
+    def f(t):
+        [result] = torch.autograd.grad((t * p).exp().sum(), p)
+        return result
+
+    yield start(f, x)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t * 2):
+        yield OTHER
+    yield BACK
+
+
+@scenario
+def functorch_levels():
+    def f(t):
+        return t.sum(0) * 2
+
+    yield start(f, x)
+    yield SAME.of(x)
+
+
+@scenario
+def forward_mode_differentiation():
+    tangent = torch.ones(2, 3)
+    yield start(lambda t: t * t, x)
+    with forward_ad.dual_level():
+        yield EITHER.of(forward_ad.make_dual(x, tangent))
+    yield BACK.of(x)
+
+
+@scenario
+def autocast_of_another_device():
+    a = torch.ones(4, 4)
+    yield start(lambda t: t @ t, a)
+    with torch.autocast("cpu", torch.bfloat16):
+        yield NEW
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+            yield EITHER
+        with torch.autocast("cpu", enabled=False):
+            yield BACK
+    yield BACK
+
+
+@scenario
+def the_autocast_dtype_while_it_is_off():
+    a = torch.ones(4, 4)
+    yield start(lambda t: t @ t, a)
+    was = torch.get_autocast_dtype("cpu")
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        yield SAME
+    finally:
+        torch.set_autocast_dtype("cpu", was)
+
+
+@scenario
+def grad_mode_in_another_thread():
+    p = nn.Parameter(torch.ones(3))
+    yield start(lambda t: (t * p).requires_grad, x)
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (torch.set_grad_enabled(False), done.wait(30)))
+    thread.start()
+    yield SAME
+    done.set()
+    thread.join()
+    torch.set_grad_enabled(False)
+    try:
+        yield NEW
+    finally:
+        torch.set_grad_enabled(True)
+    yield BACK
+
+
+@scenario
+def number_of_threads_of_torch():
+    was = torch.get_num_threads()
+    yield start(lambda t: t * 2, x)
+    torch.set_num_threads(was + 1)
+    yield SAME
+    torch.set_num_threads(was)
+
+
+# ---- random numbers ----
+
+
+@scenario
+def a_random_generator():
+    r = random.Random(3)
+
+    def f(t):
+        r.seed(seed[0])
+        return t * r.random()
+
+    seed = [3]
+    yield start_any(f, x)
+    seed[0] = 4
+    yield EITHER
+
+
+@scenario
+def random_of_python():
+    def f(t, seed):
+        random.seed(seed)
+        return t * random.random(), t * random.randint(1, 100)
+
+    yield start_any(f, x, 1)
+    yield EITHER.of(x, 2)
+
+
+@scenario
+def random_of_numpy():
+    def f(t, seed):
+        np.random.seed(seed)
+        return t * float(np.random.rand())
+
+    yield start_any(f, x, 1)
+    yield EITHER.of(x, 2)
+
+
+@scenario
+def random_of_torch():
+    def f(t, seed):
+        torch.manual_seed(seed)
+        return torch.rand(3) + t
+
+    yield start_any(f, x, 1)
+    yield EITHER.of(x, 2)
+
+
+@scenario
+def a_generator_of_torch():
+    def f(t, generator):
+        return torch.rand(3, generator=generator) * t
+
+    def again(seed):
+        return lambda t: f(t, torch.Generator().manual_seed(seed))
+
+    yield start_any(lambda t, make: make(t), x, again(1))
+    yield EITHER.of(x, again(2))
+
+
+# ---- libraries ----
+
+
+@scenario
+def the_level_of_a_logger():
+    log = logging.getLogger("framejit.made_up.one")
+    beside = logging.getLogger("framejit.made_up.other")
+    log.setLevel(logging.WARNING)
+    log.isEnabledFor(logging.INFO)  # the logger keeps the answer
+    yield start_any(lambda t: t + 1 if log.isEnabledFor(logging.INFO) else t, x)
+    beside.setLevel(logging.ERROR)
+    yield EITHER
+    log.setLevel(logging.INFO)
+    yield EITHER
+    logging.disable(logging.CRITICAL)
+    try:
+        yield EITHER
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@scenario
+def numpy_arrays():
+    a = np.ones(3, dtype=np.float32)
+    yield start_any(lambda t, a: t + torch.from_numpy(a), x, a)
+    a[0] = 5
+    yield OTHER
+    yield EITHER.of(x, np.ones(3, dtype=np.float64))
+    yield EITHER.of(x, np.ones(6, dtype=np.float32)[::2])
+    yield EITHER.of(x, np.ones((1, 3), dtype=np.float32))
+    yield OTHER.of(x, np.full(3, 7, dtype=np.float32))
+
+
+@scenario
+def numpy_numbers():
+    yield start_any(lambda t, n: t * n, x, np.float32(2))
+    yield EITHER.of(x, np.float32(3))
+    yield EITHER.of(x, np.float64(3))
+    yield EITHER.of(x, np.int64(3))
+    yield EITHER.of(x, 3)
+
+
+# ---- kinds of tensors ----
+
+
+@scenario
+def a_negative_view():
+    c = torch.ones(3, dtype=torch.complex64) * 1j
+    yield start(lambda t: (t * 2, t.is_neg()), c.imag)
+    yield NEW.of(c.conj().imag)
+    yield BACK.of(c.imag)
+
+
+@scenario
+def a_scalar_tensor():
+    yield start(lambda t: t * torch.ones(1, dtype=torch.int64) / 2, torch.tensor([3.0]))
+    yield NEW.of(torch.tensor(3.0, dtype=torch.float64))
+    yield NEW_UNSEEN.of(torch.tensor([3.0], dtype=torch.float64))
+    yield SAME.of(torch.tensor([3.0], dtype=torch.float64))
+
+
+@scenario
+def an_empty_tensor():
+    yield start(lambda t: t.sum() + t.numel(), torch.ones(3))
+    yield NEW.of(torch.ones(0))
+    yield BACK.of(torch.ones(3))
+
+
+@scenario
+def an_expanded_tensor():
+    def f(t):
+        return t + 1, t.stride()
+
+    yield start(f, torch.ones(3, 3))
+    yield NEW.of(torch.ones(3).expand(3, 3))
+    yield BACK.of(torch.full((3, 3), 1.0))
+
+
+@scenario
+def a_memory_format():
+    def f(t):
+        return t * 2, t.is_contiguous(memory_format=torch.channels_last)
+
+    image = torch.ones(1, 2, 3, 3)
+    yield start(f, image)
+    yield NEW.of(image.to(memory_format=torch.channels_last))
+    yield BACK.of(image.clone())
+
+
+@scenario
+def a_compressed_layout():
+    yield start(lambda t: (t.to_dense() if t.layout is not torch.strided else t) * 2, x)
+    yield NEW_UNSEEN.of(x.to_sparse_csr())
+    yield EITHER.of(x)
+
+
+@scenario
+def a_nested_tensor():
+    yield start_any(lambda t: t * 2 if not t.is_nested else t, x)
+    yield EITHER.of(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged))
+    yield EITHER.of(x)
+
+
+@scenario
+def a_view_or_not():
+    base = torch.zeros(3, 3)
+    yield start_any(lambda t: (t * 2, t._is_view()), base[0])
+    yield EITHER.of(torch.zeros(3))
+
+
+@scenario
+def a_tensor_with_a_gradient():
+    p = torch.ones(3, requires_grad=True)
+    beside = torch.ones(3, requires_grad=True)
+    yield start(lambda t: t * 2 if t.grad is None else t * t.grad, p)
+    beside.grad = torch.ones(3)
+    yield SAME
+    p.grad = torch.full((3,), 4.0)
+    yield NEW
+    p.grad = torch.full((3,), 5.0)
+    yield OTHER
+
+
+@scenario
+def the_gradient_mode_of_an_input_in_place():
+    t = torch.ones(3)
+    beside = torch.ones(3)
+    yield start(lambda t: (t * 2).requires_grad, t)
+    beside.requires_grad_(True)
+    yield SAME
+    t.requires_grad_(True)
+    yield NEW
+    t.requires_grad_(False)
+    yield BACK
+
+
+@scenario
+def a_tensor_of_an_outer_scope():
+    t = torch.ones(3)
+    yield start(lambda a: a * t, x)
+    t.add_(1)
+    yield OTHER
+    t.data = torch.ones(3, dtype=torch.float64)
+    yield NEW
+    t.data = torch.full((3,), 5.0)
+    yield BACK
+    t.requires_grad_(True)
+    yield NEW
+
+
+@scenario
+def a_tensor_written_through_its_alias():
+    t = torch.ones(3)
+    alias = t.view(3)
+    yield start(lambda a: a * t, x)
+    alias.fill_(7)
+    yield OTHER
+    t.set_(torch.full((3,), 9.0))
+    yield OTHER
+    t.resize_(1)
+    yield NEW_UNSEEN
+
+
+@scenario
+def class_of_a_tensor():
+    class Sub(torch.Tensor):
+        factor = 2
+
+        def scaled(self):
+            return self.as_subclass(torch.Tensor) * type(self).factor
+
+    t = torch.ones(3).as_subclass(Sub)
+    yield start_any(lambda t: t.scaled() if isinstance(t, Sub) else t, t)
+    Sub.factor = 3
+    yield EITHER
+    Sub.scaled = lambda self: torch.zeros(1)  # type: ignore[method-assign]
+    yield EITHER
+    yield EITHER.of(torch.ones(3))
+
+
+@pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
+def test_change(program):
+    play(program)
+
+
+@pytest.mark.parametrize("program", [a_negative_view, attention_kernels, two_function_modes, a_tensor_of_an_outer_scope, an_expanded_tensor,
+                                     a_memory_format, a_tensor_written_through_its_alias, forward_mode_differentiation, hooks_on_saved_tensors,
+                                     a_dispatch_mode], ids=lambda s: s.__name__)  # fmt: skip
+def test_change_with_aot_autograd(program):
+    play(program, backend="aot_eager")
