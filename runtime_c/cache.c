@@ -341,7 +341,7 @@ static void drop_entries(FJ_CompiledFunction *self) {
     FJ_Entry **entries = self->entries;
     Py_ssize_t n_entries = self->n_entries;
     self->entries = NULL;
-    self->n_entries = self->allocated = 0;
+    self->n_entries = self->n_direct = self->allocated = 0;
     self->version++;
     for (Py_ssize_t i = 0; i < n_entries; i++) {
         Py_DECREF(entries[i]);
@@ -395,6 +395,7 @@ int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry) {
     }
     self->entries[0] = (FJ_Entry *)Py_NewRef(entry);
     self->n_entries++;
+    self->n_direct += entry->direct != NULL;
     self->version++;
     return 0;
 }
@@ -413,6 +414,7 @@ static PyObject *function_remove(FJ_CompiledFunction *self, PyObject *entry) {
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
         if ((PyObject *)self->entries[i] == entry) {
             self->n_entries--;
+            self->n_direct -= self->entries[i]->direct != NULL;
             self->version++;
             memmove(self->entries + i, self->entries + i + 1, (size_t)(self->n_entries - i) * sizeof(FJ_Entry *));
             Py_DECREF(entry);

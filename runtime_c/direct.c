@@ -134,9 +134,12 @@ FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_cap
     self->constants = Py_NewRef(constants);
     self->n_operations = n_operations;
     for (Py_ssize_t i = 0; i < n_operations; i++) {
-        PyObject *name;
+        PyObject *name, *pair = PyTuple_GET_ITEM(operations, i);
         Operation *operation = &self->operations[i];
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(operations, i), "Un:operation", &name, &operation->argument)) {
+        if (!PyTuple_Check(pair)) {
+            PyErr_SetString(PyExc_TypeError, "Entry: the operations of direct are pairs");
+        }
+        if (PyErr_Occurred() || !PyArg_ParseTuple(pair, "Un:operation", &name, &operation->argument)) {
             FJ_Direct_Free(self);
             return NULL;
         }
@@ -219,12 +222,13 @@ static PyObject *run_program(const FJ_Direct *direct, PyObject *const *outputs, 
                 continue;
             case OP_append:
                 if (PyList_Append(top[-2], top[-1]) < 0) return NULL;
-                Py_CLEAR(*--top);
+                top--;
+                Py_CLEAR(*top);
                 continue;
             case OP_insert:
                 if (PyDict_SetItem(top[-3], top[-2], top[-1]) < 0) return NULL;
-                Py_CLEAR(*--top);
-                Py_CLEAR(*--top);
+                top -= 2;
+                release(top, 2);
                 continue;
             case OP_tuple:
                 made = take(PyTuple_New(n), top - n, n);
@@ -240,7 +244,8 @@ static PyObject *run_program(const FJ_Direct *direct, PyObject *const *outputs, 
                 release(top, 2 * n);
                 break;
             case OP_list_to_tuple:
-                made = PyList_AsTuple(*--top);
+                top--;
+                made = PyList_AsTuple(*top);
                 Py_CLEAR(*top);
                 break;
             default: Py_UNREACHABLE();

@@ -259,7 +259,7 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
     }
     FJ_PendingCall pending = {.target = self, .previous = thread->pending, .state = state};
     PyObject *direct;
-    if (self->n_entries > 0 && self->entries[0]->direct != NULL &&
+    if (self->n_direct > 0 &&
         FJ_Direct_Call(PyThreadState_Get(), self, args, PyVectorcall_NARGS(nargsf), kwnames, state, &pending.match, &direct, split)) {
         return direct;
     }

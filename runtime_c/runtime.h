@@ -56,6 +56,7 @@ typedef struct {
     PyObject *code;    /* the code object that the entries were made for */
     FJ_Entry **entries; /* most recently used first */
     Py_ssize_t n_entries;
+    Py_ssize_t n_direct; /* how many of them need no frame */
     Py_ssize_t allocated;
     size_t version; /* changes with every change of `entries` */
     FJ_Hint *hints; /* NULL while there are few entries */
