@@ -216,6 +216,10 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     """From the end of a trace, or from where it is split, to the entry."""
     tracer, options, note = job.tracer, job.options, job.note
     function = tracer.function
+    position = tracer.root_position()
+    here = [UserFrame.of(function.__code__, position)]
+    if step is None and tracer.modes.inference_open:
+        raise GraphBreak(breaks.GlobalStateUnsupported("an inference mode that was entered is still in force at the return"), here)
     change = tracer.modes.final_difference()
     if change is not None:
         tracer.effects.at_end(change)
@@ -225,12 +229,6 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     if left != tracer.directives_before:
         tracer.rest_on_directives()
         tracer.effects.at_end(DirectivesChange(left))
-    position = tracer.root_position()
-    root = tracer.root
-    assert root is not None
-    here = [UserFrame.of(function.__code__, position)]
-    if tracer.modes.scopes_open:
-        raise GraphBreak(breaks.GlobalStateUnsupported("a mode that was entered is still in force at the return"), here)
     try:
         planned = plan(
             FinishedTrace(result, tracer.effects, function.__code__, False, position, tracer.first_position or position)

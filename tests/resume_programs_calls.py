@@ -451,3 +451,21 @@ def mutable_default(x, seen=[]):
     print(len(seen) > 0)
     seen.clear()
     return x * 2
+
+
+@case()
+def eval_among_cells(x):
+    factor = 3
+
+    def inner(z):
+        shift = 5
+
+        def get():
+            return shift
+
+        z = z * factor + get()  # the free variable is not needed any more
+        print(eval("shift + 1"))
+        z = z - eval("get()")
+        return z * get()
+
+    return inner(x) + factor

@@ -126,7 +126,21 @@ def leaves_it_off_and_computes_nothing(t):
     return t
 
 
+def whole_graph_in_inference_mode(t):
+    with torch.inference_mode():
+        a = t.t()
+        b = a @ weight.detach()[:2]
+        a.mul_(2)
+    return a, b, t
+
+
+def whole_graph_in_inference_mode_with_gradients(t):
+    with torch.inference_mode(), torch.enable_grad():
+        return t.t() * weight[:2]
+
+
 PROGRAMS = [
+    whole_graph_in_inference_mode, whole_graph_in_inference_mode_with_gradients,
     no_grad_around_everything, no_grad_to_the_end, no_grad_in_between, no_grad_twice, nested, an_exception_on_the_way, a_return_from_inside,
     decorated, calls_decorated, inference, autocast_around_everything, autocast_off_inside_on, set_grad_enabled_as_a_function,
     set_grad_enabled_with_a_flag, nothing_computed,
@@ -159,7 +173,7 @@ def test_modes_that_are_left_changed(program, backend):
     try:
         for _ in range(2):
             torch.set_grad_enabled(True)
-            compiled = agree(observed, x, backend=backend, calls=1)
+            compiled = agree(observed, x, backend=backend, fullgraph=False, calls=1)
             torch.set_grad_enabled(True)
             compiled(x)
             assert not torch.is_grad_enabled()
@@ -209,4 +223,266 @@ def test_modes_after_an_error_inside_the_graph(program, backend):
             assert (state(), nesting()) == before, "while the error is being handled"
         else:
             raise AssertionError("no error")
+        assert (state(), nesting()) == before
+
+
+# Breaks inside the scopes: the native instruction and the rest of the block run in the mode.
+
+
+def says(t):
+    print(state(), t.dtype, t.is_inference())
+    return t
+
+
+def in_inference_mode(t):
+    y = t * 2
+    with torch.inference_mode():
+        y = says(y + 1)
+        z = y @ t.t()
+    return z, y, t * weight
+
+
+def in_autocast(t):
+    with torch.autocast("cpu", torch.bfloat16):
+        y = t @ t.t()
+        says(y)
+        z = y @ t
+    return y, z, t @ t.t()
+
+
+def in_autocast_of_a_mode_given_as_a_value(t, mode=torch.autocast("cpu", torch.float16)):
+    with mode as entered:
+        y = says(t @ t.t())
+        z = t @ t.t()
+    with mode:
+        z = z + says(t @ t.t())
+    return y, z, t @ t.t()
+
+
+def in_record_function(t):
+    with torch.profiler.record_function("block") as entered:
+        y = says(t @ t.t())
+        z = y @ t
+    return z, t @ t.t()
+
+
+def in_nested_scopes(t):
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        a = says(t @ t.t())
+        with torch.enable_grad(), torch.autocast("cpu", enabled=False), torch.profiler.record_function("inner"):
+            b = says(t * weight)
+            c = b @ t.t()
+        d = says(t * weight)
+        with torch.inference_mode():
+            e = says(t @ t.t())
+            with torch.inference_mode(False):
+                f = says(t * weight)
+            g = says(t @ t.t())
+    return a, b, c, d, e, f, g, says(t * weight)
+
+
+def in_inference_mode_with_gradients(t):
+    with torch.no_grad():
+        a = t * weight
+        with torch.inference_mode(), torch.enable_grad():
+            b = says(t * weight)
+        c = says(t * weight)
+    return a, b, c, says(t * weight)
+
+
+def the_mode_left_at_once(t):
+    with torch.autocast("cpu", torch.bfloat16):
+        says(t)
+    return t @ t.t()
+
+
+def only_the_break(t):
+    with torch.inference_mode():
+        says(t)
+    with torch.autocast("cpu", torch.bfloat16):
+        says(t)
+    return t * 2
+
+
+def in_a_loop(t):
+    total = t
+    for i in range(4):
+        with torch.autocast("cpu", torch.bfloat16 if i % 2 else torch.float16):
+            y = t @ t.t()
+            says(y)
+            total = total + (y @ t).float()
+    return total
+
+
+def leaving_a_loop_inside(t):
+    for i in range(5):
+        with torch.inference_mode():
+            t = t + 1
+            says(t)
+            if i == 2:
+                return t * 2
+            if i % 2:
+                continue
+            t = t * 3
+    return t
+
+
+def breaks_in_a_helper(t):
+    def helper(t):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = says(t @ t.t())
+            return y @ t
+
+    with torch.inference_mode():
+        y = helper(t) + 1
+    return y, helper(t)
+
+
+@torch.inference_mode()
+def decorated_inference(t):
+    return says(t * weight) + 1
+
+
+@torch.autocast("cpu", torch.bfloat16)
+def decorated_autocast(t):
+    return says(t @ t.t()) @ t
+
+
+def breaks_in_decorated(t):
+    return decorated_inference(t), decorated_autocast(t), t @ t.t(), says(t * weight)
+
+
+def fails(t):
+    says(t)
+    raise ValueError("on purpose")
+
+
+fails = framejit.disable(fails)
+
+
+def native_exception_inside(t):
+    try:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            y = says(t @ t.t())
+            fails(y)
+    except ValueError as error:
+        return str(error), y, says(t @ t.t()), t * weight
+
+
+def native_exception_inside_handled_there(t):
+    with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
+        try:
+            fails(t)
+        except ValueError:
+            y = says(t @ t.t())
+        else:
+            y = t
+        finally:
+            z = says(t + 1) @ t.t()
+    return y, z, t @ t.t()
+
+
+def traced_exception_after_the_break(t):
+    try:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), torch.profiler.record_function("block"):
+            y = says(t @ t.t())
+            raise ValueError(y.dtype)
+    except ValueError as error:
+        return error.args, y, says(t @ t.t()), t * weight
+
+
+def under_a_default_device(t):
+    with torch.device("meta"):
+        a = torch.ones(3)
+        says(a)
+        b = torch.ones(4)
+    return a, b, t * 2, torch.ones(2)
+
+
+def under_a_default_dtype(t):
+    torch.set_default_dtype(torch.float64)
+    try:
+        a = torch.ones(3)
+        says(a)
+        b = torch.ones(4)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return a, b, torch.ones(2)
+
+
+def with_a_kernel_chosen(t):
+    q = t.reshape(1, 1, 2, 3)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        y = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        says(y)
+        z = torch.nn.functional.scaled_dot_product_attention(y, q, q)
+    return y, z, torch.backends.cuda.flash_sdp_enabled()
+
+
+BREAKING = [
+    in_inference_mode, in_autocast, in_autocast_of_a_mode_given_as_a_value, in_record_function, in_nested_scopes, in_inference_mode_with_gradients,
+    the_mode_left_at_once, only_the_break, in_a_loop, leaving_a_loop_inside, breaks_in_a_helper, breaks_in_decorated, native_exception_inside,
+    native_exception_inside_handled_there, traced_exception_after_the_break, under_a_default_device, under_a_default_dtype, with_a_kernel_chosen,
+]  # fmt: skip
+
+
+def traits(value):
+    """What `agree` doesn't compare of the tensors in a result."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.is_inference(), value.requires_grad
+    return [traits(item) for item in value] if isinstance(value, (tuple, list)) else None
+
+
+PARTLY_INFERENCE = [in_inference_mode, in_nested_scopes, in_inference_mode_with_gradients]
+"""AOTAutograd can't trace views inside an inference mode that begins in the middle of a graph, nor give inference tensors out of one."""
+
+
+@pytest.mark.parametrize(
+    "program, backend", [(p, b) for b in ("eager", "aot_eager") for p in BREAKING if b == "eager" or p not in PARTLY_INFERENCE],
+    ids=lambda p: getattr(p, "__name__", p),
+)  # fmt: skip
+def test_breaks_inside_modes(program, backend, capsys):
+    def observed(t):
+        result = program(t)
+        return result, traits(result)
+
+    before = state(), nesting()
+    observed(x)
+    expected = capsys.readouterr().out
+    framejit.reset()
+    compiled = agree(observed, x, backend=backend, fullgraph=False, calls=1)
+    capsys.readouterr()
+    for _ in range(2):
+        compiled(x)
+        assert capsys.readouterr().out == expected
+        assert (state(), nesting()) == before
+    counts = framejit.statistics()
+    assert not counts["fallbacks"], counts["reasons"]
+    with torch.no_grad(), torch.autocast("cpu", torch.float16):
+        inside = state(), nesting()
+        agree(observed, x, backend=backend, fullgraph=False)
+        assert (state(), nesting()) == inside
+    assert (state(), nesting()) == before
+
+
+def test_a_mode_that_is_left_open():
+    """Entered by hand in one call, left in another."""
+    mode = torch.autocast("cpu", torch.bfloat16)
+
+    def enter(t):
+        mode.__enter__()
+        return t @ t.t()
+
+    def leave(t):
+        y = t @ t.t()
+        mode.__exit__(None, None, None)
+        return y, t @ t.t()
+
+    before = state(), nesting()
+    compiled_enter, compiled_leave = framejit.compile(enter, backend="eager"), framejit.compile(leave, backend="eager")
+    for _ in range(3):
+        assert compiled_enter(x).dtype is torch.bfloat16
+        assert torch.is_autocast_enabled("cpu") and nesting() == before[1] + 1
+        a, b = compiled_leave(x)
+        assert (a.dtype, b.dtype) == (torch.bfloat16, torch.float32)
         assert (state(), nesting()) == before

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit.backends.calling import MODE_SWITCHES, checked, dropping, restoring, unbox
@@ -26,6 +28,9 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     """
     outputs = _check(request)
     backend = request.backend
+    inference = backend.needs_contexts and _take_out_inference_mode(request.gm.graph)
+    if inference:
+        request = replace(request, state=replace(request.state, inference_mode=True, grad_enabled=False))
     switches = [node for node in request.gm.graph.nodes if node.target in MODE_SWITCHES]
     guards: list[BackendGuard] = []
     with request.state.applied():
@@ -38,6 +43,8 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         fn = checked(fn, backend.name, outputs)
     if switches:
         fn = restoring(fn, switches, request.state.grad_enabled)
+    if inference:
+        fn = _in_inference_mode(fn)
     return CompiledGraph(
         fn=fn,
         boxed=boxed,
@@ -46,6 +53,29 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         training=_trains(request),
         cudagraphs=backend.cudagraphs(),
     )
+
+
+def _take_out_inference_mode(graph: fx.Graph) -> bool:
+    """Whether the whole graph was inside `torch.inference_mode()`: then it no longer is, and is to be compiled and run in that mode.
+
+    AOTAutograd cannot trace views of tensors from outside a mode that the graph itself enters.
+    """
+    nodes = [node for node in graph.nodes if node.op != "placeholder"]
+    if len(nodes) < 3 or nodes[0].target is not _enter_inference_mode or nodes[0].args != (True,):
+        return False
+    if nodes[-2].target is not _exit_inference_mode or nodes[-2].args != (nodes[0],):
+        return False
+    graph.erase_node(nodes[-2])
+    graph.erase_node(nodes[0])
+    return True
+
+
+def _in_inference_mode(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        with torch._C._InferenceMode(True):
+            return fn(*args)
+
+    return run
 
 
 def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], bool, list[BackendGuard]]:

@@ -128,10 +128,19 @@ class Writer:
             self.emit("POP_TOP")
             self.handles = True
 
-    def unpack(self, layout: Layout) -> None:
-        """From the state in slot 0 to slots and stack."""
+    def start(self, code: CodeType, layout: Layout) -> None:
+        """What comes before RESUME. The state may lack free variables: their slots must hold cells nevertheless, for `f_locals`."""
+        frees = arguments(code)["co_freevars"]
+        first = len(slot_names(code)) - len(frees)
+        if any(first + index not in layout.slots for index in range(len(frees))):
+            self.emit("COPY_FREE_VARS", len(frees))
+
+    def unpack(self, layout: Layout, cells: Sequence[int] = ()) -> None:
+        """From the state in slot 0 to slots and stack. `f_locals` looks into the cells of `cells` only behind a MAKE_CELL."""
         self.emit("LOAD_FAST", 0)
         self.emit("UNPACK_SEQUENCE", len(layout))
+        for slot in cells:
+            self.emit("MAKE_CELL", slot)
         for slot in layout.slots:
             self.emit("STORE_FAST", slot)
         if 0 not in layout.slots:
@@ -216,6 +225,18 @@ def end_of(code: CodeType, decoded: Decoded, index: int) -> int:
     return offset + 2 + 2 * cache_entries(dis.opname[code.co_code[offset]])
 
 
+def cell_slots(code: CodeType) -> tuple[int, ...]:
+    """The slots of cell variables, as spliced code has them."""
+    changed = arguments(code)
+    slots = slot_names(code)
+    return tuple(slots.index(name) for name in changed["co_cellvars"])
+
+
+def made_cells(code: CodeType) -> tuple[int, ...]:
+    """Of these, the ones for which the original code, which is all there in a resume function, has no MAKE_CELL: free variables there."""
+    return tuple(slot for slot in cell_slots(code) if slot_names(code)[slot] in code.co_freevars)
+
+
 def arguments(code: CodeType) -> dict[str, Any]:
     """What makes a code object one of a single argument, in slot 0. A free variable there becomes a cell variable: the state brings its cell."""
     names, cells, frees = code.co_varnames, code.co_cellvars, code.co_freevars
@@ -251,8 +272,9 @@ def resume_after(
     `call`: the index of the instruction that is behind: with `inner`, the call that the inner frame is in.
     """
     writer = Writer(list(code.co_consts), position=position)
+    writer.start(code, layout)
     writer.emit("RESUME", 0)
-    writer.unpack(layout)
+    writer.unpack(layout, made_cells(code))
     if inner is None:
         writer.place(layout.stack)
     else:
@@ -268,8 +290,9 @@ def resume_raising(
 ) -> CodeType:
     """Enter `code` where `handler` takes an exception, which is on top of the state's stack, as if the instruction at `index` had raised it."""
     writer = Writer(list(code.co_consts), position=position)
+    writer.start(code, layout)
     writer.emit("RESUME", 0)
-    writer.unpack(layout)
+    writer.unpack(layout, made_cells(code))
     writer.place(layout.stack[:-1], above=1)
     start = len(writer.code)
     writer.emit("RERAISE", 0)
@@ -282,10 +305,11 @@ def resume_generator(code: CodeType, layout: Layout, offset: int, position: Posi
     YIELD_VALUE, which suspends it again as soon as it is first resumed, or the POP_TOP that takes the first value sent.
     """
     writer = Writer(list(code.co_consts), position=position)
+    writer.start(code, layout)
     writer.emit("RETURN_GENERATOR")
     writer.emit("POP_TOP")
     writer.emit("RESUME", 0)
-    writer.unpack(layout)
+    writer.unpack(layout, made_cells(code))
     writer.place(layout.stack)
     writer.load_const(None)
     made = enter(code, writer, offset, len(layout) + 1, code.co_name, decoded, 0, calls=False)
@@ -442,9 +466,10 @@ def branch(
 def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
     """A step up to where its stack is that of the frame, placeholders in place."""
     writer = Writer(list(code.co_consts), position=position)
+    writer.start(code, before)
     writer.emit("RESUME", 0)
     writer.handle(before)
-    writer.unpack(before)
+    writer.unpack(before, cell_slots(code))
     return writer
 
 

@@ -10,9 +10,12 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.amp.autocast_mode import _exit_autocast
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SET_GRAD = torch._C._set_grad_enabled
+EXITS = frozenset({_exit_autocast, _exit_inference_mode})
 PURE_TARGETS = frozenset({getattr(operator, name) for name in dir(operator) if not name.startswith("_")} | {builtins.getattr})
 """Python's operators: on tensors they neither draw random numbers nor (in-place ones are kept anyway) change anything."""
 
@@ -82,7 +85,7 @@ def output_nodes(graph: fx.Graph) -> tuple[fx.Node, ...]:
 
 
 def prune(graph: fx.Graph, kept: set[fx.Node], mode: FakeTensorMode) -> None:
-    """Remove nodes without users, last first, unless they are `kept` or have an effect; then grad-mode switches that switch nothing."""
+    """Remove nodes without users, last first, unless they are `kept` or have an effect; then switches of modes that switch nothing."""
     for node in reversed(graph.nodes):
         if node.op in ("placeholder", "output") or node.users or node in kept:
             continue
@@ -91,6 +94,16 @@ def prune(graph: fx.Graph, kept: set[fx.Node], mode: FakeTensorMode) -> None:
         else:
             graph.erase_node(node)
     drop_idle_switches(graph, kept)
+    drop_idle_scopes(graph, kept)
+
+
+def drop_idle_scopes(graph: fx.Graph, kept: set[fx.Node]) -> None:
+    """Scopes that are closed as soon as they are opened do nothing."""
+    for node in list(graph.nodes):
+        if node.target in EXITS and node.prev is node.args[0]:
+            enter = node.prev
+            _drop(graph, node, kept)
+            _drop(graph, enter, kept)
 
 
 def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
@@ -109,9 +122,12 @@ def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
             break
         if node.target is not SET_GRAD:
             computed_since = True
+            if node.target in (_enter_inference_mode, _exit_inference_mode):
+                mode = None  # they change the grad mode as well
             continue
         if mode is None:
-            initial = mode = not node.args[0]
+            mode = not node.args[0]
+            initial = mode if initial is None else initial
         if last is not None and not computed_since:
             mode = mode_before.pop(last)
             _drop(graph, last, kept)

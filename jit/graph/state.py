@@ -80,13 +80,47 @@ class ModeChange:
 
 @dataclass(slots=True)
 class Scope:
-    """An inference mode or autocast that `owner` entered. `node` opened it in the graph, None where that would change nothing."""
+    """An inference mode or autocast that `owner` entered. `node` opened it in the graph, None where that would change nothing.
+
+    `grad`: the grad mode where it was entered, which inference mode changes and puts back. `enter`: the owner's own `__enter__`.
+    """
 
     manager: Any
     node: fx.Node | None
     reopen: Callable[[], Any]
     owner: Object
     exit_function: Callable[..., None]
+    grad: bool
+    enter: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """The effect of leaving the trace with scopes open, outermost first: (grad mode before it, `__enter__`, owner) for each; `grad`: then."""
+
+    scopes: tuple[tuple[bool, Callable[[Any], Any], Object], ...]
+    grad: bool
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the calls that enter them for real."""
+        for grad, enter, owner in self.scopes:
+            cg.load_const(grad)
+            cg.load_const(enter)
+            cg.load(owner)
+            cg.call_const(enter_for_real, 3)
+            cg.pop_top()
+        cg.load_const(self.grad)
+        cg.call_const(torch._C._set_grad_enabled, 1)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [owner for _, _, owner in self.scopes]
+
+
+def enter_for_real(grad: bool, enter: Callable[[Any], Any], owner: Any) -> None:
+    """Enter a scope in the grad mode in which the program entered it (runs in generated code)."""
+    torch._C._set_grad_enabled(grad)
+    enter(owner)
 
 
 class GlobalModes:
@@ -96,7 +130,7 @@ class GlobalModes:
         self._graph = graph
         self._trail = trail
         self._scopes: list[Scope] = []
-        self._nominal: list[Object] = []
+        self._nominal: list[tuple[Object, Callable[[Any], Any]]] = []
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.initial = Modes.read()
         self.current = self.initial
@@ -113,23 +147,35 @@ class GlobalModes:
         self.current = self.initial
         torch.set_autocast_cache_enabled(self.autocast_cache)
 
-    def final_difference(self) -> ModeChange | None:
-        """What the trace so far leaves changed, as an effect; None where nothing is."""
-        return None if self.current == self.initial else ModeChange(self.initial, self.current)
+    def final_difference(self) -> ModeChange | Entering | None:
+        """What the trace so far leaves changed, as an effect; None where nothing is. Scopes still open are left in the graph."""
+        if not self.scopes_open:
+            return None if self.current == self.initial else ModeChange(self.initial, self.current)
+        for scope in reversed(self._scopes):
+            if scope.node is not None:
+                self._graph.effect_node(scope.exit_function, (scope.node,))
+        scopes = [(scope.grad, scope.enter, scope.owner) for scope in self._scopes]
+        scopes += [(self.current.grad, enter, owner) for owner, enter in self._nominal]
+        return Entering(tuple(scopes), self.current.grad)
 
     @property
     def scopes_open(self) -> bool:
         """Whether a scope entered inside the trace is still open."""
         return bool(self._scopes or self._nominal)
 
-    def enter_nominally(self, owner: Object) -> None:
-        """A scope that does nothing in compiled code: it must be left inside the trace too, for nobody has entered it for real."""
-        self._nominal.append(owner)
+    @property
+    def inference_open(self) -> bool:
+        """Whether such a scope is an inference mode, which ends with its owner: not when the program says."""
+        return any(scope.enter is torch.inference_mode.__enter__ for scope in self._scopes)
+
+    def enter_nominally(self, owner: Object, enter: Callable[[Any], Any]) -> None:
+        """A scope that does nothing in compiled code: it is entered for real only if the trace ends inside it."""
+        self._nominal.append((owner, enter))
         self._trail.log(self._nominal.pop)
 
     def exit_nominally(self, owner: Object) -> bool:
         """Leave such a scope; False where it is not the innermost of them."""
-        if not self._nominal or self._nominal[-1] is not owner:
+        if not self._nominal or self._nominal[-1][0] is not owner:
             return False
         self._trail.log(self._nominal.append, self._nominal.pop())
         return True
@@ -146,7 +192,8 @@ class GlobalModes:
     def enter_inference_mode(self, enabled: bool, owner: Object) -> None:
         """Open `torch.inference_mode(enabled)`."""
         node = self._graph.effect_node(_enter_inference_mode, (enabled,))
-        self._open(Scope(None, node, lambda: torch._C._InferenceMode(enabled), owner, _exit_inference_mode))
+        grad, enter = self.current.grad, torch.inference_mode.__enter__
+        self._open(Scope(None, node, lambda: torch._C._InferenceMode(enabled), owner, _exit_inference_mode, grad, enter))
 
     def enter_autocast(self, device: str, dtype: torch.dtype | None, enabled: bool, cache: bool, owner: Object) -> None:
         """Open `torch.autocast(...)`. Off inside off changes no operator, and leaves no node."""
@@ -157,7 +204,7 @@ class GlobalModes:
         def make() -> Any:
             return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
 
-        self._open(Scope(None, node, make, owner, _exit_autocast))
+        self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, torch.autocast.__enter__))
 
     def exit_scope(self, owner: Object) -> bool:
         """Close the innermost scope; False if it isn't the owner's."""

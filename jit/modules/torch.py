@@ -218,7 +218,7 @@ def scope_exit(vm: VM, self: Object, *error: Object) -> Object:
 @models(torch.autograd.profiler.record_function.__enter__)
 def record_function_enter(vm: VM, self: Object) -> Object:
     """The profiler sees the compiled call as a whole."""
-    vm.modes.enter_nominally(self)
+    vm.modes.enter_nominally(self, torch.autograd.profiler.record_function.__enter__)
     return self
 
 
@@ -258,6 +258,7 @@ for _function in (torch.manual_seed, torch.seed, torch.initial_seed, torch.get_r
     models(_function)(refuse(breaks.Random(f"torch.{_function.__name__}")))
 for _function in (torch.set_default_dtype, torch.set_default_device, torch._C._set_default_dtype, torch.use_deterministic_algorithms):
     models(_function)(refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}")))
+models(torch.device.__enter__, torch.device.__exit__)(refuse(breaks.GlobalStateUnsupported("torch.device as a context manager")))
 for _function in (torch.autograd.backward, torch.autograd.grad):
     models(_function)(refuse(breaks.UnsupportedOperation(f"torch.autograd.{_function.__name__}")))
 models(torch.utils.checkpoint.checkpoint)(refuse(breaks.UnsupportedOperation("torch.utils.checkpoint.checkpoint")))
