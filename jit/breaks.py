@@ -360,3 +360,22 @@ def _subclasses(cls: type[Break]) -> list[type[Break]]:
 
 CATALOGUE: dict[str, type[Break]] = {cls.id: cls for cls in _subclasses(Break)}
 """Every reason by its id."""
+@dataclass(frozen=True)
+class CachedCall(Break):
+    """A call of a function under `functools.lru_cache` whose cache may know another answer than a computation today.
+
+    A cached function is traced in its place where only its arguments can decide what it returns, and where it returns constants. One that
+    reads globals, attributes or settings may have been called before they changed; one that changes something does so at its first call
+    only; one that returns a list, a tensor or another object returns the same one each time. The cache itself is asked for these.
+    """
+
+    what: str
+    id: ClassVar[str] = "FJ026"
+    message: ClassVar[str] = "call of {what}, whose cache may know another answer"
+    explanation: ClassVar[str] = "What the function returns depends on more than its arguments, or is an object that it returns each time."
+    hints: ClassVar[tuple[str, ...]] = (
+        "Call it outside the compiled function, and pass in what it returns.",
+        "Give what it reads as arguments; let it return numbers, strings or tuples of such.",
+    )
+
+

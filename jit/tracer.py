@@ -26,10 +26,11 @@ from framejit.effects import Effects
 from framejit.errors import UserFrame
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
-from framejit.guards.global_state import with_directives, with_setting
+from framejit.guards.global_state import global_state_guard, with_directives, with_setting
 from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
 from framejit.modules.app import support
+from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build
 from framejit.objects.builtinobject import BuiltinMethodObject, bound_method
 from framejit.objects.cellobject import CellObject
@@ -119,6 +120,7 @@ class Tracer:
         self.depth = 0
         self.jumps_back = 0
         self.direct = False
+        self.apart = False
         self.resumed = origin(function.__code__, 0) is not None
         self.first_position: Position | None = None
         self._guarded_generators: list[Frame] = []
@@ -220,6 +222,30 @@ class Tracer:
 
     def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
         return self.call_app(getattr(support, name), args)
+
+    def holds_apart(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+        is_answer: Callable[[Any, Object], bool], is_steady: Callable[[Guard, Any], bool],
+    ) -> bool:  # fmt: skip
+        if self.apart:
+            return True  # whoever has started this trace looks at all of it
+        raw = (function, args, kwargs)
+        assert isinstance(apply, FunctionType)
+        inner = Tracer(apply, raw, self.config)
+        inner.apart = True
+        inner.guards.append(global_state_guard(inner.root_source))
+        try:
+            try:
+                if not is_answer(inner, inner.run()):
+                    return False
+            except Raise:
+                pass
+            observed, call = inner.guards[1:], Call(raw, apply)
+            return not len(inner.effects) and not len(inner.graph.graph.nodes) and all(is_steady(guard, guard.source.fetch(call)) for guard in observed)
+        except (GraphBreak, NotConstant):
+            return False
+        finally:
+            inner.dispose()
 
     def pin_app(self, function: FunctionType) -> FunctionObject:
         found = self._constants.get(id(function))

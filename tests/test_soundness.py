@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import os
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -73,6 +75,138 @@ def test_cached_functions_whose_cache_shows():
 
     versus(counting, stops=True)
     versus(mutable, stops=True)
+
+
+Setting = 3
+LOG: list[int] = []
+
+
+def scaled(n, by=2, *, plus=1):
+    return n * by + plus
+
+
+def set_setting(value):
+    global Setting
+    Setting = value
+
+
+def captured():
+    n = 4
+    return lambda k: k + n
+
+
+def noted(n):
+    LOG.append(n)
+    return n
+
+
+class Stretched:
+    factor = 2
+
+    def __init__(self):
+        self.size = 3
+
+    def own(self, n):
+        return self.size + n
+
+    def shared(self, n):
+        return self.factor + n
+
+    def neither(self, n):
+        return n + 1
+
+
+@pytest.mark.parametrize("function", [
+    lambda n: n + Setting, captured(), noted, lambda n: torch.zeros(n), lambda n: [n], lambda n: (n, [n]), lambda n: torch.get_default_dtype(),
+    lambda n: torch.is_grad_enabled(), lambda n: os.environ.get("FRAMEJIT_TEST"), lambda n: print(n), lambda n, seen=[]: seen.append(n) or len(seen),
+    lambda n: LOG[0] if LOG else n, lambda n: Stretched.factor,
+])  # fmt: skip
+def test_the_cache_is_asked_for_what_may_have_changed(function, monkeypatch):
+    def program(compile):
+        LOG.clear()
+        if function.__defaults__:
+            function.__defaults__[0].clear()
+        cached = functools.lru_cache(function)
+        f = compile(lambda t, n: (t + 1, cached(n)))
+        seen = [f(x, 2), f(x, 2)]
+        monkeypatch.setitem(globals(), "Setting", 8)
+        monkeypatch.setenv("FRAMEJIT_TEST", "1")
+        monkeypatch.setattr(Stretched, "factor", 5)
+        LOG.append(9)
+        with torch.no_grad():
+            seen += [f(x, 2), f(x, 3)]
+        monkeypatch.undo()
+        cached.cache_clear()
+        seen += [f(x, 2), f(x, 3), tuple(cached.cache_info())]
+        return [*seen, LOG[:], seen[0][1] is seen[1][1]]
+
+    versus(program, stops=True)
+
+
+@pytest.mark.parametrize("function, arguments", [
+    (scaled, (3,)), (lambda n: scaled(n, by=3), (3,)), (lambda text, mark=",": tuple(map(int, text.split(mark))), ("1,2",)),
+    (lambda d: torch.finfo(d).min, (torch.float32,)), (lambda n: math.floor(math.pi * n), (2,)), (lambda shape, n: shape[0] * n, ((2, 3), 4)),
+    (lambda n: torch.float32 if n else torch.int64, (1,)), (lambda kind: kind.__name__, (int,)), (Stretched.neither, (Stretched(), 1)),
+])  # fmt: skip
+def test_functions_that_only_their_arguments_decide_are_traced_behind_their_cache(function, arguments):
+    def program(compile):
+        cached = functools.lru_cache(function)
+        f = compile(lambda t: (t + 1, cached(*arguments)))
+        return [f(x), f(x)]
+
+    versus(program)
+
+
+def test_cached_methods_of_objects_that_change():
+    def program(compile):
+        seen = []
+        for name in ("own", "shared"):
+            cls = type("Made", (Stretched,), {name: functools.lru_cache(getattr(Stretched, name))})
+            made = cls()
+            f = compile(lambda t: (t + 1, getattr(made, name)(1)))
+            seen += [f(x), f(x)]
+            made.size = cls.factor = 7
+            seen += [f(x), f(x)]
+        return seen
+
+    versus(program, stops=True)
+
+
+def test_a_cached_function_after_the_trace_has_changed_what_it_reads():
+    cached = functools.lru_cache(lambda: Setting)
+
+    def step(t):
+        before = cached()
+        set_setting(Setting + 1)
+        return t + 1, before, cached()
+
+    def program(compile):
+        set_setting(3)
+        cached.cache_clear()
+        f = compile(step)
+        seen = [f(x), f(x), Setting]
+        set_setting(3)
+        return seen
+
+    versus(program, stops=True)
+
+
+def test_slots_that_are_unset():
+    class Pair:
+        __slots__ = ("one", "two")
+
+    def step(t, pair):
+        had = hasattr(pair, "two")
+        pair.one = t
+        pair.two = had
+        del pair.one
+        return t + 1, had, hasattr(pair, "one")
+
+    def program(compile):
+        f, pair = compile(step), Pair()
+        return [f(x, pair), f(x, pair), f(x, Pair()), pair.two, hasattr(pair, "one")]
+
+    versus(program)
 
 
 def test_finalizers_run_when_eager_runs_them():

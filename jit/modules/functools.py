@@ -5,14 +5,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from framejit import breaks
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.modules.app import functools as plain
 from framejit.objects import abstract
 from framejit.objects.dictobject import DictObject, fill_attrs, has_attrs
-from framejit.objects.funcobject import MethodObject
 from framejit.objects.object import Object
 from framejit.objects.registry import app, models, wraps
 from framejit.objects.tupleobject import TupleObject
@@ -45,7 +41,7 @@ class PartialObject(Object):
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
-            self.attrs = vm.instance_dict_of(self)
+            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def get_slot(self, vm: VM, member: Any) -> Object:
@@ -108,58 +104,3 @@ def partial_new(vm: VM, cls: Object, function: Object, *args: Object, **kwargs: 
 @models(functools.partial)
 def make_partial(vm: VM, function: Object, *args: Object, **kwargs: Object) -> Object:
     return partial_new(vm, vm.const(functools.partial), function, *args, **kwargs)
-
-
-def is_cacheable(vm: VM, result: Object) -> bool:
-    """Whether a result computed anew is as good as the one in the cache: a constant, a tensor, a tuple of such, or an object from outside."""
-    if isinstance(result, TupleObject):
-        return all(is_cacheable(vm, vm.observe(item)) for item in result.items(vm))
-    return result.is_constant() or result.source is not None or issubclass(result.cls, torch.Tensor)
-
-
-CachedFunction: type = type(functools.lru_cache(abstract.iterate))
-
-
-class CachedFunctionObject(Object):
-    """A function under lru_cache. It is inlined rather than looked up: what it would return for the same arguments is what the trace
-    computes, and its cache, which only saves time, is left alone. Where the cache does more than save time (the function has side
-    effects, or returns a new object whose changes later calls would see), tracing stops.
-    """
-
-    __slots__ = ()
-
-    def wrapped(self, vm: VM) -> Object:
-        """The function behind the cache; as immutable as the wrapper, which is known by identity."""
-        return vm.pin(self.value.__wrapped__)
-
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
-        before = len(vm.effects)
-        result = vm.observe(abstract.call(vm, self.wrapped(vm), args, kwargs))
-        if len(vm.effects) != before or not is_cacheable(vm, result):
-            vm.unsupported(breaks.UnsupportedCall(f"{self.value.__wrapped__.__qualname__}, whose cached result is more than a constant or tensor"))
-        return result
-
-    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
-        return self if obj is None else MethodObject(self, obj)
-
-    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
-        return self.call(vm, [receiver, *args], kwargs or {})
-
-    def getattr(self, vm: VM, name: str) -> Object:
-        if name == "__wrapped__":
-            return self.wrapped(vm)
-        return super().getattr(vm, name)
-
-    def instance_dict(self, vm: VM) -> DictObject | None:
-        if self.attrs is None and self.source is not None:
-            self.attrs = vm.instance_dict_of(self)
-        return self.attrs
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.value)
-
-
-@wraps(CachedFunction, by_identity=True)
-def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObject:
-    """A function under lru_cache, from outside."""
-    return CachedFunctionObject(CachedFunction, source, value)

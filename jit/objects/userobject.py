@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import weakref
 from types import FrameType, MemberDescriptorType
 from typing import Any
@@ -47,7 +48,8 @@ class UserObject(Object):
             return None
         source = slot_source(self.source, member)
         try:
-            return vm.wrap(member.__get__(self.value), source)
+            # Observed at once: were the value never looked at, nothing else would guard that the slot is set.
+            return vm.observe(vm.wrap(member.__get__(self.value), source))
         except AttributeError:
             vm.guard(IsMissing, source)
             return None
@@ -100,8 +102,9 @@ def store_member(member: MemberDescriptorType, owner: Any, value: Any) -> None:
 
 
 def delete_member(member: MemberDescriptorType, owner: Any) -> None:
-    """Unset a slot past any `__delattr__` (runs in generated code)."""
-    member.__delete__(owner)
+    """Unset a slot past any `__delattr__` (runs in generated code); one that the trace has set and unset again may never have been set."""
+    with contextlib.suppress(AttributeError):
+        member.__delete__(owner)
 
 
 @wraps(object, shared=True)

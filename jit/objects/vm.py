@@ -137,6 +137,14 @@ class VM(Protocol):
     def call_library(self, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
         """Ask the libraries' rules (registry.library) what a callable without a model means; None: nobody knows it."""
 
+    def holds_apart(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+        is_answer: Callable[[VM, Object], bool], is_steady: Callable[[Guard, Any], bool],
+    ) -> bool:  # fmt: skip
+        """Whether a call on real values, traced by itself and not as a part of this trace, does nothing but return (or raise) what
+        `is_answer` accepts, and observes nothing but what `is_steady` accepts: guards, with the real values that they are about.
+        """
+
     def import_module(self, namespace: Object, name: str, fromlist: Any, level: int) -> Object:
         """`__import__`: of modules that are imported already."""
 

@@ -1,0 +1,167 @@
+"""functools.lru_cache: when a function behind a cache may be traced in its place, and when the cache may know another answer."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.guards.kinds import Equals, Guard, Length, Same, TypeIs, ValueIs
+from framejit.guards.source import MISSING, CAttr, DictKey, FunctionField, Index, Item, Local, Pinned, Source
+from framejit.modules.ecosystem import ASSUMED_CONSTANT
+from framejit.modules.torch import FIXED, GUARDED_ANYWAY, READS
+from framejit.objects import abstract
+from framejit.objects.dictobject import DictObject
+from framejit.objects.funcobject import MethodObject
+from framejit.objects.object import Object
+from framejit.objects.registry import wraps
+from framejit.objects.tupleobject import TupleObject
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM, Codegen
+
+CachedFunction: type = type(functools.lru_cache(abstract.iterate))
+STEADY = (
+    FunctionType, BuiltinFunctionType, type, ModuleType, enum.Enum, CellType, CachedFunction, property, classmethod, staticmethod,
+    MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType,
+)  # fmt: skip
+"""Types of what programs define once: a cached function that finds them by a name computes today what it computed before."""
+UNSTEADY = frozenset(READS) - FIXED | {*GUARDED_ANYWAY}
+"""Functions that answer by the settings of the process."""
+SCALARS = (int, float, str, bytes, bool, type(None))
+
+
+class CachedFunctionObject(Object):
+    """A function under lru_cache. It is traced rather than looked up where nothing but its arguments can decide what it returns, and
+    where which object it returns doesn't matter: then what the trace computes is what the cache has, or would have.
+
+    Otherwise the call is left to eager: the function reads what may have changed since the cache was filled, changes something, or
+    returns an object that is one and the same each time.
+    """
+
+    __slots__ = ()
+
+    def wrapped(self, vm: VM) -> Object:
+        """The function behind the cache; as immutable as the wrapper, which is known by identity."""
+        return vm.pin(self.value.__wrapped__)
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        function = self.value.__wrapped__
+        if not getattr(function, ASSUMED_CONSTANT, False):
+            given = [real_argument(vm, arg) for arg in args]
+            named = {name: real_argument(vm, arg) for name, arg in kwargs.items()}
+            if not all(map(is_key, [*given, *named.values()])) or not vm.holds_apart(
+                function, tuple(given), named, is_constant_result, is_steady
+            ):
+                vm.unsupported(breaks.CachedCall(function.__qualname__))
+        return abstract.call(vm, self.wrapped(vm), args, kwargs)
+
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+        return self if obj is None else MethodObject(self, obj)
+
+    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+        return self.call(vm, [receiver, *args], kwargs or {})
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name == "__wrapped__":
+            return self.wrapped(vm)
+        return super().getattr(vm, name)
+
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        if self.attrs is None and self.source is not None:
+            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
+        return self.attrs
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.value)
+
+
+@wraps(CachedFunction, by_identity=True)
+def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObject:
+    """A function under lru_cache, from outside."""
+    return CachedFunctionObject(CachedFunction, source, value)
+
+
+class Opaque:
+    """Stands for an argument that the trace has made, and that has no real value: the function must not look at it."""
+
+
+def real_argument(vm: VM, arg: Object) -> Any:
+    """The real value, guarded by nothing."""
+    arg = vm.observe(arg)
+    if arg.value is not MISSING:
+        return arg.value
+    return arg.constant(vm) if arg.is_constant() else Opaque() if arg.cls.__hash__ is object.__hash__ else MISSING
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value can be hashed, as the key of a cache; a value that the trace has made, and that is no constant, has no hash yet."""
+    if isinstance(value, tuple):
+        return all(map(is_key, value))
+    return value is not MISSING and type(value).__hash__ is not None
+
+
+def is_constant_result(vm: VM, result: Object) -> bool:
+    """Whether the result is a constant through and through, so that another one that is equal to it is as good."""
+    result = vm.observe(result)
+    if isinstance(result, TupleObject):
+        return all(is_constant_result(vm, item) for item in result.items(vm))
+    if result.is_constant():
+        result.constant(vm)
+        return True
+    return False
+
+
+def is_steady(guard: Guard, value: Any) -> bool:
+    """Whether what is guarded is an argument, or something that programs define once."""
+    source = guard.source
+    if isinstance(guard, Same) or value is MISSING:
+        return True
+    if is_argument(source):
+        return type(value) is not Opaque and isinstance(guard, (TypeIs, Equals, ValueIs, Length))
+    if isinstance(value, (FunctionType, BuiltinFunctionType)) and value in UNSTEADY:
+        return False
+    if isinstance(value, STEADY) or isinstance(source, FunctionField):
+        return True
+    if is_of_function(source):
+        return isinstance(value, (*SCALARS, tuple))
+    if isinstance(source, CAttr):
+        return source.payload in ("__name__", "__qualname__", "__module__")
+    if isinstance(source, Item) and isinstance(source.base, Pinned) and isinstance(source.base.payload, dict):
+        return isinstance(value, type) or is_of_library(source.base.payload, source.payload, value)
+    return isinstance(source, (Local, Pinned))
+
+
+def is_argument(source: Source | None) -> bool:
+    """Whether a path leads to an argument of the call (see `apply` in app/support.py), or into a tuple that is one."""
+    while isinstance(source, (Index, Item, DictKey)):
+        source = source.base
+    return isinstance(source, Local) and source.payload.name in ("args", "kwargs")
+
+
+def is_of_function(source: Source | None) -> bool:
+    """Whether a path leads to a default of a function's, or into one."""
+    while isinstance(source, (Index, Item)):
+        source = source.base
+    return isinstance(source, FunctionField)
+
+
+def is_of_library(namespace: dict[str, Any], name: str, value: Any) -> bool:
+    """Whether a global is a constant of the standard library (`math.pi`), or torch's own name for something (`torch.float32`)."""
+    module = namespace.get("__name__", "")
+    if module == "torch":
+        return repr(value) == f"torch.{name}"
+    return module.partition(".")[0] in sys.stdlib_module_names and module != "__main__" and isinstance(value, SCALARS)
