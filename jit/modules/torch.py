@@ -102,13 +102,23 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
             found = function(*real_args, **real_kwargs)
         except Exception as error:
             vm.raise_(type(error), *error.args)
-        if function not in FIXED:
+        if function not in FIXED and not is_set_by_trace(vm, function, real_args):
             if real_kwargs or isinstance(found, list):
                 vm.unsupported(breaks.UnsupportedCall(f"{vm.text_of(function)} with keyword arguments or a list as result"))
             vm.read_setting(function, *real_args)
         return vm.from_real(found)
 
     return read
+
+
+AUTOCAST_DTYPES: dict[Any, str] = {torch.get_autocast_gpu_dtype: "cuda", torch.get_autocast_cpu_dtype: "cpu"}
+
+
+def is_set_by_trace(vm: VM, function: Callable[..., Any], args: list[Any]) -> bool:
+    """Whether a setting is what an autocast inside the trace has made it: nothing to be asked of the next call."""
+    device = args[0] if function is torch.get_autocast_dtype and args else AUTOCAST_DTYPES.get(function)
+    before, now = ({name: dtype for name, _, dtype in modes.autocast} for modes in (vm.modes.initial, vm.modes.current))
+    return device in before and before[device] != now[device]
 
 
 READ_PREFIXES = (
