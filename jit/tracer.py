@@ -507,7 +507,9 @@ class Tracer:
         if found is None or found.value is not value:
             found = const_object(self, value)  # type: ignore[arg-type]
             if found.value is value:
+                # What it refers to (a function's globals) may be known only from here on.
                 self._constants[id(value)] = found
+                self.trail.log(self._constants.pop, id(value))
         return found
 
     def pin(self, value: Any) -> Object:
@@ -595,7 +597,11 @@ class Tracer:
             source = self.root_source.child(Pinned, namespace)
             known = self._shared.get(id(namespace))
             found = known if isinstance(known, DictObject) else DictObject(dict, source, namespace)
-            self._namespaces[id(namespace)] = self._shared[id(namespace)] = found
+            self._namespaces[id(namespace)] = found
+            self.trail.log(self._namespaces.pop, id(namespace))
+            if found is not known:
+                self._shared[id(namespace)] = found
+                self.trail.log(self._shared.pop, id(namespace))
         return found
 
     def instance_dict_of(self, obj: Object) -> DictObject | None:

@@ -377,3 +377,41 @@ def running_generator():
 
     it = g()
     next(it)
+
+
+@program
+def matches():
+    class Point:
+        __match_args__ = ("a", "b")
+
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    def kind(subject):
+        match subject:
+            case None | True:
+                return "constant"
+            case int(n) if n > 3:
+                return "big", n
+            case Point(0, b=b):
+                return "on axis", b
+            case Point(a, b) | {"a": a, "b": b}:
+                return "point", a, b
+            case {"kind": kind, **rest}:
+                return kind, rest
+            case [] | [_]:
+                return "short"
+            case [first, [*inner], *rest, last]:
+                return first, inner, rest, last
+            case str() as text:
+                return text
+            case _:
+                return "other"
+
+    return [
+        kind(subject)
+        for subject in (
+            None, 2, 5, Point(0, 1), Point(1, 2), {"a": 1, "b": 2, "c": 3}, {"kind": "k", "x": 1}, {}, [], (1,), [1, (2, 3), 4],
+            [1, [2], 3, 4, 5], "text", 2.5,
+        )
+    ]  # fmt: skip

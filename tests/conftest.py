@@ -5,13 +5,34 @@ import os
 from collections.abc import Iterator
 
 os.environ["FRAMEJIT_STRICT"] = "1"  # before framejit is imported
-os.environ["FRAMEJIT_VERIFY"] = "1"
+os.environ["FRAMEJIT_CHECK"] = "compile"
 faulthandler.enable()
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
 from framejit import _runtime  # noqa: E402
+
+UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--undo", metavar="SEED", help="execute, undo and repeat instructions at random in every trace, and compare the state")
+
+
+@pytest.fixture(autouse=True)
+def undone(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
+    """The instructions that `--undo` has taken back in this test."""
+    seed = request.config.getoption("--undo")
+    if seed is None:
+        yield None
+        return
+    if request.node.get_closest_marker("counts_work"):
+        pytest.skip("what the test counts, --undo adds to")
+    from undo import undoing  # loads the compiler
+
+    with undoing(UNDO_RATE, f"{seed} {request.node.nodeid}", UNDO_LOOKS) as undone:
+        yield undone
 
 
 @pytest.fixture(autouse=True)

@@ -395,6 +395,16 @@ def dict_merge(vm, target, mapping, function):
         target[key] = mapping[key]
 
 
+def match_class(vm, subject, cls, count, names):
+    """For classes whose `__match_args__` fit."""
+    if not isinstance(subject, cls):
+        return None
+    names = (*getattr(cls, "__match_args__", ())[:count], *names)
+    if not all(hasattr(subject, name) for name in names):
+        return None
+    return (*([subject] if count and not hasattr(cls, "__match_args__") else []), *(getattr(subject, name) for name in names))
+
+
 def exception_match(vm, exc, cls):
     return isinstance(exc, cls)
 
@@ -407,6 +417,7 @@ abstract = types.SimpleNamespace(
     is_=lambda vm, a, b: a is b,
     contains=native(lambda vm, container, item: item in container),
     truth=native(lambda vm, obj: bool(obj)),
+    length=native(lambda vm, obj: len(obj)),
     getattr_=getattr_,
     lookup_attr=lambda vm, obj, name: getattr(unbox(obj), name, None),
     setattr_=native(lambda vm, obj, name, value: setattr(obj, name, value)),
@@ -430,6 +441,12 @@ abstract = types.SimpleNamespace(
     type_name=lambda vm, obj: type(unbox(obj)).__name__,
     send=send,
     throw=throw,
+)
+matching = types.SimpleNamespace(
+    is_sequence=lambda vm, obj: isinstance(obj, (list, tuple, range)),
+    is_mapping=lambda vm, obj: isinstance(obj, dict),
+    match_keys=native(lambda vm, obj, keys: tuple(obj[key] for key in keys) if all(key in obj for key in keys) else None),
+    match_class=native(match_class),
 )
 build = types.SimpleNamespace(
     const=lambda vm, value: box(value),
@@ -456,7 +473,7 @@ build = types.SimpleNamespace(
 def install(monkeypatch):
     """Put this space in the place of framejit.objects in every handler module."""
     for module in (*loop.HANDLER_MODULES, loop):
-        for name, space in (("abstract", abstract), ("operators", abstract), ("text", abstract), ("build", build)):
+        for name, space in (("abstract", abstract), ("operators", abstract), ("text", abstract), ("build", build), ("matching", matching)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, space)
 

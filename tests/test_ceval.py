@@ -78,23 +78,13 @@ def test_library_function(vm, case):
 
 
 def refused():
-    with_match = SimpleNamespace(x=1)
-
-    def match(value):
-        match value:
-            case {"a": a}:
-                return a
-            case [x, *rest]:
-                return rest
-        return with_match
-
     def groups():
         try:
             raise ExceptionGroup("g", [ValueError()])
         except* ValueError:
             pass
 
-    return {"MATCH_MAPPING": (match, {"a": 1}), "CHECK_EG_MATCH": (groups,)}
+    return {"CHECK_EG_MATCH": (groups,)}
 
 
 @pytest.mark.parametrize("operation", refused())

@@ -9,19 +9,17 @@ import io
 import sys
 import traceback
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
 import torch
 from agreement import Comparison
 from resume_programs import CASES
+from undo import undoing
 
 import framejit
 from framejit.bytecode.decode import decode
 from framejit.ceval import loop
-from framejit.ceval.signals import Raise
-from framejit.tracer import GraphBreak
 
 
 def told(error: BaseException | None, depth: int = 0) -> list[Any]:
@@ -61,7 +59,7 @@ def same_story(fn: Callable[..., Any], args: tuple[Any, ...], calls: int = 3) ->
     return framejit.statistics()
 
 
-for _module in ("resume_programs_flow", "resume_programs_calls"):
+for _module in ("resume_programs_flow", "resume_programs_calls", "resume_programs_statements"):
     importlib.import_module(_module)  # adds its programs to CASES
 
 
@@ -118,43 +116,11 @@ def test_a_function_with_many_breaks_is_traced_about_once(monkeypatch: pytest.Mo
     assert own <= len(counted) <= own + 20 * 12
 
 
-def digest(vm: Any) -> tuple[Any, ...]:
-    """What undoing must bring back of a trace's state. Namespaces of functions stay known: they are pinned, and nothing rests on it."""
-    return (vm.trail.mark(), len(vm.guards), len(vm.effects), len(vm.graph.graph.nodes), vm.depth)
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_instructions_can_be_undone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instructions_can_be_undone(name: str) -> None:
     """Instructions at random are executed, undone, and executed again: the trail must take everything back."""
-    random = Random(name)
-
-    def retrying(execute: Callable[..., Any]) -> Callable[..., Any]:
-        def run(vm: Any, frame: Any, instruction: Any) -> Any:
-            if random.random() > 0.2:
-                return execute(vm, frame, instruction)
-            snapshot, before, mark, direct = frame.snapshot(), digest(vm), vm.trail.mark(), vm.direct
-            try:
-                execute(vm, frame, instruction)
-            except loop.Return:
-                raise
-            except (Raise, GraphBreak):
-                pass
-            vm.trail.undo_to(mark)
-            frame.restore(snapshot)
-            frame.mark, vm.direct = mark, direct
-            assert digest(vm) == before, instruction
-            return execute(vm, frame, instruction)
-
-        return run
-
-    def link(decoded: Any) -> list[Any]:
-        decoded.program = [(retrying(execute), instruction) for execute, instruction in linked(decoded)]
-        return decoded.program
-
-    linked = loop.link
-    monkeypatch.setattr(loop, "link", link)
-    monkeypatch.setattr(sys.modules[decode.__module__], "_cache", {})  # other code objects are linked anew as well
     fn, arguments = CASES[name]
     with contextlib.redirect_stdout(io.StringIO()):
         args = arguments()
-    same_story(fn, args, calls=1)
+    with undoing(0.2, name):
+        same_story(fn, args, calls=1)

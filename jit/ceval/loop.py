@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from framejit import logs
 from framejit.bytecode.decode import Decoded
 from framejit.bytecode.instruction import Instruction
-from framejit.ceval import ops_attr, ops_build, ops_call, ops_control, ops_except, ops_iter, ops_stack
+from framejit.ceval import ops_attr, ops_build, ops_call, ops_control, ops_except, ops_iter, ops_match, ops_stack
 from framejit.ceval.frame import Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
 from framejit.ceval.signals import Raise, Return, Yield
@@ -19,7 +19,7 @@ from framejit.ceval.signals import Raise, Return, Yield
 if TYPE_CHECKING:
     from framejit.objects.object import Object
 
-HANDLER_MODULES = (ops_stack, ops_attr, ops_build, ops_call, ops_control, ops_iter, ops_except)
+HANDLER_MODULES = (ops_stack, ops_attr, ops_build, ops_call, ops_control, ops_iter, ops_match, ops_except)
 
 
 def run(vm: Any, frame: Frame) -> Object:

@@ -48,12 +48,6 @@ def return_value(vm: Any, frame: Frame, instruction: Instruction, value: Object)
 # Refused.
 
 REFUSED: dict[str, str] = {
-    # match
-    "GET_LEN": "subject -- subject length",
-    "MATCH_MAPPING": "subject -- subject result",
-    "MATCH_SEQUENCE": "subject -- subject result",
-    "MATCH_KEYS": "subject keys -- subject keys values",
-    "MATCH_CLASS": "subject cls names -- attributes",
     # except*
     "CHECK_EG_MATCH": "exc cls -- rest match",
     "PREP_RERAISE_STAR": "original excs -- exc",

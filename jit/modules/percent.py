@@ -7,12 +7,15 @@ import re
 from typing import Any
 
 from framejit.objects import abstract, text
+from framejit.objects.dictobject import DictObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.vm import VM
 
 CONVERSION = re.compile(r"%(?P<key>\()?(?P<flags>[#0\- +]*)(?P<width>\*|\d*)(?P<precision>\.(?:\*|\d*))?[hlL]?(?P<kind>.)?", re.DOTALL)
+KEYED = re.compile(r"%\((?P<key>[^()]*)\)(?P<how>[#0\- +]*\d*(?:\.\d*)?)[hlL]?(?P<kind>[^%])|%%", re.DOTALL)
+"""Conversions that take their value from a mapping."""
 TEXTS = {"s": text.str_, "r": text.repr_, "a": text.ascii_}
 
 
@@ -23,6 +26,8 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
     values = vm.observe(values)
     if values.is_constant():
         return abstract.fold(vm, operator.mod, template, values.constant(vm))
+    if isinstance(values, DictObject) and "%" not in KEYED.sub("", template):
+        return percent_of_mapping(vm, template, values)
     given = values.items(vm) if isinstance(values, TupleObject) else [values]
     real: list[Any] = []
     pieces = []
@@ -45,3 +50,22 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
         real.append(item.constant(vm))
     real += [None] * (len(given) - len(real))
     return abstract.fold(vm, operator.mod, "".join(pieces) + template[end:], tuple(real))
+
+
+def percent_of_mapping(vm: VM, template: str, values: Object) -> Object:
+    """`template % mapping`, every conversion with a key: nothing else of the mapping is looked at."""
+    real: list[Any] = []
+
+    def positional(found: re.Match[str]) -> str:
+        if found["key"] is None:
+            return found[0]
+        kind = found["kind"]
+        item = vm.observe(abstract.getitem(vm, values, vm.const(found["key"])))
+        if kind in TEXTS:
+            item = vm.observe(TEXTS[kind](vm, item))
+            kind = "s"
+        real.append(item.constant(vm))
+        return f"%{found['how']}{kind}"
+
+    plain = KEYED.sub(positional, template)
+    return abstract.fold(vm, operator.mod, plain, tuple(real))

@@ -1,8 +1,9 @@
-"""Weak references from outside."""
+"""Weak references from outside, and finalizers."""
 
 from __future__ import annotations
 
 import weakref
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -11,7 +12,7 @@ from framejit import breaks
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import Referent, Source
 from framejit.objects.object import Object
-from framejit.objects.registry import wrapper_for, wraps
+from framejit.objects.registry import models, wrapper_for, wraps
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
@@ -43,3 +44,9 @@ def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
     if type(value) is not weakref.ReferenceType:
         return wrapper_for(object).wrap(vm, value, source)
     return WeakReferenceObject(weakref.ReferenceType, source, value)
+
+
+@models(*(method for method in vars(weakref.finalize).values() if type(method) is FunctionType))
+def finalizer(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    """Finalizers know each other by one dict, which changes whenever something dies that has one, in the compiler too."""
+    vm.unsupported(breaks.UnsupportedCall("a method of weakref.finalize"))

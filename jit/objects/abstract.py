@@ -408,7 +408,7 @@ def import_from(vm: VM, module: Object, name: str) -> Object:
     """IMPORT_FROM: the attribute, else the submodule in sys.modules."""
     found = lookup_attr(vm, module, name)
     if found is None:
-        vm.raise_(ImportError, f"cannot import name '{name}'")
+        vm.unsupported(breaks.UnsupportedCall(f"import of {name}, which is not there,"))  # the native instruction finds the words
     return found
 
 

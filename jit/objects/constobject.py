@@ -98,7 +98,7 @@ class EnumObject(ConstObject):
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
-            self.attrs = vm.instance_dict_of(self)
+            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def getattr(self, vm: VM, name: str) -> Object:

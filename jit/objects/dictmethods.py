@@ -107,10 +107,12 @@ def make_defaultdict(vm: VM, factory: Object | None = None, source: Object | Non
 
 def factory_of(vm: VM, self: DictObject) -> Object:
     """`default_factory`."""
-    if self.factory is None:
+    factory = self.factory
+    if factory is None:
         assert self.source is not None
-        self.factory = vm.wrap(self.value.default_factory, self.source.child(CAttr, "default_factory"))
-    return self.factory
+        factory = vm.wrap(self.value.default_factory, self.source.child(CAttr, "default_factory"))
+        vm.trail.set(self, "factory", factory)
+    return factory
 
 
 @models(defaultdict.__dict__["default_factory"])

@@ -38,7 +38,7 @@ class ExceptionObject(Object):
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
-            self.attrs = vm.instance_dict_of(self)
+            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def real(self, vm: VM) -> BaseException:

@@ -53,13 +53,13 @@ class FunctionObject(Object):
         """The values of `__defaults__`."""
         if self.defaults is None and self.value is not MISSING:
             found = self.field(vm, "defaults", self.value.__defaults__)
-            self.defaults = vm.new_tuple([]) if found is None else found
+            vm.trail.set(self, "defaults", vm.new_tuple([]) if found is None else found)
         return [] if self.defaults is None else abstract.iterate(vm, self.defaults)
 
     def keyword_default(self, vm: VM, name: str) -> Object | None:
         """One value of `__kwdefaults__`."""
         if self.kwdefaults is None and self.value is not MISSING:
-            self.kwdefaults = self.field(vm, "kwdefaults", self.value.__kwdefaults__)
+            vm.trail.set(self, "kwdefaults", self.field(vm, "kwdefaults", self.value.__kwdefaults__))
         if self.kwdefaults is None:
             return None
         return vm.observe(self.kwdefaults).lookup(vm, name)  # type: ignore[attr-defined]
@@ -68,18 +68,18 @@ class FunctionObject(Object):
         """The cells of the closure, in the order of co_freevars."""
         if self.closure is None:
             real = () if self.value is MISSING or self.value.__closure__ is None else self.value.__closure__
-            if self.source is None:
-                self.closure = [vm.from_real(cell) for cell in real]
+            names, source = self.code.co_freevars, self.source
+            if source is None:
+                cells = [vm.from_real(cell) for cell in real]
             else:
-                names = self.code.co_freevars
-                self.closure = [
-                    vm.observe(vm.wrap(cell, self.source.child(ClosureCell, Slot(i, names[i])))) for i, cell in enumerate(real)
-                ]
+                cells = [vm.observe(vm.wrap(cell, source.child(ClosureCell, Slot(i, names[i])))) for i, cell in enumerate(real)]
+            vm.trail.set(self, "closure", cells)
+            return cells
         return self.closure
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
-            self.attrs = vm.instance_dict_of(self)
+            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def is_data_descriptor(self, vm: VM) -> bool:
@@ -95,7 +95,7 @@ class FunctionObject(Object):
         """Guard what calling the function depends on: its code, and its globals unless the function itself is pinned."""
         if not self.checked:
             assert self.source is not None
-            self.checked = True
+            vm.trail.set(self, "checked", True)
             vm.guard(CodeIs, self.source, self.code)
             if not isinstance(self.source, (Pinned, TypeAttr)):
                 vm.guard(ValueIs, self.source.child(FunctionField, "globals"), self.value.__globals__)
@@ -164,7 +164,7 @@ class FunctionObject(Object):
             return vm.new_tuple([])
         if name == "__annotations__":
             if self.annotations is None:
-                self.annotations = vm.new_dict([])
+                vm.trail.set(self, "annotations", vm.new_dict([]))
             return self.annotations
         return None
 

@@ -31,7 +31,7 @@ class UserObject(Object):
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
-            self.attrs = vm.instance_dict_of(self)
+            vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:

@@ -16,3 +16,24 @@ def sequence_iterator(sequence: Any) -> Iterator[Any]:
             return
         yield item
         index += 1
+
+
+MISSING = object()
+
+
+def match_keys(subject: Any, keys: Any) -> Any:
+    """Python/ceval.c: match_keys."""
+    if not keys:
+        return ()
+    get = subject.get
+    seen = set()
+    values = []
+    for key in keys:
+        if key in seen:
+            raise ValueError(f"mapping pattern checks duplicate key ({key!r})")
+        seen.add(key)
+        value = get(key, MISSING)
+        if value is MISSING:
+            return None
+        values.append(value)
+    return tuple(values)

@@ -1,0 +1,83 @@
+"""What the instructions of `match` statements ask of subjects (Python/ceval.c: match_keys, match_class). Where they would raise, they break."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, NoReturn
+
+from framejit import breaks
+from framejit.objects import abstract
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+    from framejit.objects.vm import VM
+
+SEQUENCE, MAPPING, SELF = 1 << 5, 1 << 6, 1 << 22
+"""Flags of types: Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING, _Py_TPFLAGS_MATCH_SELF."""
+IMMUTABLE = 1 << 8
+
+
+def is_sequence(vm: VM, subject: Object) -> bool:
+    """MATCH_SEQUENCE."""
+    return has_flag(vm, subject, SEQUENCE)
+
+
+def is_mapping(vm: VM, subject: Object) -> bool:
+    """MATCH_MAPPING."""
+    return has_flag(vm, subject, MAPPING)
+
+
+def has_flag(vm: VM, subject: Object, flag: int) -> bool:
+    """Whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter tells."""
+    cls = vm.observe(subject).cls
+    if not cls.__flags__ & IMMUTABLE:
+        vm.read_setting(abc.get_cache_token)
+    return bool(cls.__flags__ & flag)
+
+
+def match_keys(vm: VM, subject: Object, keys: Object) -> Object:
+    """MATCH_KEYS: the values of all keys as a tuple, or None."""
+    return vm.call_app_named("match_keys", [subject, keys])
+
+
+def match_class(vm: VM, subject: Object, cls: Object, count: int, names: Object) -> Object:
+    """MATCH_CLASS: the attributes that the sub-patterns ask for as a tuple, or None. `count`: of those without names."""
+    cls = vm.observe(cls)
+    if not issubclass(cls.cls, type):
+        raises(vm)
+    if not abstract.truth(vm, abstract.call(vm, vm.const(isinstance), [subject, cls])):
+        return vm.const(None)
+    attributes: list[Object] = []
+    positional: list[str] = []
+    if count:
+        known = abstract.lookup_attr(vm, cls, "__match_args__")
+        if known is None:
+            if count > 1 or not cls.value.__flags__ & SELF:
+                raises(vm)
+            attributes.append(subject)
+        else:
+            positional = positional_names(vm, vm.observe(known), count)
+    every = [*positional, *vm.observe(names).constant(vm)]
+    if len(set(every)) < len(every):
+        raises(vm)
+    for name in every:
+        found = abstract.lookup_attr(vm, subject, name)
+        if found is None:
+            return vm.const(None)
+        attributes.append(found)
+    return vm.new_tuple(attributes)
+
+
+def positional_names(vm: VM, known: Object, count: int) -> list[str]:
+    """The first names in `__match_args__`."""
+    if known.cls is not tuple:
+        raises(vm)
+    names = [vm.observe(name) for name in abstract.iterate(vm, known)[:count]]
+    if len(names) < count or any(name.cls is not str for name in names):
+        raises(vm)
+    return [name.constant(vm) for name in names]
+
+
+def raises(vm: VM) -> NoReturn:
+    """The native instruction finds the words."""
+    vm.unsupported(breaks.UnsupportedOperation("a class pattern that doesn't fit its class"))
