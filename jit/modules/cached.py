@@ -104,7 +104,8 @@ def real_argument(vm: VM, arg: Object) -> Any:
     arg = vm.observe(arg)
     if arg.value is not MISSING:
         return arg.value
-    return arg.constant(vm) if arg.is_constant() else Opaque() if arg.cls.__hash__ is object.__hash__ else MISSING
+    hashes: Any = arg.cls.__hash__
+    return arg.constant(vm) if arg.is_constant() else Opaque() if hashes is object.__hash__ else MISSING
 
 
 def is_key(value: Any) -> bool:
