@@ -24,8 +24,9 @@ from framejit.guards.kinds import (
     TensorMatch,
     TypeIs,
     ValueIs,
+    same_constant,
 )  # fmt: skip
-from framejit.guards.source import MISSING, Call, Item, Source, UserLine
+from framejit.guards.source import MISSING, Call, InstanceDict, Item, SlotMember, Source, UserLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,15 @@ class Failure:
     hint: str | None
 
     def __str__(self) -> str:
-        text = f"{self.source}: expected that it {self.expected}; found {self.found}"
+        text = f"{self.difference}{', needed here:' if self.line else ''}"
         if self.line is not None:
-            text += f"\n  needed by {self.line}"
-        return text if self.hint is None else f"{text}\n  hint: {self.hint}"
+            text += f"\n{self.line.render()}"
+        return text if self.hint is None else f"{text}\n  to avoid it: {self.hint}"
+
+    @property
+    def difference(self) -> str:
+        """Expected and found, in one line."""
+        return f"{self.source}: expected that it {self.expected}; found {self.found}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +77,27 @@ HINTS: dict[type[Guard], str] = {
     Length: "keep the number of items the same on every call, or pass the items as one tensor",
     KeyAbsent: "set the attribute or key before the first call, so that it is there on every call",
     DictKeys: "pass the same keys in the same order on every call",
-    SetEquals: "pass a set with the same elements on every call",
+    SetEquals: "pass a set with the same elements on every call, made in the same way",
     IsMissing: "set it before the first call, or never",
-    IsPresent: "a loop that ends earlier than on the first call is compiled once more",
+    IsPresent: "set it on every call or never; a loop that ends earlier than on the first call is compiled once more",
     Same: "pass the same object in both places on every call, as on the first",
     Distinct: "don't pass one object in two places where one of them is changed in place; pass a copy",
     StorageAliasing: "tensors that are written to share memory in another way than on the first call; pass clones",
     GlobalState: "call under the same modes and settings each time; each combination is compiled once",
 }
+TENSOR_HINTS = {
+    "size": "pad to a few fixed sizes; each size is compiled once",
+    "strides": "call .contiguous() before the compiled function, or always pass tensors laid out alike",
+    "dtype": "keep the dtype constant: convert with .to(dtype) before the compiled function; each dtype is compiled once",
+    "device": "keep the device constant; each device is compiled once",
+    "layout": "keep the layout constant: convert (.to_dense(), .to_sparse()) before the compiled function",
+    "requires_grad": "call under the same grad mode, with inputs that all do or all don't require grad; .detach() what needs no gradient",
+    "the": "call .resolve_conj() and .resolve_neg() before the compiled function",
+    "dispatch": "inference tensors and ordinary ones are compiled once each; make the tensor under the same modes on every call",
+}
+"""By the first word of what `mismatch` finds."""
+AS_A_TENSOR = "pass it as a tensor (torch.tensor(value)), so that its value isn't part of the graph, or keep it constant"
+ONLY_PASSED_ON = "a number that is only passed on, or counted up and stored, needs no guard: use its value outside the compiled function"
 
 
 def hint(guard: Guard, value: Any, call: Call) -> str | None:
@@ -96,30 +115,37 @@ def lasting_hint(guard: Guard) -> str | None:
 
 
 def equals_hint(guard: Equals) -> str:
-    if isinstance(guard.source, Item) and guard.source.payload == "training":
+    source = guard.source
+    if isinstance(source, Item) and source.payload == "training":
         return "train() and eval() are compiled once each; switch between them rarely"
+    is_attribute = isinstance(source, SlotMember) or (isinstance(source, Item) and isinstance(source.base, InstanceDict))
     if type(guard.value) is int:
-        return "a number that changes from call to call can be a tensor, or be marked as dynamic"
+        return f"{ONLY_PASSED_ON}; or keep it in a tensor" if is_attribute else f"{AS_A_TENSOR}; {ONLY_PASSED_ON}"
     if type(guard.value) is float:
-        return "pass the number as a tensor, so that its value isn't part of the graph"
-    return "each value is compiled once; pass the same value where that is possible"
+        return "keep it in a tensor, so that its value isn't part of the graph, or keep it constant" if is_attribute else AS_A_TENSOR
+    return "each value is compiled once; keep it the same where that is possible"
 
 
 def tensor_hint(guard: TensorMatch, value: Any, call: Call) -> str:
     if value is MISSING or type(value) is not guard.spec.cls:
         return "pass a tensor of the same class on every call"
-    difference = guard.found(value, call).split(" ")[0]
-    if difference == "size":
-        return "mark the dimension with framejit.mark_dynamic, or pad to a fixed size"
-    if difference == "strides":
-        return "call .contiguous() before the compiled function, or mark the dimension as dynamic"
-    if difference == "requires_grad":
-        return "call under the same grad mode, with inputs that all do or all don't require grad"
-    return "convert the tensor before the compiled function is called"
+    return TENSOR_HINTS.get(guard.found(value, call).split(" ")[0], "convert the tensor before the compiled function is called")
+
+
+def state_failure(guard: GlobalState) -> Failure:
+    """Which of torch's modes and settings differ. Dispatch keys are named only where nothing else says what it is."""
+    differs = [(name, old, new) for name, old, new in zip(guard.names, guard.state, guard.read()) if old != new]
+    differs += [(f"{read.__name__}{args}", old, read(*args)) for read, args, old in guard.settings if not same_constant(read(*args), old)]
+    named = [triple for triple in differs if not triple[0].endswith("dispatch keys")] or differs
+    expected = ", ".join(f"{name} {old!r}" for name, old, _ in named)
+    found = ", ".join(f"{name} {new!r}" for name, _, new in named)
+    return Failure(guard, "torch's global state", f"has {expected}", found, guard.line, HINTS[GlobalState])
 
 
 def failure_of(guard: Guard, call: Call) -> Failure:
     """Why `guard` doesn't hold for `call`."""
+    if isinstance(guard, GlobalState):
+        return state_failure(guard)
     value = guard.source.fetch(call)
     return Failure(guard, guard.source.describe(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value, call))
 
@@ -128,6 +154,11 @@ def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
     """The first of `guards` that doesn't hold for `call`, explained; None if all hold."""
     guard = check_all(guards, call)
     return None if guard is None else failure_of(guard, call)
+
+
+def failures(guards: Iterable[Guard], call: Call) -> list[Failure]:
+    """All of `guards` that don't hold for `call`, explained."""
+    return [failure_of(guard, call) for guard in guards if not guard.check(guard.source.fetch(call), call)]
 
 
 def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:

@@ -419,7 +419,7 @@ class StorageAliasing(Guard):
         return True
 
     def expected(self) -> str:
-        return "the tensors written to share storages as they did when traced"
+        return "shares its storage, or doesn't, with the other tensors as on the call that was traced"
 
     def found(self, value: Any, call: Call) -> str:
         return "they share storages otherwise"

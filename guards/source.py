@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
+from framejit.errors import UserFrame
 from framejit.guards.iterators import field as iterator_field
 from framejit.guards.iterators import upcoming
 
@@ -564,7 +565,12 @@ class UserLine:
     filename: str
     lineno: int
     function: str
-    stack: tuple[str, ...] = field(default=(), compare=False)
+    columns: tuple[int | None, int | None, int | None] = field(default=(None, None, None), compare=False)
+    """Last line, first and last column (UTF-8 bytes), as in `co_positions`."""
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.lineno} in {self.function}"
+
+    def render(self) -> str:
+        """As a traceback entry, with the source line and carets."""
+        return UserFrame(self.filename, self.function, self.lineno, *self.columns).render()

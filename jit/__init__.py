@@ -6,15 +6,26 @@ check_build()
 
 from framejit.api import compile, is_compiling, reset  # noqa: E402
 from framejit.backends.registry import list_backends, register_backend  # noqa: E402
-from framejit.errors import BackendError, BadArgument, ConfigError, FramejitError, InternalError, UnknownBackend, UnknownOption, Unsupported  # noqa: E402
+from framejit.errors import (  # noqa: E402
+    BackendError,
+    BadArgument,
+    ConfigError,
+    FramejitError,
+    InternalError,
+    RecompileError,
+    UnknownBackend,
+    UnknownOption,
+    Unsupported,
+)
 from framejit.explanation import explain  # noqa: E402
 from framejit.logs import set_logs  # noqa: E402
 from framejit.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame  # noqa: E402
 from framejit.report import statistics  # noqa: E402
+from framejit.stance import set_stance  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [
-    "BackendError", "BadArgument", "ConfigError", "FramejitError", "InternalError", "UnknownBackend", "UnknownOption", "Unsupported",
+    "BackendError", "BadArgument", "ConfigError", "FramejitError", "InternalError", "RecompileError", "UnknownBackend", "UnknownOption", "Unsupported",
     "compile", "disable", "disable_nested_graph_breaks", "error_on_graph_break", "explain", "graph_break", "is_compiling",
-    "list_backends", "register_backend", "reset", "set_logs", "skip_frame", "statistics",
+    "list_backends", "register_backend", "reset", "set_logs", "set_stance", "skip_frame", "statistics",
 ]  # fmt: skip

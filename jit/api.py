@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import copyreg
+import dataclasses
 import functools
 import inspect
 import types
@@ -19,6 +20,7 @@ from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
 from framejit.errors import BadArgument
 from framejit.report import reset_statistics
+from framejit.sharing import shared_class
 
 F = TypeVar("F")
 Function = Any
@@ -40,6 +42,8 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> F: ...
 @overload
 def compile(
@@ -51,6 +55,8 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> Callable[[F], F]: ...
 def compile(
     target: Any = None,
@@ -61,6 +67,8 @@ def compile(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
 ) -> Any:
     """Compile a function, method, module or other callable; without a target, a decorator that does.
 
@@ -76,19 +84,24 @@ def compile(
         dynamic: None or False; symbolic shapes are not there yet, and True is refused.
         mode, options: passed to Inductor.
         disable: give the target back as it is.
+        recompile_limit: how often the function may be compiled, in place of the option of that name.
+        isolate_recompiles: share compiled code with no other target. Else it is shared with what was compiled with the same options, where
+            guards allow it: modules of one class, functions and methods of one code object (closures made in a loop).
 
     Raises:
         BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type.
         UnknownBackend, UnknownMode, UnknownOption: a name that does not exist, with a suggestion.
     """
-    for name, value in (("fullgraph", fullgraph), ("disable", disable)):
+    for name, value in (("fullgraph", fullgraph), ("disable", disable), ("isolate_recompiles", isolate_recompiles)):
         if not isinstance(value, bool):
             raise BadArgument(f"compile(): {name} must be True or False; got {value!r}")
     if dynamic not in (None, False):
         raise BadArgument("compile(): dynamic=True is not supported yet; leave it out: each new shape compiles anew")
     current = config.current()
+    if recompile_limit is not None:
+        current = dataclasses.replace(current, recompile_limit=recompile_limit)
     found = lookup(backend if backend is not None else current.backend, mode=mode, options=options)
-    settings = Options(found, fullgraph, current)
+    settings = Options(found, fullgraph, current, isolate_recompiles)
     if target is None:
         return functools.partial(_compile, settings=settings, disable=disable)
     return _compile(target, settings, disable)
@@ -107,7 +120,7 @@ def _compile(target: Any, settings: Options, disable: bool) -> Any:
     if isinstance(target, types.MethodType) and isinstance(target.__func__, (types.FunctionType, CompiledFunction)):
         return _compile(target.__func__, settings, disable).__get__(target.__self__)
     if isinstance(target, nn.Module):
-        return module_with_call(target, lambda call: compile_function(call, settings))
+        return module_with_call(target, lambda call: compile_function(call, settings, pooled=False), settings if settings.shareable else None)
     if isinstance(target, type):
         setattr(target, "__call__", compile_function(call_of(target), settings))
         return target
@@ -150,9 +163,9 @@ def code_of(target: Any) -> types.CodeType | None:
     return code if isinstance(code, types.CodeType) else None
 
 
-def compile_function(function: Function, settings: Options) -> Any:
-    """A CompiledFunction of a Python function."""
-    compiled = cache.Compiler(settings).attach(function)
+def compile_function(function: Function, settings: Options, pooled: bool = True) -> Any:
+    """A CompiledFunction of a Python function. `pooled`: it shares entries with others of the same code object."""
+    compiled = cache.Compiler(settings, pooled=pooled).attach(function)
     compiled.__dict__.update(function.__dict__)
     return compiled
 
@@ -180,14 +193,32 @@ def call_of(cls: type) -> Function:
     return call if isinstance(call, types.FunctionType) else caller_of(call)
 
 
-def module_with_call(module: nn.Module, wrap: Callable[[Function], Any]) -> nn.Module:
+def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], settings: Options | None = None) -> nn.Module:
     """A new object of a subclass of the module's class, with the module's own `__dict__`; its calls go through `wrap`.
 
-    It copies and pickles as the module's class does: the copy is an ordinary module.
+    It copies and pickles as the module's class does: the copy is an ordinary module. `settings`: what `wrap` depends on, where the
+    subclass may be shared with other modules of the class; then they share the entries of its `__call__`.
     """
     cls = type(module)
     if ORIGINAL in cls.__dict__:
         cls = cls.__dict__[ORIGINAL]
+    if settings is None:
+        return object_of(class_with_call(cls, wrap), module)
+    front = shared_class(cls, raw_call(cls), settings, lambda: class_with_call(cls, wrap))
+    made = object_of(front.subclass, module)
+    front.add(made)
+    return made
+
+
+def object_of(subclass: type, module: nn.Module) -> nn.Module:
+    """A second object with the state of the module."""
+    made: nn.Module = object.__new__(subclass)
+    object.__setattr__(made, "__dict__", module.__dict__)
+    return made
+
+
+def class_with_call(cls: type, wrap: Callable[[Function], Any]) -> type:
+    """A subclass of a module class that differs in `__call__`, and in how its objects are copied and pickled."""
     namespace = {
         ORIGINAL: cls,
         "__module__": cls.__module__,
@@ -203,9 +234,7 @@ def module_with_call(module: nn.Module, wrap: Callable[[Function], Any]) -> nn.M
     # Neither the metaclass's __new__ nor __init_subclass__ is to hear of it: registries of the user's would get a second entry.
     subclass = type.__new__(type(cls), cls.__name__, (nn.Module,), namespace)
     subclass.__bases__ = (cls,)
-    made = object.__new__(subclass)
-    object.__setattr__(made, "__dict__", module.__dict__)
-    return made
+    return subclass
 
 
 def original_of(made: Any) -> Any:

@@ -281,15 +281,23 @@ class IteratorFromOutside(Break):
 
 @dataclass(frozen=True)
 class RecompileLimit(Break):
-    """A code object was compiled as often as the limit allows, and the call matches none of its entries: it runs as written."""
+    """A function was compiled as often as a limit allows, and the call matches none of its entries: it runs as written.
+
+    Three options limit that: `recompile_limit` for a function (or for one module, where the first argument is a module),
+    `accumulated_recompile_limit` for all modules together, `cause_limit` for what one and the same failing guard may bring about.
+    """
 
     what: str
+    limit: str
+    changing: str
+    advice_on_it: str
     id: ClassVar[str] = "FJ019"
-    message: ClassVar[str] = "{what} was compiled for as many kinds of arguments as the limit allows"
-    explanation: ClassVar[str] = "Each entry serves calls that its guards accept; none accepts this one, and recompile_limit is reached."
+    message: ClassVar[str] = "{what} has reached {limit}; what is changing: {changing}"
+    explanation: ClassVar[str] = "Each entry serves the calls that its guards accept. None accepts this call, and no further entry is made."
     hints: ClassVar[tuple[str, ...]] = (
-        "FRAMEJIT_LOGS=recompiles shows which guard failed each time; make that value the same in all calls.",
-        "Raise the option recompile_limit if the calls really differ in so many ways.",
+        "{advice_on_it}.",
+        "FRAMEJIT_LOGS=recompiles shows for each compilation why it was necessary.",
+        "Raise the option that is the limit if the calls really differ in so many ways.",
     )
 
 
@@ -354,12 +362,19 @@ class SkippedFrame(Break):
     hints: ClassVar[tuple[str, ...]] = ("Remove the call to skip_frame().",)
 
 
-def _subclasses(cls: type[Break]) -> list[type[Break]]:
-    return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
+@dataclass(frozen=True)
+class StanceChange(Break):
+    """The program sets a stance (`set_stance`, framejit's or torch's) inside compiled code.
+
+    What compiled functions do from there on is decided while the program runs, so the call happens for real, between two graphs.
+    """
+
+    id: ClassVar[str] = "FJ025"
+    message: ClassVar[str] = "set_stance() in compiled code"
+    explanation: ClassVar[str] = "The stance says whether and how the rest of the program is compiled; a graph can't hold that."
+    hints: ClassVar[tuple[str, ...]] = ("Set the stance outside the compiled function.",)
 
 
-CATALOGUE: dict[str, type[Break]] = {cls.id: cls for cls in _subclasses(Break)}
-"""Every reason by its id."""
 @dataclass(frozen=True)
 class CachedCall(Break):
     """A call of a function under `functools.lru_cache` whose cache may know another answer than a computation today.
@@ -379,3 +394,9 @@ class CachedCall(Break):
     )
 
 
+def _subclasses(cls: type[Break]) -> list[type[Break]]:
+    return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
+
+
+CATALOGUE: dict[str, type[Break]] = {cls.id: cls for cls in _subclasses(Break)}
+"""Every reason by its id."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import itertools
 import logging
 import threading
 import types
 import weakref
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from framejit import breaks, config, directives, logs
+from torch import nn
+
+from framejit import breaks, config, directives, logs, recompiles, stance, torch_stance
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
+from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
+from framejit.sharing import Pool, pool_of
 
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _functions_lock = threading.Lock()
@@ -24,11 +30,29 @@ _functions_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `compile()` was asked for."""
+    """What `compile()` was asked for. `isolated`: share entries with no other compiled function."""
 
     backend: Backend
     fullgraph: bool
     config: config.Config
+    isolated: bool = False
+
+    @property
+    def shareable(self) -> bool:
+        """Whether entries may serve other functions and modules. CUDA graphs are recorded for the addresses of one module's parameters."""
+        return not self.isolated and not self.backend.cudagraphs()
+
+    def same_as(self, other: Options) -> bool:
+        """Whether an entry made for one would be made alike for the other."""
+        ours, theirs = self.backend, other.backend
+        return (
+            self.fullgraph == other.fullgraph
+            and self.config == other.config
+            and type(ours) is type(theirs)
+            and ours.call is theirs.call
+            and all(getattr(ours, field) == getattr(theirs, field) for field in ("name", "inputs", "trusted", "needs_contexts"))
+            and repr(sorted(ours.kwargs.items())) == repr(sorted(theirs.kwargs.items()))
+        )
 
 
 def pipeline() -> Any:
@@ -58,26 +82,54 @@ _family_numbers = itertools.count()
 
 
 class Family:
-    """What a compiled function and its resume functions have in common."""
+    """What a compiled function and its resume functions have in common; one for each module, where the first argument is a module."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.number = next(_family_numbers)
         self.resumes: Any = None
         self.compiled: dict[types.FunctionType, Any] = {}
+        self.causes: Counter[tuple[types.CodeType, Cause]] = Counter()
+        """How often each cause has made it necessary to compile again."""
+
+
+class Families:
+    """The families of the modules that a function was compiled for."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[nn.Module], Family]] = {}
+
+    def of(self, module: nn.Module, options: Options) -> Family:
+        """The family of a module, which goes with it."""
+        known = self._known.get(id(module))
+        if known is None:
+            reference = weakref.ref(module, lambda gone, key=id(module): self._known.pop(key, None))  # type: ignore[misc]
+            known = self._known[id(module)] = (reference, Family(options))
+        return known[1]
+
+    def clear(self) -> None:
+        self._known.clear()
 
 
 class Compiler:
-    """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches."""
+    """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches.
 
-    def __init__(self, options: Options, family: Family | None = None) -> None:
+    `pooled`: entries may come from, and go to, other functions of the same code object.
+    """
+
+    def __init__(self, options: Options, family: Family | None = None, pooled: bool = False) -> None:
         self.options = options
         self.family = Family(options) if family is None else family
+        self.families = Families()
         self.compiles = 0
         self.behind: BreakNote | None = None
         """The first graph break that led here, for reports; of a resume function."""
         self._owner: weakref.ref[Any] | None = None
-        self._limit_reported = False
+        self._pooled = pooled and options.shareable
+        self._pool: Pool | None = None
+        self._called = False
+        self._sampled = 0
+        self._limits_reported: set[Any] = set()
         self._lock = threading.Lock()
 
     @property
@@ -102,38 +154,107 @@ class Compiler:
         self._owner = weakref.ref(compiled)
         with _functions_lock:
             _functions.add(compiled)
+        if self.options.config.checks():
+            importlib.import_module("framejit.check").install(self.options.config)
         return compiled
 
     def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Entry | None:
         if config.current().disable:
             return None
-        values = tuple(MISSING if arg is Unset else arg for arg in args)
-        entries = self._entries()
-        if entries:
-            if len(entries) >= self.options.config.recompile_limit:
-                self._over_limit(function)
-                return None
-            STATISTICS.add("recompiles")
-            self._log_recompile(function, values, entries)
-        with self._lock:
-            number = self.compiles
-            self.compiles += 1
+        call = Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
         if self.behind is None:
-            return self._compile(function, values, number)
+            return self._entry_for(call)
         try:
-            return self._compile(function, values, number)
+            return self._entry_for(call)
         except BaseException as error:
             try:
-                return pipeline().leave(function, values, error)
+                return pipeline().leave(function, call.locals, error)
             finally:
                 directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.family.number))
 
-    def _compile(self, function: types.FunctionType, values: tuple[Any, ...], number: int) -> Entry | None:
+    def _entry_for(self, call: Call) -> Entry | None:
+        """The policy: an entry made for another function, a new one, or none: then the call runs as written."""
+        function = call.function
+        entries = self._entries()
+        pool = self._pool_for(function)
+        found = pool.find(function, call.locals, entries) if pool is not None else None
+        if found is not None:
+            return found
+        module = call.locals[0] if call.locals and isinstance(call.locals[0], nn.Module) else None
+        family = self.family if module is None else self.families.of(module, self.options)
+        before = entries if module is None else tuple(entry for entry in entries if entry.keep.made_for is None or entry.keep.made_for() is module)
+        name = recompiles.name_of(function, call.locals)
+        if not self._may_compile(name, before, call):
+            return None
+        cause = None
+        if before:
+            cause, limit = self._cause(function, family, before, call)
+            if cause is None:
+                self._over_limit(name, limit, before, call)
+                return None
+        if len(entries) >= self.options.config.accumulated_recompile_limit:
+            self._over_limit(name, limit_text("accumulated_recompile_limit", self.options.config), entries, call)
+            return None
+        with self._lock:
+            number = self.compiles
+            self.compiles += 1
+        if cause is not None:
+            STATISTICS.add("recompiles")
+            family.causes[function.__code__, cause] += 1
+            recompiles.log(name, number, before, call, again=True)
+        elif entries or pool is not None:
+            recompiles.log(name, number, entries or tuple(pool.entries() if pool is not None else ()), call, again=False)
+        entry = self._compile(call, family, number)
+        if entry is not None and isinstance(entry.keep, pipeline().Keep):
+            entry.keep.number = number
+            entry.keep.made_for = None if module is None else weakref.ref(module)
+            if pool is not None and entry.keep.shared:
+                pool.add(entry)
+        return entry
+
+    def _may_compile(self, name: str, before: tuple[Entry, ...], call: Call) -> bool:
+        """What the stance and `fail_on_recompile` say. Raises RecompileError."""
+        here = stance.current()
+        if here == "default":
+            here = torch_stance.current()
+        if here == "eager_on_recompile":
+            return False
+        if here == "eager_then_compile" and self.behind is None and not self._called:
+            self._called = True
+            return False
+        if here == "fail_on_recompile":
+            raise recompiles.error(name, "the stance is fail_on_recompile", before, call)
+        if before and (self.options.config.fail_on_recompile or config.current().fail_on_recompile):
+            raise recompiles.error(name, "the option fail_on_recompile is set", before, call)
+        return True
+
+    def _cause(self, function: types.FunctionType, family: Family, before: tuple[Entry, ...], call: Call) -> tuple[Cause | None, str]:
+        """What a new entry is put down to; None where a limit forbids one: the limit as text."""
+        settings = self.options.config
+        if len(before) >= settings.recompile_limit:
+            return None, limit_text("recompile_limit", settings)
+        for entry in before:
+            cause = recompiles.cause_of(entry, call)
+            if family.causes[function.__code__, cause] < settings.cause_limit - 1:
+                return cause, ""
+        return None, limit_text("cause_limit", settings)
+
+    def _pool_for(self, function: types.FunctionType) -> Pool | None:
+        if self._pooled and (self._pool is None or not self._pool.serves(function, self.options)):
+            self._pool = pool_of(function, self.options)
+        return self._pool
+
+    def _compile(self, call: Call, family: Family, number: int) -> Entry | None:
+        function = call.function
+        compiler = self
+        if family is not self.family:
+            compiler = copy.copy(self)
+            compiler.family = family
         try:
-            return pipeline().compile_frame(function, values, self, number)
+            return pipeline().compile_frame(function, call.locals, compiler, number)
         except RecursionError:
             # The stack had no room for the compiler: this call runs as written, and a later one with more room may compile.
-            self._report(function, breaks.TooDeep(function.__qualname__))
+            self._report(function, breaks.TooDeep(function.__qualname__), [UserFrame.of(function.__code__, None)])
             return None
         except Exception as error:
             if isinstance(error, FramejitError) and not isinstance(error, InternalError):
@@ -141,34 +262,41 @@ class Compiler:
             return self._internal_error(function, error)
 
     def _entries(self) -> tuple[Entry, ...]:
+        """The entries that may still match something."""
         owner = self._owner() if self._owner is not None else None
-        return owner.entries if owner is not None else ()
+        if owner is None:
+            return ()
+        for entry in owner.entries:
+            if not entry.tree.alive:
+                owner.remove(entry)
+        return owner.entries
 
-    def _over_limit(self, function: types.FunctionType) -> None:
-        if self.options.fullgraph or not self._limit_reported:
-            self._limit_reported = True
-            self._report(function, breaks.RecompileLimit(function.__qualname__))
+    def _over_limit(self, name: str, limit: str, before: tuple[Entry, ...], call: Call) -> None:
+        if self.options.config.fail_on_recompile_limit or config.current().fail_on_recompile_limit:
+            raise recompiles.error(name, f"{limit} is reached", before, call)
+        if self.options.fullgraph or (name, limit) not in self._limits_reported:
+            self._limits_reported.add((name, limit))
+            reason, stack = recompiles.over_limit(name, limit, before[0], call, call.function)
+            self._report(call.function, reason, stack)
 
-    def _report(self, function: types.FunctionType, reason: breaks.Break) -> None:
-        stack = [UserFrame.of(function.__code__, None)]
+    def _report(self, function: types.FunctionType, reason: breaks.Break, stack: list[UserFrame]) -> None:
         if self.options.fullgraph:
             raise Unsupported(reason, stack)
         STATISTICS.add("fallbacks")
         STATISTICS.reason(str(reason))
         logs.fallback(function.__code__, reason, stack)
 
-    def forget(self) -> None:
-        """Report again what was reported before: part of `reset()`."""
-        self._limit_reported = False
+    def is_sampled(self) -> bool:
+        """Whether this call is one of those that run eagerly too (`check="results"`)."""
+        self._sampled += 1
+        return self._sampled % self.options.config.check_every == 1 % self.options.config.check_every
 
-    def _log_recompile(self, function: types.FunctionType, values: tuple[Any, ...], entries: tuple[Entry, ...]) -> None:
-        if not logs.enabled("recompiles"):
-            return
-        lines = []
-        for entry in entries:
-            failure = pipeline().explain_failure(entry.keep.guards, Call(values, function))
-            lines.append(f"  {failure}" if failure is not None else "  an entry whose guards hold now")
-        logs.info("recompiles", f"recompiling {function.__qualname__}: no entry matches", "\n".join(lines))
+    def forget(self) -> None:
+        """Begin anew: part of `reset()`."""
+        self._limits_reported.clear()
+        self._called = False
+        self.families.clear()
+        self.family.causes.clear()
 
     def _internal_error(self, function: types.FunctionType, error: BaseException) -> Entry:
         STATISTICS.add("internal_errors")
@@ -188,3 +316,8 @@ def reset() -> None:
         compiled.clear()
         compiled.compile_callback.forget()
     logs.forget()
+
+
+def limit_text(name: str, settings: config.Config) -> str:
+    """An option that limits recompilation, with its value."""
+    return f"{name} ({getattr(settings, name)})"

@@ -14,6 +14,8 @@ from framejit.errors import ConfigError, UnknownOption, suggestion
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
+CHECKS = frozenset({"compile", "guards", "results"})
+"""What `check` may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,27 @@ class Config:
     backend: str = "inductor"
     """The backend of `compile()` where none is given (FRAMEJIT_BACKEND)."""
     recompile_limit: int = 8
-    """Entries kept per code object; beyond it a call that no entry matches runs as written (FRAMEJIT_RECOMPILE_LIMIT)."""
+    """Entries of a compiled function, or of one module where its first argument is a module; beyond it a call that no entry matches runs
+    as written (FRAMEJIT_RECOMPILE_LIMIT)."""
+    accumulated_recompile_limit: int = 256
+    """The same for all modules together (FRAMEJIT_ACCUMULATED_RECOMPILE_LIMIT)."""
+    cause_limit: int = 8
+    """Entries that one and the same failing guard may bring about; lower than recompile_limit, it keeps room for other causes
+    (FRAMEJIT_CAUSE_LIMIT)."""
+    fail_on_recompile: bool = False
+    """Raise RecompileError where a function would be compiled once more (FRAMEJIT_FAIL_ON_RECOMPILE)."""
+    fail_on_recompile_limit: bool = False
+    """Raise RecompileError where a limit is reached, instead of running the call as written (FRAMEJIT_FAIL_ON_RECOMPILE_LIMIT)."""
     inline_depth_limit: int = 200
     """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
     unroll_limit: int = 100_000
     """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
-    verify: bool = False
-    """Check invariants while compiling: graph lint, empty trail, guards against their Python reference (FRAMEJIT_VERIFY)."""
+    check: str = ""
+    """What framejit checks of itself, comma-separated, for functions compiled from now on (FRAMEJIT_CHECK): `compile`: invariants while
+    compiling, new guards included; `guards`: on each call, the native verdict of each entry against the guards' Python reference;
+    `results`: results and mutations of calls against eager runs on copied arguments."""
+    check_every: int = 1
+    """Of how many calls of a function `check="results"` runs one eagerly too (FRAMEJIT_CHECK_EVERY)."""
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -46,6 +62,12 @@ class Config:
                 raise ConfigError(f"option {name!r} is of type {kind.__name__}; got {value!r} of type {type(value).__name__}")
             if isinstance(value, int) and kind is int and value < 1:
                 raise ConfigError(f"option {name!r} must be at least 1; got {value}")
+        for word in sorted(self.checks() - CHECKS):
+            raise ConfigError(f"option 'check': there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
+
+    def checks(self) -> frozenset[str]:
+        """The words of `check`."""
+        return frozenset(filter(None, (word.strip() for word in self.check.split(","))))
 
 
 _KINDS: dict[str, type] = {f.name: type(f.default) for f in dataclasses.fields(Config)}
@@ -56,7 +78,12 @@ _ENVIRONMENT: dict[str, tuple[str, ...]] = {
     "logs_out": ("FRAMEJIT_LOGS_OUT",),
     "backend": ("FRAMEJIT_BACKEND",),
     "recompile_limit": ("FRAMEJIT_RECOMPILE_LIMIT",),
-    "verify": ("FRAMEJIT_VERIFY",),
+    "accumulated_recompile_limit": ("FRAMEJIT_ACCUMULATED_RECOMPILE_LIMIT",),
+    "cause_limit": ("FRAMEJIT_CAUSE_LIMIT",),
+    "fail_on_recompile": ("FRAMEJIT_FAIL_ON_RECOMPILE",),
+    "fail_on_recompile_limit": ("FRAMEJIT_FAIL_ON_RECOMPILE_LIMIT",),
+    "check": ("FRAMEJIT_CHECK",),
+    "check_every": ("FRAMEJIT_CHECK_EVERY",),
 }
 
 

@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 from framejit.breaks import Break
 
@@ -99,6 +100,28 @@ def explain_break(reason: Break, stack: Sequence[UserFrame]) -> str:
 
 class InternalError(FramejitError):
     """An error inside framejit itself, raised under FRAMEJIT_STRICT=1; the cause is the original exception."""
+
+
+class CheckError(InternalError):
+    """What FRAMEJIT_CHECK found: native guards and their reference disagree, or compiled code and eager do."""
+
+
+class RecompileError(FramejitError):
+    """A function would have to be compiled (once more) where `fail_on_recompile` or a stance says that this is an error.
+
+    Attributes:
+        function: its name.
+        failures: why no entry matches, for each entry: which guard failed, expected and found, the user's line
+            (framejit.guards.explain.Failure).
+    """
+
+    def __init__(self, message: str, function: str, failures: Sequence[Any] = ()) -> None:
+        super().__init__(message, function, failures)
+        self.function = function
+        self.failures = tuple(failures)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class BadArgument(FramejitError, TypeError):

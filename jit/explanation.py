@@ -100,7 +100,7 @@ def explain(
     """
     if isinstance(target, type):
         raise BadArgument(f"explain() takes what is called; got the class {target.__qualname__}: pass an instance of it")
-    compiled = compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options)
+    compiled = compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, isolate_recompiles=True)
     name = getattr(target, "__qualname__", type(target).__qualname__)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:

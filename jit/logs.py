@@ -19,7 +19,8 @@ from framejit.report import BreakNote, place
 
 NAMES: dict[str, str] = {
     "graph_breaks": "where tracing stopped, why, what it cost and what to do about it",
-    "recompiles": "why a call matched no compiled entry: the guard that failed, and the line that needs it",
+    "recompiles": "why a call matched no compiled entry: the guard that failed, the line that needs it, how to avoid it (+recompiles: all of them)",
+    "checks": "the calls that FRAMEJIT_CHECK=results compared with eager, and why others could not be",
     "guards": "the guards of each entry",
     "graph_code": "the code of each graph",
     "bytecode": "the bytecode of each frame, as written and as compiled",
@@ -119,6 +120,17 @@ def enabled(name: str, detail: bool = False) -> bool:
 def info(name: str, title: str, text: str = "") -> None:
     """Write to a log: a title, and perhaps a text of several lines below it."""
     _LOGGERS[name].info("%s\n%s" if text else "%s%s", title, text)
+
+
+def debug(name: str, title: str, text: str = "") -> None:
+    """The same for what only `+name` shows."""
+    _LOGGERS[name].debug("%s\n%s" if text else "%s%s", title, text)
+
+
+def warn(text: str) -> None:
+    """Something that the program should know, once."""
+    if _is_new("warning", text):
+        _root.warning("%s", text)
 
 
 def _is_new(*key: object) -> bool:

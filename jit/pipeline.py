@@ -8,6 +8,7 @@ import itertools
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,6 +61,12 @@ class Keep:
     graph: Any
     guards: Sequence[Guard]
     fallback: breaks.Break | None = None
+    number: int = 0
+    """Of the entry, among those that its function ever had."""
+    made_for: weakref.ref[Any] | None = None
+    """The module that was the first argument."""
+    shared: bool = False
+    """Whether its guards say all that the entry rests on, so that it may serve other functions of the same code."""
 
 
 @contextlib.contextmanager
@@ -118,7 +125,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
                 entry = go_on(job, stop)
             finally:
                 tracer.modes.restore()
-            if compiler.options.config.verify:
+            if compiler.options.config.checks():
                 verify(entry.keep.guards, Call(tuple(tracer.args), function))
         finally:
             tracer.dispose()
@@ -238,7 +245,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     except NotConstant as needed:
         raise GraphBreak(breaks.CannotReconstruct(repr(needed.obj)), here) from needed
     tracer.check_generators()
-    graph = tracer.graph.finish(planned.outputs, debug=options.config.verify)
+    graph = tracer.graph.finish(planned.outputs, debug="compile" in options.config.checks())
     if graph.has_effects:
         planned.trace = replace(planned.trace, graph_needed=True)
     guard_aliasing(tracer)
@@ -275,11 +282,11 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     if logs.enabled("bytecode"):
         logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__} as compiled", decode(code).listing())
-    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards), step, resumes, direct)
+    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards, shared=True), step, resumes, direct)
 
 
 def verify(guards: Sequence[Guard], call: Call) -> None:
-    """The Python reference and the native tree must both accept the call that the entry was made for (FRAMEJIT_VERIFY)."""
+    """The Python reference and the native tree must both accept the call that the entry was made for (FRAMEJIT_CHECK)."""
     failing = check_all(guards, call)
     if failing is not None:
         raise InternalError(f"a new guard rejects its own call: {explain_failure([failing], call)}")
@@ -397,7 +404,7 @@ def at(stack: Sequence[UserFrame]) -> str:
 def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None) -> Entry:
     """An entry that runs the frame as written for the calls that the guards accept."""
     built = build(guards, [], [])
-    return Entry(None, built.tree, 0, Keep(None, built.guards, reason))
+    return Entry(None, built.tree, 0, Keep(None, built.guards, reason, shared=reason is not None))
 
 
 def leave(function: types.FunctionType, args: tuple[Any, ...], error: BaseException) -> Entry:

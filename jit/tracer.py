@@ -28,7 +28,7 @@ from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
 from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Same, TypeIs, ValueIs
-from framejit.guards.source import MISSING, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
+from framejit.guards.source import MISSING, Call, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build
@@ -423,7 +423,8 @@ class Tracer:
         instruction = frame.decoded.instructions[frame.pc]
         line = self._lines.get(instruction)
         if line is None:
-            line = self._lines[instruction] = UserLine(frame.code.co_filename, frame.lineno, frame.code.co_qualname)
+            columns = (instruction.position.end_lineno, instruction.position.column, instruction.position.end_column)
+            line = self._lines[instruction] = UserLine(frame.code.co_filename, frame.lineno, frame.code.co_qualname, columns)
         return line
 
     def name_of(self, obj: Object) -> str:

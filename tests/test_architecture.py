@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
 # Layer -> what it may import of framejit, besides itself. "" is the package's root level (api.py, compile.py ...).
-FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "logs", "report", "trail"}
+FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "logs", "report", "stance", "trail"}
 ALLOWED: dict[str, set[str]] = {
     "bytecode": set(),
     "guards": set(),
@@ -196,7 +196,7 @@ def test_the_peer_is_named_in_few_files_only():
     assert named <= {"graph.torch_sources", *ECOSYSTEM}, named
 
 
-ECOSYSTEM = {"modules.ecosystem", "backends.ecosystem"}
+ECOSYSTEM = {"modules.ecosystem", "backends.ecosystem", "torch_stance"}
 
 
 @each_module

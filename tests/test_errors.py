@@ -20,7 +20,7 @@ def test_every_break_reason_is_complete(reason_class):
     reason = sample(reason_class)
     assert reason.id.startswith("FJ") and len(reason.id) == 5
     for field in dataclasses.fields(reason_class):
-        assert f"the {field.name}" in reason.text()
+        assert f"the {field.name}" in reason.text() + "".join(reason.advice())
     assert "{" not in reason.text() + "".join(reason.advice())
     assert reason.explanation.endswith(".") and reason.advice()
     assert len(reason_class.page()) > 40

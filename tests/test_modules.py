@@ -260,7 +260,7 @@ def test_compiled_children_of_an_eager_parent():
 
     parent = Parent()
     plain = copy.deepcopy(parent)
-    assert same(parent(x), plain(x)) and len(entries(parent.child)) == 1
+    assert same(parent(x), plain(x)) and len(entries(parent.child)) == 2  # with and without the shift; the children share them
     assert list(parent.state_dict()) == list(plain.state_dict())
     assert parent.child.training and not parent.eval().child.training
     assert same(parent(x), plain.eval()(x))

@@ -14,6 +14,9 @@ from framejit.objects.vm import VM
 
 DISABLED = "_torchdynamo_disable"
 ASSUMED_CONSTANT = "_dynamo_marked_constant"
+FORBIDDEN = "_dynamo_forbidden"
+STANCE = frozenset({"set_stance", "_set_stance"})
+"""torch's functions that set the stance; they carry the mark FORBIDDEN."""
 RULES = "torch._dynamo.trace_rules"
 UTILITIES = "torch._dynamo.utils"
 STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
@@ -47,6 +50,8 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
         if function.source is not None:
             vm.guard(ValueIs, function.source, real)
         return vm.const(None)
+    if real.__name__ in STANCE and real.__dict__.get(FORBIDDEN):
+        vm.unsupported(breaks.StanceChange())
     if real.__dict__.get(DISABLED):
         reason = real.__dict__.get("_torchdynamo_disable_msg")
         vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from framejit import api, breaks, directives, regions
+from framejit import api, breaks, directives, regions, stance
 from framejit._runtime import CompiledFunction
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
@@ -57,6 +57,21 @@ def skip_frame(vm: VM, msg: Object | None = None) -> Object:
 @models(regions.disable.__enter__)
 def disable_enter(vm: VM, self: Object) -> Object:
     vm.unsupported(breaks.DisabledFunction("`with framejit.disable()`"))
+
+
+@models(stance.announce)
+def announce_stance(vm: VM, made: Object) -> Object:
+    vm.unsupported(breaks.StanceChange())
+
+
+@models(stance.enter)
+def enter_stance(vm: VM, name: Object) -> Object:
+    vm.unsupported(breaks.StanceChange())
+
+
+@models(stance.leave)
+def leave_stance(vm: VM) -> Object:
+    vm.unsupported(breaks.StanceChange())
 
 
 @library

@@ -1,0 +1,73 @@
+"""The second opinion (FRAMEJIT_CHECK): native guards against their Python reference, compiled calls against eager ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from framejit import config, second_run
+from framejit._runtime import CompiledFunction, Entry, Unset, set_call_checker, set_guard_checker, set_thread_checking
+from framejit.errors import CheckError
+from framejit.guards.source import MISSING, Call
+
+
+def install(settings: config.Config) -> None:
+    """Have the runtime ask here before calls of functions that are compiled with these checks."""
+    checks = settings.checks()
+    if "guards" in checks:
+        set_guard_checker(check_guards)
+    if "results" in checks:
+        set_call_checker(check_call)
+
+
+def settings_of(compiled: CompiledFunction) -> config.Config | None:
+    """The options that a function was compiled with; None for one that wasn't compiled by `compile`."""
+    options = getattr(compiled.compile_callback, "options", None)
+    return getattr(options, "config", None)
+
+
+def check_guards(compiled: CompiledFunction, args: tuple[Any, ...]) -> None:
+    """Raises CheckError where an entry's native tree and its guards' reference disagree on a call. `args`: the raw argument slots."""
+    settings = settings_of(compiled)
+    if settings is None or "guards" not in settings.checks():
+        return
+    function: Any = compiled.function
+    call = Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
+    for entry in compiled.entries:
+        disagreement = compare_verdicts(entry, call)
+        if disagreement is not None:
+            raise CheckError(f"guards of {function.__qualname__}: {disagreement}")
+
+
+def compare_verdicts(entry: Entry, call: Call) -> str | None:
+    """How an entry's native tree and the Python reference of its guards disagree on a call; None where they don't.
+
+    The native tree is asked before and after: where it changes its mind, another thread is at work.
+    """
+    guards = getattr(entry.keep, "guards", None)
+    if guards is None or not entry.tree.alive:
+        return None
+    before = entry.tree.match(call.locals, call.function) is not None
+    failing = next((guard for guard in guards if not guard.check(guard.source.fetch(call), call)), None)
+    if before == (failing is None) or entry.tree.failing(call.locals, call.function) == -1 or not entry.tree.alive:
+        return None
+    if before != (entry.tree.match(call.locals, call.function) is not None):
+        return None
+    number = getattr(entry.keep, "number", 0)
+    if failing is not None:
+        return f"entry {number} accepts a call that the reference rejects: {failing.source.describe()} expected that it {failing.expected()}"
+    rejecting = guards[entry.tree.failing(call.locals, call.function) or 0]
+    text = f"{rejecting.source.describe()} expected that it {rejecting.expected()}"
+    return f"entry {number} rejects a call that the reference accepts: {text}"
+
+
+def check_call(compiled: CompiledFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In place of a call: runs it, and some of them eagerly on copies too. Raises CheckError where the two differ."""
+    outer = set_thread_checking(True)
+    try:
+        settings = settings_of(compiled)
+        if settings is None or "results" not in settings.checks() or not compiled.compile_callback.is_sampled():  # type: ignore[attr-defined]
+            return compiled(*args, **kwargs)
+        backend = compiled.compile_callback.options.backend.name  # type: ignore[attr-defined]
+        return second_run.compare_with_eager(compiled, args, kwargs, backend)
+    finally:
+        set_thread_checking(outer)

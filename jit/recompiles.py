@@ -1,0 +1,106 @@
+"""Why no entry matches a call: the guard that failed on each entry, what is to blame, and how that is told."""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from framejit import breaks, logs
+from framejit._runtime import Entry
+from framejit.errors import RecompileError, UserFrame
+from framejit.guards.source import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One guarded fact that calls differ in: where it is found, and the kind of guard on it."""
+
+    source: str
+    kind: str
+
+
+def explain() -> Any:
+    """framejit.guards.explain, which is loaded when first needed."""
+    return importlib.import_module("framejit.guards.explain")
+
+
+def name_of(function: types.FunctionType, args: Sequence[Any]) -> str:
+    """What to call the function in reports: the module's class, where it is only what runs every module's calls."""
+    if function.__module__ == nn.Module.__module__ and args and isinstance(args[0], nn.Module):
+        return f"the module {type(args[0]).__qualname__}"
+    return function.__qualname__
+
+
+def first_failing(entry: Entry, call: Call) -> Any:
+    """The guard of the entry that fails first; None where all hold."""
+    number = entry.tree.failing(call.locals, call.function)
+    if number is None or number < 0:
+        return None
+    return entry.keep.guards[number]
+
+
+def cause_of(entry: Entry, call: Call) -> Cause:
+    """What keeps the entry from serving the call."""
+    guard = first_failing(entry, call)
+    return Cause("", "") if guard is None else Cause(guard.source.describe(), guard.leaf)
+
+
+def failure_of(entry: Entry, call: Call) -> Any:
+    """The first failing guard of an entry, explained; None where all hold."""
+    guard = first_failing(entry, call)
+    return None if guard is None else explain().failure_of(guard, call)
+
+
+def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> list[str]:
+    """Why each entry doesn't serve the call, by its number; `everything`: all failing guards, not only the first of each.
+
+    Entries that differ only in what they expect at the same place are told of together.
+    """
+    alike: dict[Any, tuple[Any, list[str], list[int]]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.keep.number):
+        found = explain().failures(entry.keep.guards, call) if everything else [failure_of(entry, call)]
+        for failure in [failure for failure in found if failure is not None] or [None]:
+            key = None if failure is None else (failure.source, failure.found, failure.line, failure.hint)
+            _, expected, numbers = alike.setdefault(key, (failure, [], []))
+            numbers.append(entry.keep.number)
+            if failure is not None and failure.expected not in expected:
+                expected.append(failure.expected)
+    lines = []
+    for failure, expected, numbers in alike.values():
+        text = "its guards hold now" if failure is None else str(replace(failure, expected=" or ".join(expected)))
+        lines.append(f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers))}: {text}")
+    return lines
+
+
+def log(name: str, number: int, entries: tuple[Entry, ...], call: Call, again: bool) -> None:
+    """Report a compilation that became necessary although there were entries: of the function's own, or of others of its kind."""
+    if not entries or not logs.enabled("recompiles", detail=not again):
+        return
+    text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True)))
+    if again:
+        logs.info("recompiles", f"recompiling {name}: no entry fits; this makes entry {number}", text)
+    else:
+        logs.debug("recompiles", f"compiling {name}: nothing compiled for others of its kind fits; this makes entry {number}", text)
+
+
+def error(name: str, why: str, entries: tuple[Entry, ...], call: Call) -> RecompileError:
+    """The error of a call that nothing compiled fits, where that is one."""
+    failures = [failure for failure in (failure_of(entry, call) for entry in entries) if failure is not None]
+    text = "\n".join(listing(entries, call)) if entries else "nothing has been compiled for it yet"
+    return RecompileError(f"{name} would have to be compiled{' again' if entries else ''}, and {why}\n{text}", name, failures)
+
+
+def over_limit(name: str, limit: str, entry: Entry, call: Call, function: types.FunctionType) -> tuple[breaks.Break, list[UserFrame]]:
+    """The reason to run a call as written because of a limit, and where to look: what changes between calls, seen from the latest entry."""
+    failure = failure_of(entry, call)
+    if failure is None:
+        return breaks.RecompileLimit(name, limit, "unknown", "Call it with fewer kinds of arguments"), [UserFrame.of(function.__code__, None)]
+    line = failure.line
+    where = UserFrame.of(function.__code__, None) if line is None else UserFrame(line.filename, line.function, line.lineno, *line.columns)
+    advice = failure.hint or "keep it the same on every call"
+    return breaks.RecompileLimit(name, limit, failure.difference, advice[0].upper() + advice[1:]), [where]

@@ -1,0 +1,296 @@
+"""Runs a compiled call once more, as written, on copies of what it was given, and compares results and what the two have changed."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import random
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from framejit import logs
+from framejit._runtime import CompiledFunction, is_thread_compiling, set_thread_compiling, set_thread_disabled
+from framejit.bytecode.decode import decode
+from framejit.errors import CheckError
+from framejit.guards.source import MISSING
+
+TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
+    torch.float64: (1e-7, 1e-8), torch.complex128: (1e-7, 1e-8), torch.float16: (2e-2, 2e-3), torch.bfloat16: (3e-2, 1e-2),
+}  # fmt: skip
+"""(relative, absolute) by dtype; others: USUAL. Backends round in another order than eager does."""
+USUAL = (1e-3, 1e-4)
+THEMSELVES = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, torch.dtype, torch.device, weakref.ref, CompiledFunction)
+"""What copies share with the original."""
+SCALARS = (int, bool, str, bytes, type(None), range, torch.Size)
+DRAWS_OTHERWISE = frozenset({"inductor"})
+"""Backends whose random numbers are others than eager's."""
+
+
+class CannotCompare(Exception):
+    """The call can't be run a second time on copies, or there is no telling whether two values are alike."""
+
+
+def compare_with_eager(compiled: CompiledFunction, args: tuple[Any, ...], kwargs: dict[str, Any], backend: str) -> Any:
+    """The result of the compiled call. Raises CheckError where the function as written does something else to copies.
+
+    Copied is what the call reaches by its arguments, the closure and the defaults; what it does to globals or to the outside world
+    happens twice. The random state is that of the compiled call afterwards.
+    """
+    function: Any = compiled.function
+    name = function.__qualname__
+    state = CallState(args, kwargs, function.__closure__ or (), function.__defaults__, function.__kwdefaults__)
+    try:
+        refuse_stores_to_globals(function.__code__)
+        copies = state.copied()
+    except Exception as why:
+        logs.info("checks", f"{name} is not compared with eager: {why}")
+        return compiled(*args, **kwargs)
+    seeds = random_state()
+    ours = outcome(compiled, args, kwargs)
+    after = random_state()
+    set_random_state(seeds)
+    outer = set_thread_disabled(True)
+    try:
+        eagers = outcome(copies.function_like(function), copies.args, copies.kwargs)
+        is_random = not same_random_state(seeds, random_state())
+    finally:
+        set_thread_disabled(outer)
+        set_random_state(after)
+    if is_random and backend in DRAWS_OTHERWISE:
+        logs.info("checks", f"{name} is not compared with eager: {backend} draws other random numbers")
+    else:
+        compare(name, ours, eagers, state, copies)
+    if ours[1] is not None:
+        raise ours[1]
+    return ours[0]
+
+
+def outcome(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Exception | None]:
+    """What a call returns, or raises."""
+    try:
+        return function(*args, **kwargs), None
+    except CheckError:
+        raise
+    except Exception as error:
+        return None, error
+
+
+def compare(name: str, ours: tuple[Any, Exception | None], eagers: tuple[Any, Exception | None], state: CallState, copies: CallState) -> None:
+    """Raises CheckError where results, exceptions or the states left behind differ."""
+    (result, raised), (expected, expected_raised) = ours, eagers
+    if type(raised) is not type(expected_raised):
+        raise CheckError(f"{name}: the compiled call {told(raised)}, and eager {told(expected_raised)}") from raised
+    alike = Comparison()
+    try:
+        parts = [("the result", result, expected)]
+        parts += [(part, mine, theirs) for (part, mine), (_, theirs) in zip(state.parts(), copies.parts())]
+        for part, mine, theirs in parts:
+            difference = alike.difference(mine, theirs, part)
+            if difference is not None:
+                raise CheckError(f"{name}: the compiled call and eager differ in {difference}")
+    except CannotCompare as why:
+        logs.info("checks", f"{name} is not compared with eager: {why}")
+    else:
+        logs.info("checks", f"{name} does as eager does")
+
+
+def told(raised: Exception | None) -> str:
+    return "returned" if raised is None else f"raised {type(raised).__qualname__}: {raised}"
+
+
+def refuse_stores_to_globals(code: types.CodeType) -> None:
+    """Globals aren't copied: what a second run stored there would stay."""
+    for instruction in decode(code).instructions:
+        if instruction.op in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            raise CannotCompare(f"it stores to the global {instruction.value!r}")
+
+
+# ---- copies ----
+
+
+def contents(cell: types.CellType) -> Any:
+    """What a cell holds, MISSING if it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class CallState:
+    """What a call can change without leaving its arguments and its function."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    cells: tuple[types.CellType, ...]
+    defaults: tuple[Any, ...] | None
+    kwdefaults: dict[str, Any] | None
+
+    def parts(self) -> list[tuple[str, Any]]:
+        """The state as it is now, with names for reports."""
+        return [
+            ("the arguments", self.args), ("the keyword arguments", self.kwargs), ("the closure", tuple(map(contents, self.cells))),
+            ("the defaults", self.defaults), ("the keyword-only defaults", self.kwdefaults),
+        ]  # fmt: skip
+
+    def copied(self) -> CallState:
+        """A deep copy. Raises CannotCompare, or what the copying of some class raises."""
+        values = [value for _, value in self.parts()]
+        memo: dict[int, Any] = {id(MISSING): MISSING}
+        for value in within(values, set()):
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                if value._base is not None:
+                    raise CannotCompare("an argument is a view with a gradient history")
+                memo[id(value)] = value.detach().clone().requires_grad_()
+            elif isinstance(value, Iterator):
+                raise CannotCompare(f"a {type(value).__qualname__} can be run through only once")
+        outer = is_thread_compiling()
+        set_thread_compiling(True)  # nothing that copying calls is the program's
+        try:
+            args, kwargs, held, defaults, kwdefaults = copy.deepcopy(values, memo)
+        finally:
+            set_thread_compiling(outer)
+        cells = tuple(types.CellType() if value is MISSING else types.CellType(value) for value in held)
+        return CallState(args, kwargs, cells, defaults, kwdefaults)
+
+    def function_like(self, function: Any) -> Any:
+        """The function with this state in place of its own."""
+        made = types.FunctionType(function.__code__, function.__globals__, function.__name__, self.defaults, self.cells)
+        made.__kwdefaults__ = self.kwdefaults
+        made.__dict__.update(function.__dict__)
+        return functools.update_wrapper(made, function, updated=())
+
+
+def within(value: Any, seen: set[int]) -> Iterator[Any]:
+    """The values in nested builtin containers."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    yield value
+    parts: list[Any] = []
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        parts = list(value)
+    elif isinstance(value, dict):
+        parts = [*value, *value.values()]
+    for part in parts:
+        yield from within(part, seen)
+
+
+# ---- comparison ----
+
+
+class Comparison:
+    """Compares what the compiled call has left with what eager has left, including which values are one object."""
+
+    def __init__(self) -> None:
+        self._partners: dict[int, Any] = {}
+        self._keep: list[Any] = []
+
+    def difference(self, mine: Any, theirs: Any, where: str) -> str | None:
+        """The first difference, as text; None if there is none. Raises CannotCompare for values that can't be compared."""
+        if mine is theirs and not isinstance(mine, torch.Tensor):
+            return None
+        if isinstance(mine, THEMSELVES):
+            return f"{where}: {mine!r:.80} and {theirs!r:.80}"
+        if type(theirs) is not type(mine) and type(theirs) is not getattr(type(mine), "__framejit_original__", None):
+            return f"{where}: a {type(mine).__qualname__} and a {type(theirs).__qualname__}"
+        if isinstance(mine, SCALARS):
+            return None if mine == theirs else f"{where}: {mine!r:.80} and {theirs!r:.80}"
+        if isinstance(mine, (float, complex)):
+            return None if close(mine, theirs) else f"{where}: {mine!r} and {theirs!r}"
+        if isinstance(mine, types.MethodType):
+            return self.difference((mine.__func__, mine.__self__), (theirs.__func__, theirs.__self__), where)
+        if not isinstance(mine, (tuple, frozenset)):
+            if id(mine) in self._partners:
+                same = self._partners[id(mine)] is theirs
+                return None if same else f"{where}: one object in two places, or two in eager's stead of one"
+            self._partners[id(mine)] = theirs
+            self._keep += (mine, theirs)
+        if isinstance(mine, torch.Tensor):
+            my_gradient, their_gradient = (tensor.grad if tensor.is_leaf else None for tensor in (mine, theirs))
+            return tensor_difference(mine, theirs, where) or self.difference(my_gradient, their_gradient, f"{where}.grad")
+        return self.parts(mine, theirs, where)
+
+    def parts(self, mine: Any, theirs: Any, where: str) -> str | None:
+        """The same for what values consist of."""
+        if isinstance(mine, (set, frozenset)):
+            if any(not isinstance(element, (*SCALARS, float, tuple)) for element in mine):
+                raise CannotCompare("sets of objects have no order to compare them in")
+            return None if mine == theirs else f"{where}: {mine!r:.80} and {theirs!r:.80}"
+        if isinstance(mine, (list, tuple, deque)):
+            if len(mine) != len(theirs):
+                return f"{where}: {len(mine)} and {len(theirs)} items"
+            return self.first([(f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(mine, theirs))])
+        if isinstance(mine, dict):
+            if len(mine) != len(theirs):
+                return f"{where}: keys {list(mine)!r:.80} and {list(theirs)!r:.80}"
+            keys = self.first([(f"a key of {where}", a, b) for a, b in zip(mine, theirs)])
+            return keys or self.first([(f"{where}[{key!r}]", a, b) for (key, a), b in zip(mine.items(), theirs.values())])
+        slots = [name for cls in type(mine).__mro__ for name in cls.__dict__.get("__slots__", ()) if name not in ("__dict__", "__weakref__")]
+        if not slots and not hasattr(mine, "__dict__"):
+            if getattr(type(mine), "__eq__") is getattr(object, "__eq__"):
+                raise CannotCompare(f"two objects of the class {type(mine).__qualname__} can't be compared")
+            return None if mine == theirs else f"{where}: {mine!r:.80} and {theirs!r:.80}"
+        found = self.first([(f"{where}.{name}", getattr(mine, name, MISSING), getattr(theirs, name, MISSING)) for name in slots])
+        return found or self.parts(getattr(mine, "__dict__", {}), getattr(theirs, "__dict__", {}), f"{where}.__dict__")
+
+    def first(self, triples: list[tuple[str, Any, Any]]) -> str | None:
+        return next(filter(None, (self.difference(mine, theirs, where) for where, mine, theirs in triples)), None)
+
+
+def close(mine: Any, theirs: Any) -> bool:
+    """Whether two floats or complex numbers may come from the same computation in another order."""
+    if isinstance(mine, complex):
+        return close(mine.real, theirs.real) and close(mine.imag, theirs.imag)
+    return mine == theirs or (math.isnan(mine) and math.isnan(theirs)) or math.isclose(mine, theirs, rel_tol=USUAL[0], abs_tol=USUAL[1])
+
+
+def tensor_difference(mine: torch.Tensor, theirs: torch.Tensor, where: str) -> str | None:
+    """How two tensors differ in metadata or, beyond rounding, in values."""
+    for name in ("dtype", "device", "layout", "requires_grad"):
+        if getattr(mine, name) != getattr(theirs, name):
+            return f"{where}: {name} {getattr(mine, name)} and {getattr(theirs, name)}"
+    if mine.shape != theirs.shape:
+        return f"{where}: shapes {list(mine.shape)} and {list(theirs.shape)}"
+    relative, absolute = TOLERANCES.get(mine.dtype, USUAL)
+    try:
+        torch.testing.assert_close(mine.detach(), theirs.detach(), rtol=relative, atol=absolute, equal_nan=True)
+    except AssertionError as error:
+        return f"{where}: {' '.join(str(error).split())}"
+    except Exception as error:
+        raise CannotCompare(f"{where} can't be compared: {error}") from error
+    return None
+
+
+# ---- random state ----
+
+
+def random_state() -> tuple[Any, ...]:
+    """The state of the generators that a program draws from: Python's, torch's, and numpy's and the GPUs' where they are in use."""
+    numpy = sys.modules.get("numpy")
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return random.getstate(), torch.get_rng_state(), cuda, None if numpy is None else numpy.random.get_state(legacy=False)
+
+
+def set_random_state(state: tuple[Any, ...]) -> None:
+    """Make it what `random_state` gave."""
+    random.setstate(state[0])
+    torch.set_rng_state(state[1])
+    if state[2]:
+        torch.cuda.set_rng_state_all(state[2])
+    if state[3] is not None:
+        sys.modules["numpy"].random.set_state(state[3])
+
+
+def same_random_state(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether nothing was drawn between the two. numpy's generator is compared as text."""
+    same = a[0] == b[0] and torch.equal(a[1], b[1]) and len(a[2]) == len(b[2]) and all(map(torch.equal, a[2], b[2]))
+    return same and repr(a[3]) == repr(b[3])
