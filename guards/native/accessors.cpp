@@ -26,9 +26,7 @@ Py_ssize_t member_offset(PyTypeObject *type, const char *name) {
     return offset;
 }
 
-PyObject *field(PyObject *object, Py_ssize_t offset) {
-    return *reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset);
-}
+PyObject **field(PyObject *object, Py_ssize_t offset) { return reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset); }
 
 PyObject *instance_dict(PyObject *object) {
     if (PyType_Check(object)) return nullptr;
@@ -44,38 +42,26 @@ PyObject *instance_dict(PyObject *object) {
     return *slot;
 }
 
-/* Of a member declared as T_OBJECT, NULL stands for None. */
-PyObject *slot_member(PyObject *object, PyObject *owner, Py_ssize_t offset, bool none_if_null) {
-    if (!PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject *>(owner))) return nullptr;
-    PyObject *found = field(object, offset);
-    return found == nullptr && none_if_null ? Py_None : found;
-}
-
-PyObject *function_field(PyObject *object, Py_ssize_t which) {
-    if (!PyFunction_Check(object)) return nullptr;
+/* Where a function keeps one of its fields, numbered as in build.py. */
+PyObject **function_field(PyObject *object, Py_ssize_t which) {
     auto *function = reinterpret_cast<PyFunctionObject *>(object);
-    PyObject *found = nullptr;
     switch (which) {
-        case 0: found = function->func_code; break;
-        case 1: found = function->func_defaults; break;
-        case 2: found = function->func_kwdefaults; break;
-        case 3: found = function->func_globals; break;
-        case 4: found = function->func_closure; break;
-        case 5: found = function->func_dict != nullptr && PyDict_GET_SIZE(function->func_dict) > 0 ? function->func_dict : nullptr; break;
+        case 0: return &function->func_code;
+        case 1: return &function->func_defaults;
+        case 2: return &function->func_kwdefaults;
+        case 3: return &function->func_globals;
+        case 4: return &function->func_closure;
+        default: return &function->func_dict; /* function_dict */
     }
-    return found == Py_None ? nullptr : found;
 }
 
-PyObject *wrapped(PyObject *object, Py_ssize_t which) {
-    PyObject *found = nullptr;
-    if (which == 0) {
-        if (PyObject_TypeCheck(object, &PyStaticMethod_Type)) found = field(object, staticmethod_offset);
-        else if (PyObject_TypeCheck(object, &PyClassMethod_Type)) found = field(object, classmethod_offset);
-    } else if (PyObject_TypeCheck(object, &PyProperty_Type)) {
-        found = field(object, property_offsets[which - 1]);
-    }
-    return found == Py_None ? nullptr : found;
+PyObject **wrapped_field(PyObject *object, Py_ssize_t which) {
+    if (which > 0) return PyObject_TypeCheck(object, &PyProperty_Type) ? field(object, property_offsets[which - 1]) : nullptr;
+    if (PyObject_TypeCheck(object, &PyStaticMethod_Type)) return field(object, staticmethod_offset);
+    return PyObject_TypeCheck(object, &PyClassMethod_Type) ? field(object, classmethod_offset) : nullptr;
 }
+
+PyObject *none_as_null(PyObject **place) { return place == nullptr || *place == Py_None ? nullptr : *place; }
 
 PyObject *nth_entry(PyObject *dict, Py_ssize_t n, bool want_key) {
     if (!PyDict_Check(dict) || n >= PyDict_GET_SIZE(dict)) return nullptr;
@@ -100,6 +86,21 @@ PyObject *keep(GuardTree &tree, PyObject *created) {
 }  // namespace
 
 PyTypeObject *deque_type() { return deque; }
+
+/* The field of `base` that holds a node's value; NULL where an object of its type has none. */
+PyObject **field_of(const Node &node, PyObject *base) {
+    switch (node.accessor) {
+        case Accessor::slot_member:
+            return PyObject_TypeCheck(base, reinterpret_cast<PyTypeObject *>(node.object)) ? field(base, node.hint) : nullptr;
+        case Accessor::cell_contents: return PyCell_Check(base) ? &reinterpret_cast<PyCellObject *>(base)->ob_ref : nullptr;
+        case Accessor::method_field:
+            if (!PyMethod_Check(base)) return nullptr;
+            return node.number == 0 ? &reinterpret_cast<PyMethodObject *>(base)->im_func : &reinterpret_cast<PyMethodObject *>(base)->im_self;
+        case Accessor::wrapped_descriptor: return wrapped_field(base, node.number);
+        case Accessor::function_field: return PyFunction_Check(base) ? function_field(base, node.number) : nullptr;
+        default: return nullptr;
+    }
+}
 
 /* Whether an entry's key is surely the constant `key`. */
 static bool is_key(PyObject *found, Py_hash_t found_hash, PyObject *key, Py_hash_t hash) {
@@ -149,47 +150,49 @@ PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguou
     return by_hash;
 }
 
-/* `base` is NULL where the path ended earlier. Not called for a child of a fresh container: it is where it was. */
+/* `base` is NULL where the path ended earlier. */
 PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call) {
-    if (base == nullptr) return node.cached = nullptr;
+    if (base == nullptr) return nullptr;
     switch (node.accessor) {
         case Accessor::root: return reinterpret_cast<PyObject *>(&tree);
         case Accessor::local: return node.number < call.n_locals ? call.locals[node.number] : nullptr;
         case Accessor::frame_function: return call.function;
         case Accessor::pinned: return node.object;
         case Accessor::instance_dict: return instance_dict(base);
-        case Accessor::item: {
-            bool ambiguous = false;
-            node.cached = PyDict_Check(base) ? find_item(base, node.object, &node.hint, &ambiguous) : nullptr;
-            tree.ambiguous |= ambiguous;
-            return node.cached;
-        }
+        case Accessor::item: return PyDict_Check(base) ? find_item(base, node.object, &node.hint, &tree.ambiguous) : nullptr;
         case Accessor::dict_key:
-        case Accessor::dict_value_at:
-            return node.cached = nth_entry(base, node.number, node.accessor == Accessor::dict_key);
+        case Accessor::dict_value_at: return nth_entry(base, node.number, node.accessor == Accessor::dict_key);
         case Accessor::index:
             if (PyTuple_Check(base)) return node.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, node.number) : nullptr;
             if (PyList_Check(base)) return node.number < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, node.number) : nullptr;
             return nullptr;
-        case Accessor::slot_member: return slot_member(base, node.object, node.hint, node.none_if_null);
+        case Accessor::slot_member: {
+            PyObject **place = field_of(node, base);
+            if (place == nullptr) return nullptr;
+            return *place == nullptr && node.none_if_null ? Py_None : *place; /* of a member declared as T_OBJECT, NULL stands for None */
+        }
         case Accessor::c_attr: return keep(tree, PyObject_GetAttr(base, node.object));
         case Accessor::type_of: return reinterpret_cast<PyObject *>(Py_TYPE(base));
-        case Accessor::type_attr:
-            return node.cached = PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject *>(base), node.object) : nullptr;
-        case Accessor::cell_contents: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
+        case Accessor::type_attr: return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject *>(base), node.object) : nullptr;
         case Accessor::closure_cell: {
             if (!PyFunction_Check(base)) return nullptr;
             PyObject *cells = reinterpret_cast<PyFunctionObject *>(base)->func_closure;
             return cells != nullptr && node.number < PyTuple_GET_SIZE(cells) ? PyTuple_GET_ITEM(cells, node.number) : nullptr;
         }
-        case Accessor::function_field: return function_field(base, node.number);
-        case Accessor::method_field:
-            if (!PyMethod_Check(base)) return nullptr;
-            return node.number == 0 ? PyMethod_GET_FUNCTION(base) : PyMethod_GET_SELF(base);
+        case Accessor::function_field: {
+            PyObject *found = none_as_null(field_of(node, base));
+            bool is_empty = found != nullptr && node.number == function_dict && PyDict_GET_SIZE(found) == 0;
+            return is_empty ? nullptr : found;
+        }
+        case Accessor::cell_contents:
+        case Accessor::method_field: {
+            PyObject **place = field_of(node, base);
+            return place == nullptr ? nullptr : *place;
+        }
+        case Accessor::wrapped_descriptor: return none_as_null(field_of(node, base));
         case Accessor::deque_index:
             if (!Py_IS_TYPE(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
             return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
-        case Accessor::wrapped_descriptor: return wrapped(base, node.number);
         case Accessor::iterator_item: return keep(tree, iterator_item(base, node.number));
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
         case Accessor::referent: {

@@ -39,6 +39,31 @@ static bool has_ordered_keys(PyObject *dict, PyObject *keys) {
     return same && count == PyTuple_GET_SIZE(keys);
 }
 
+/* An OrderedDict counts the changes of its order, which no version tag shows, in the sixth word behind its dict (odictobject.c: od_state). */
+static bool counts_changes = false;
+
+const void *order_of(PyObject *ordered_dict) {
+    return counts_changes ? reinterpret_cast<const char *>(ordered_dict) + sizeof(PyDictObject) + 5 * sizeof(void *) : nullptr;
+}
+
+/* Finds out whether that is so. 0, or -1 with an exception set. */
+int init_leaf_container() {
+    PyObject *collections = PyImport_ImportModule("collections");
+    PyObject *ordered = collections == nullptr ? nullptr : PyObject_CallMethod(collections, "OrderedDict", "({s:i,s:i})", "a", 1, "b", 2);
+    Py_XDECREF(collections);
+    if (ordered == nullptr) return -1;
+    counts_changes = PyODict_CheckExact(ordered);
+    for (int i = 0; i < 4 && counts_changes; i++) {
+        uint64_t before = load(order_of(ordered));
+        PyObject *none = i < 2 ? PyObject_CallMethod(ordered, "move_to_end", "si", "a", 1 - i) : PyObject_CallMethod(ordered, "popitem", "i", i - 2);
+        if (none == nullptr) break;
+        Py_DECREF(none);
+        counts_changes = load(order_of(ordered)) > before;
+    }
+    Py_DECREF(ordered);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* DictKeys: these keys in this order. */
 bool has_keys(PyObject *dict, PyObject *keys) {
     if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;

@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstring>
+#include <memory>
 
 namespace framejit {
 
@@ -20,6 +21,13 @@ struct TensorFacts {
     c10::Layout layout;
     bool requires_grad, any_size, any_stride, has_strides;
     std::vector<int64_t> sizes, strides;
+};
+
+/* All that tensor_matches looks at, as one tensor had it. Many tensors of a model look alike and share one. */
+struct TensorLook {
+    PyObject *cls; /* compared only */
+    bool requires_grad;
+    uint64_t words[13];
 };
 
 /* A builtin function of torch that reads one setting, and what it should return. */
@@ -66,6 +74,22 @@ struct Reader : c10::TensorImpl {
     bool has_custom_layout() const { return layout_policy_; }
     bool has_device() const { return device_opt_.has_value(); }
     int64_t offset() const { return storage_offset_; }
+
+    /* TensorImpl::autograd_meta_ is private and its getters are calls into another library; it is the field behind the storage. */
+    const c10::AutogradMetaInterface *meta() const {
+        const c10::AutogradMetaInterface *found;
+        std::memcpy(&found, reinterpret_cast<const char *>(&storage_) + sizeof storage_, sizeof found);
+        return found;
+    }
+    bool needs_grad() const { return meta() != nullptr && meta()->requires_grad(); }
+
+    /* Sizes and strides are one block, and dtype, device, policies and keys another; more than five dimensions are kept elsewhere. */
+    bool keeps_sizes_inside() const { return sizes_and_strides_.size() <= C10_SIZES_AND_STRIDES_MAX_INLINE_SIZE; }
+    const char *sizes_begin() const { return reinterpret_cast<const char *>(&sizes_and_strides_); }
+    const char *type_begin() const { return reinterpret_cast<const char *>(&data_type_); }
+    const char *keys_end() const { return reinterpret_cast<const char *>(&key_set_ + 1); }
+    static constexpr size_t size_words = sizeof(sizes_and_strides_) / 8, all_words = size_words + 2;
+    static_assert(sizeof(sizes_and_strides_) % 8 == 0 && all_words == std::size(TensorLook{}.words));
 };
 
 const Reader &read(PyObject *tensor) { return *static_cast<const Reader *>(reinterpret_cast<PythonTensor *>(tensor)->impl); }
@@ -170,6 +194,10 @@ int check_tensor_layout(PyObject *torch) {
         right = !reader.has_custom_sizes() && reader.sizes().size() == 1 && reader.sizes()[0] == 0 && reader.has_device() &&
                 reader.layout() == c10::kStrided && reader.strides().size() == 1;
     }
+    PyObject *flag = right ? PyObject_CallMethod(tensor, "requires_grad_", nullptr) : nullptr;
+    right = flag != nullptr && read(tensor).meta() != nullptr && read(tensor).meta() == read(tensor).autograd_meta() && read(tensor).needs_grad() &&
+            read(tensor).keys_end() - read(tensor).type_begin() == 16;
+    Py_XDECREF(flag);
     Py_XDECREF(address);
     Py_XDECREF(tensor);
     return right ? 0 : wrong_layout("torch.Tensor");
@@ -257,10 +285,38 @@ bool tensor_matches(const TensorFacts &facts, PyObject *value) {
         return false;
     }
     if (tensor.dtype().toScalarType() != facts.dtype || !all_equal(facts.sizes, tensor.sizes(), facts.any_size)) return false;
-    if (!tensor.has_device() || tensor.device() != facts.device || tensor.requires_grad() != facts.requires_grad) return false;
+    if (!tensor.has_device() || tensor.device() != facts.device || tensor.needs_grad() != facts.requires_grad) return false;
     if (tensor.layout() != facts.layout) return false;
     return !facts.has_strides || (!tensor.has_custom_strides() && all_equal(facts.strides, tensor.strides(), facts.any_stride));
 }
+
+/* Whether a tensor still looks as it did: if so, whatever matched it matches it. `value` may be any object. */
+bool looks_same(const TensorLook &look, PyObject *value) {
+    if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != look.cls) return false;
+    const Reader &tensor = read(value);
+    uint64_t difference = 0;
+    for (size_t i = 0; i < Reader::size_words; i++) difference |= load(tensor.sizes_begin() + 8 * i) ^ look.words[i];
+    for (size_t i = 0; i < 2; i++) difference |= load(tensor.type_begin() + 8 * i) ^ look.words[Reader::size_words + i];
+    return difference == 0 && tensor.needs_grad() == look.requires_grad;
+}
+
+/* How a tensor looks. NULL where that isn't all in one place, or where too many looks are known: then the facts are compared each time. */
+const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value) {
+    constexpr size_t most = 512;
+    const Reader &tensor = read(value);
+    if (!tensor.keeps_sizes_inside()) return nullptr;
+    for (TensorLook *look : looks) {
+        if (looks_same(*look, value)) return look;
+    }
+    if (looks.size() >= most) return nullptr;
+    auto look = std::make_unique<TensorLook>(TensorLook{reinterpret_cast<PyObject *>(Py_TYPE(value)), tensor.needs_grad(), {}});
+    std::memcpy(look->words, tensor.sizes_begin(), 8 * Reader::size_words);
+    std::memcpy(look->words + Reader::size_words, tensor.type_begin(), 16);
+    looks.push_back(look.get());
+    return look.release();
+}
+
+void delete_look(TensorLook *look) { delete look; }
 
 /* StorageAliasing: the storages, numbered by first appearance, and the offsets are those of the trace. */
 bool storages_match(const std::vector<PyObject *> &values, const Relation &relation) {

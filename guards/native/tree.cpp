@@ -22,116 +22,16 @@ constexpr const char *leaf_names[] = {FRAMEJIT_LEAVES(FRAMEJIT_NAME)};
 PyObject *runtime_module;    /* borrowed: it holds this library in memory */
 PyObject *missing = nullptr; /* guards.source.MISSING, once it is needed */
 
-/* ma_version_tag is deprecated in 3.12 without a replacement that sees as much; it is gone in 3.14. Tags are never reused, and a
- * tag belongs to one dict: the same tag means the same dict with the same keys and values. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-inline uint64_t dict_version(PyObject *dict) { return reinterpret_cast<PyDictObject *>(dict)->ma_version_tag; }
-#pragma GCC diagnostic pop
-
-/* 0 while the type has none: then nothing would tell of a change. */
-inline uint64_t type_version(PyObject *type) {
-    auto *object = reinterpret_cast<PyTypeObject *>(type);
-    return PyType_HasFeature(object, Py_TPFLAGS_VALID_VERSION_TAG) ? object->tp_version_tag : 0;
-}
-
-inline bool holds(const Leaf &leaf, PyObject *value) {
-    if (leaf.kind == LeafKind::is_missing) return value == nullptr;
-    if (value == nullptr) return leaf.kind == LeafKind::key_absent;
-    switch (leaf.kind) {
-        case LeafKind::is_present: return true;
-        case LeafKind::type_is: return reinterpret_cast<PyObject *>(Py_TYPE(value)) == leaf.object;
-        case LeafKind::value_is: return value == leaf.object;
-        case LeafKind::code_is: return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
-        case LeafKind::equals: return same_constant(value, leaf.object);
-        case LeafKind::length: return PyDict_CheckExact(value) ? PyDict_GET_SIZE(value) == leaf.length : has_length(value, leaf.length);
-        case LeafKind::key_absent: {
-            int32_t hint = 0;
-            bool ambiguous = false;
-            return PyDict_Check(value) && find_item(value, leaf.object, &hint, &ambiguous) == nullptr && !ambiguous;
-        }
-        case LeafKind::dict_keys: return has_keys(value, leaf.object);
-        case LeafKind::set_equals: return has_elements(value, leaf.object);
-        case LeafKind::tensor_match: return tensor_matches(*leaf.tensor, value);
-        case LeafKind::global_state: return global_state_matches(*leaf.global_state);
-        default: return false;
-    }
-}
-
-bool holds(const Relation &relation, const std::vector<PyObject *> &values) {
-    if (relation.kind == LeafKind::storage_aliasing) return storages_match(values, relation);
-    PyObject *first = values[relation.nodes[0]];
-    if (relation.kind == LeafKind::same) return first != nullptr && first == values[relation.nodes[1]];
-    for (size_t i = 1; i < relation.nodes.size(); i++) {
-        if (first == values[relation.nodes[i]]) return false;
-    }
-    return true;
-}
-
-constexpr int32_t matches = -1, no_guard = -2;
-
-/* Compares a versioned container with what it was at the last match; marks it for recording where it isn't the same. */
-inline void look_at_version(GuardTree &tree, Node &node, int32_t index, PyObject *value) {
-    uint64_t now = 0;
-    if (value != nullptr) {
-        if (node.versioned == Versioned::dict) now = PyDict_Check(value) ? dict_version(value) : 0;
-        else now = PyType_Check(value) ? type_version(value) : 0;
-    }
-    node.fresh = now != 0 && now == node.version;
-    if (node.fresh) return;
-    node.version = 0; /* the children's cached values are about to be replaced, and this walk may end before the last of them */
-    node.seen_version = now;
-    tree.stale.push_back(index);
-}
-
-/* Returns `matches`, the number of the first guard that fails, or no_guard where a path with no guard of its own ended early. */
-int32_t walk(GuardTree &tree, const CallView &call, bool dead) {
-    Node *nodes = tree.nodes.data();
-    PyObject **values = tree.values.data();
-    const Leaf *leaves = tree.leaves.data();
-    const auto n_nodes = static_cast<int32_t>(tree.nodes.size());
-    values[0] = reinterpret_cast<PyObject *>(&tree);
-    for (int32_t i = 0; i < n_nodes;) {
-        Node &node = nodes[i];
-        PyObject *value = node.in_versioned && nodes[node.parent].fresh ? node.cached : step(tree, node, values[node.parent], call);
-        values[i] = value;
-        int32_t next = i + 1, end = node.end_leaf;
-        if (node.versioned != Versioned::no) {
-            look_at_version(tree, node, i, value);
-            if (node.fresh) {
-                next = node.after_pure;
-                if (!node.has_keys || !PyODict_Check(value)) end = node.versioned_leaf;
-            }
-        }
-        for (int32_t leaf = node.first_leaf; leaf < end; leaf++) {
-            if (!holds(leaves[leaf], value) || (dead && is_gone(tree, leaves[leaf].held))) return leaf;
-        }
-        if (tree.ambiguous || (dead && is_gone(tree, node.held))) return node.first_leaf < node.end_leaf ? node.first_leaf : no_guard;
-        i = next;
-    }
-    for (size_t i = 0; i < tree.relations.size(); i++) {
-        if (!holds(tree.relations[i], tree.values)) return static_cast<int32_t>(tree.leaves.size() + i);
-    }
-    for (int32_t capture : tree.captures) {
-        if (values[capture] == nullptr) return no_guard;
-    }
-    for (int32_t i : tree.stale) {
-        nodes[i].version = nodes[i].versioned == Versioned::type ? (values[i] != nullptr && PyType_Check(values[i]) ? type_version(values[i]) : 0)
-                                                                 : nodes[i].seen_version;
-    }
-    return matches;
-}
-
 /* The walk with its surroundings: no garbage collection while values are borrowed, references taken before temporaries go. */
-int32_t match(GuardTree &tree, const CallView &call, bool dead, PyObject **captures) {
+int32_t match(GuardTree &tree, const CallView &call, bool in_order, PyObject **captures) {
     if (tree.walking || tree.nodes.empty()) return no_guard; /* entered again from within a walk, which nothing should do; or cleared */
     tree.walking = true;
     tree.ambiguous = false;
-    tree.stale.clear();
     int collecting = PyGC_Disable();
     int32_t result;
     try {
-        result = walk(tree, call, dead);
+        result = in_order ? walk_in_order(tree, call) : walk(tree, call);
+        if (tree.arrange) arrange_memos(tree);
     } catch (const std::exception &) {
         result = no_guard; /* c10 throws for a tensor without what was asked for: not the tensor of the trace */
     }
@@ -187,6 +87,7 @@ bool read_node(GuardTree &tree, PyObject *item) {
         if (node.object == nullptr) return false;
     }
     if (lower_payload(node, payload) < 0) return false;
+    tree.nodes[parent].has_children = !first;
     bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
     node.in_versioned = in_dict || node.accessor == Accessor::type_attr;
     if (in_dict) tree.nodes[parent].versioned = Versioned::dict;
@@ -246,9 +147,7 @@ bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
     return leaf.object != nullptr;
 }
 
-bool depends_on_version(LeafKind kind) { return kind == LeafKind::length || kind == LeafKind::key_absent || kind == LeafKind::dict_keys; }
-
-/* Leaves come sorted by node, and within a node those that depend on the version last. */
+/* Leaves come sorted by node. */
 bool read_leaf(GuardTree &tree, PyObject *item) {
     int node_index, kind;
     PyObject *payload;
@@ -262,7 +161,7 @@ bool read_leaf(GuardTree &tree, PyObject *item) {
     leaf.kind = static_cast<LeafKind>(kind);
     leaf.held = -1;
     Node &node = tree.nodes[node_index];
-    if (node.end_leaf == 0) node.first_leaf = node.versioned_leaf = position;
+    if (node.end_leaf == 0) node.first_leaf = position;
     else if (node.end_leaf != position) {
         PyErr_SetString(PyExc_ValueError, "the leaves of a guard tree are not sorted by node");
         return false;
@@ -270,9 +169,9 @@ bool read_leaf(GuardTree &tree, PyObject *item) {
     if (!read_leaf_payload(tree, leaf, payload)) return false;
     tree.leaves.push_back(leaf);
     node.end_leaf = position + 1;
-    if (!depends_on_version(leaf.kind)) node.versioned_leaf = node.end_leaf;
-    else if (leaf.kind != LeafKind::length && node.versioned == Versioned::no) node.versioned = Versioned::dict;
-    node.has_keys |= leaf.kind == LeafKind::dict_keys;
+    bool on_keys = leaf.kind == LeafKind::key_absent || leaf.kind == LeafKind::dict_keys;
+    if (on_keys && node.versioned == Versioned::no) node.versioned = Versioned::dict;
+    node.type_checked |= leaf.kind == LeafKind::type_is;
     return true;
 }
 
@@ -301,37 +200,6 @@ bool read_relation(GuardTree &tree, PyObject *item) {
     if (PyErr_Occurred()) return false;
     tree.relations.push_back(std::move(relation));
     return true;
-}
-
-/* A leaf whose answer can't change while the container that the value came from doesn't. */
-bool is_pure(const Leaf &leaf) {
-    if (leaf.kind == LeafKind::equals) return is_immutable_constant(leaf.object);
-    if (leaf.kind == LeafKind::type_is) { /* typeobject.c: object_set_class gives no other class to instances of such a one */
-        auto *type = reinterpret_cast<PyTypeObject *>(leaf.object);
-        return PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) && type != &PyModule_Type;
-    }
-    return leaf.kind == LeafKind::value_is || leaf.kind == LeafKind::is_missing;
-}
-
-/* Finds, for each versioned container, the children that needn't be visited while its version stays. */
-void find_pure_children(GuardTree &tree) {
-    std::vector<bool> walked(tree.nodes.size(), false); /* something else needs the node's value */
-    for (size_t i = 1; i < tree.nodes.size(); i++) walked[tree.nodes[i].parent] = true;
-    for (int32_t capture : tree.captures) walked[capture] = true;
-    for (const Relation &relation : tree.relations) {
-        for (int32_t node : relation.nodes) walked[node] = true;
-    }
-    for (size_t i = 0; i < tree.nodes.size(); i++) {
-        size_t next = i + 1;
-        if (tree.nodes[i].versioned != Versioned::no) {
-            for (; next < tree.nodes.size() && !walked[next] && tree.nodes[next].parent == static_cast<int32_t>(i); next++) {
-                const Node &child = tree.nodes[next];
-                auto first = tree.leaves.begin() + child.first_leaf, end = tree.leaves.begin() + child.end_leaf;
-                if (!child.in_versioned || !std::all_of(first, end, is_pure)) break;
-            }
-        }
-        tree.nodes[i].after_pure = static_cast<int32_t>(next);
-    }
 }
 
 bool read_each(GuardTree &tree, PyObject *list, bool (*read)(GuardTree &, PyObject *)) {
@@ -368,7 +236,14 @@ PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     new (&tree.held) std::vector<PyObject *>();
     new (&tree.values) std::vector<PyObject *>();
     new (&tree.temporary) std::vector<PyObject *>();
-    new (&tree.stale) std::vector<int32_t>();
+    new (&tree.chunks) std::vector<Chunk>();
+    new (&tree.outside) std::vector<int32_t>();
+    new (&tree.words) std::vector<Word>();
+    new (&tree.scratch) std::vector<Word>();
+    new (&tree.questions) std::vector<Question>();
+    new (&tree.asked) std::vector<int32_t>();
+    new (&tree.tensors) std::vector<TensorMemo>();
+    new (&tree.looks) std::vector<TensorLook *>();
     tree.nodes.reserve(PyList_GET_SIZE(nodes));
     tree.leaves.reserve(PyList_GET_SIZE(leaves));
     tree.alive = new_alive();
@@ -384,9 +259,8 @@ PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
         PyErr_SetString(PyExc_ValueError, "a guard tree has a root at least");
         return nullptr;
     }
-    find_pure_children(tree);
     tree.values.resize(tree.nodes.size());
-    tree.stale.reserve(tree.nodes.size());
+    cut_into_chunks(tree);
     PyObject_GC_Track(self);
     return self;
 }
@@ -432,7 +306,15 @@ void tree_dealloc(PyObject *self) {
     std::destroy_at(&tree.held);
     std::destroy_at(&tree.values);
     std::destroy_at(&tree.temporary);
-    std::destroy_at(&tree.stale);
+    std::destroy_at(&tree.chunks);
+    std::destroy_at(&tree.outside);
+    std::destroy_at(&tree.words);
+    std::destroy_at(&tree.scratch);
+    std::destroy_at(&tree.questions);
+    std::destroy_at(&tree.asked);
+    std::destroy_at(&tree.tensors);
+    for (TensorLook *look : tree.looks) delete_look(look);
+    std::destroy_at(&tree.looks);
     PyTypeObject *type = Py_TYPE(self);
     type->tp_free(self);
     Py_DECREF(type);
@@ -476,8 +358,7 @@ PyObject *tree_failing(PyObject *self, PyObject *args) {
     CallView call;
     if (!read_call(args, slots, call)) return nullptr;
     GuardTree &tree = as_tree(self);
-    for (Node &node : tree.nodes) node.version = 0; /* visit every node, so that the first failure is the one of the guards' order */
-    int32_t result = match(tree, call, tree.alive->dead, nullptr);
+    int32_t result = match(tree, call, true, nullptr);
     if (result == matches) Py_RETURN_NONE;
     return PyLong_FromLong(result == no_guard ? -1 : result);
 }
@@ -488,6 +369,12 @@ PyObject *tree_size(PyObject *self, void *) {
 }
 
 PyObject *tree_num_captures(PyObject *self, void *) { return PyLong_FromSsize_t(FJ_GuardTree_NumCaptures(self)); }
+
+PyObject *tree_nodes(PyObject *self, void *) { return PyLong_FromSize_t(as_tree(self).nodes.size()); }
+
+PyObject *tree_visited(PyObject *self, void *) { return PyLong_FromLong(as_tree(self).visited); }
+
+PyObject *tree_compared(PyObject *self, void *) { return PyLong_FromSize_t(as_tree(self).words.size()); }
 
 PyObject *tree_alive(PyObject *self, void *) { return PyBool_FromLong(!as_tree(self).alive->dead); }
 
@@ -505,6 +392,9 @@ PyMethodDef tree_methods[] = {
 PyGetSetDef tree_properties[] = {
     {"size", tree_size, nullptr, "How many guards the tree has.", nullptr},
     {"num_captures", tree_num_captures, nullptr, "How many values a match captures.", nullptr},
+    {"num_nodes", tree_nodes, nullptr, "How many steps from value to value the tree has.", nullptr},
+    {"num_words", tree_compared, nullptr, "How many words of memory a walk compares in order not to take all steps.", nullptr},
+    {"visited", tree_visited, nullptr, "How many steps the last walk took all the same.", nullptr},
     {"alive", tree_alive, nullptr, "False once an object that a guard compares with is gone: the tree will never match again.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -555,7 +445,7 @@ extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_c
 
 extern "C" int FJ_Guards_Init(PyObject *module) {
     runtime_module = module;
-    if (init_leaf_object() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0) return -1;
+    if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0) return -1;
     if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", leaf_names) < 0) return -1;
     PyObject *type = PyType_FromSpec(&tree_spec);
     if (type == nullptr) return -1;

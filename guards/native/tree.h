@@ -1,11 +1,17 @@
 /* tree.h: the guard tree's data, and what its files call of one another.
  *
  * A tree is an array of nodes in preorder. A node is one step (accessor) from its parent's value, the leaves that check the
- * value it finds, and nothing else; children come right after their parent. One loop over the array checks and binds.
+ * value it finds, and nothing else; children come right after their parent.
+ *
+ * The array is cut into chunks. A chunk that has been visited node by node leaves a memo: the few words of memory (versions of
+ * dicts and types, pointers in objects, sizes) on which everything in it depends, with what they held. The next walk compares
+ * those words, in one loop over a flat array, and visits only the chunks of which a word differs. See memo.cpp for what the
+ * words are, and why nothing that they point to can be gone.
  *
  * Values are borrowed while the walk lasts. That is safe because nothing in a walk runs the user's Python: accessors read
  * memory, the garbage collector is off (so that an allocation can't run finalizers), dict look-ups compare builtin types only,
  * and what an accessor has to create (c_attr, deque_index, iterator_item) is kept until the walk is over.
+ * From one walk to the next, values are only remembered: what they point to may be gone.
  */
 #ifndef FRAMEJIT_GUARDS_TREE_H
 #define FRAMEJIT_GUARDS_TREE_H
@@ -13,6 +19,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace framejit {
@@ -37,6 +44,7 @@ enum class LeafKind : uint8_t { FRAMEJIT_LEAVES(FRAMEJIT_ENUMERATOR) };
 enum class Versioned : uint8_t { no, dict, type };
 
 struct TensorFacts;
+struct TensorLook;
 struct GlobalFacts;
 
 struct Leaf {
@@ -58,28 +66,58 @@ struct Relation {
     std::vector<int64_t> offsets;
 };
 
-/* One cache line: a large model's tree has thousands, and the walk is bound by memory. */
-struct alignas(64) Node {
+struct Node {
     Accessor accessor;
     Versioned versioned;
-    bool in_versioned; /* the parent's version says whether `cached` holds */
-    bool fresh : 1;    /* in this walk, the container is as it was at the last match: children's `cached` holds */
+    bool in_versioned : 1; /* the parent's version says whether the value is the same */
+    bool volatile_ : 1;    /* no word vouches for the value: an argument, or what an accessor creates */
     bool none_if_null : 1; /* payload of a slot_member */
-    bool has_keys : 1; /* one of its leaves is dict_keys: an OrderedDict's order isn't versioned */
+    bool has_children : 1;
+    bool related : 1;      /* a relation compares its value by identity */
+    bool type_checked : 1; /* one of its leaves is type_is */
+    bool deferred : 1;     /* its only leaf is a tensor_match that has a memo of its own */
     int32_t parent;
-    int32_t first_leaf, versioned_leaf, end_leaf; /* the leaves from versioned_leaf on depend on the container's version only */
-    int32_t after_pure;                           /* children up to here depend on the container's version only */
-    int32_t held;                                 /* which of the tree's held objects `object` is; -1: none */
-    int32_t hint;                                 /* where in the dict the key was; of a slot_member, its offset */
+    int32_t first_leaf, end_leaf;
+    int32_t first_outside, end_outside; /* in GuardTree::outside: the other chunks that its children are in */
+    int32_t tensor;                     /* of a deferred one: which of GuardTree::tensors */
+    int32_t held;                       /* which of the tree's held objects `object` is; -1: none */
+    int32_t hint;                       /* where in the dict the key was; of a slot_member, its offset */
     union {
         PyObject *object;  /* payload: a key, a name, a class, a pinned object; borrowed from `held` */
         Py_ssize_t number; /* payload: an index or a field */
     };
-    PyObject *cached;      /* what a child of a versioned container found last; valid while the parent is fresh */
-    uint64_t version;      /* of a versioned container at the last match; 0: unknown */
-    uint64_t seen_version; /* ... in this walk */
+    uint64_t version; /* of a versioned container when it was last visited; 0: it had none */
 };
-static_assert(sizeof(Node) == 64);
+
+/* Eight bytes of memory, and what they were when their chunk was last visited. */
+struct Word {
+    const void *address;
+    uint64_t expected;
+};
+
+/* Consecutive nodes that share a memo: `room` words from first_word on. A chunk that has to be visited has a first word that never matches. */
+struct Chunk {
+    int32_t first_node, end_node;
+    int32_t first_word, room;
+    uint32_t recorded;              /* the walk that left the memo */
+    uint8_t failures, wait;         /* in a row, of memos that didn't last; how many visits to let pass before the next memo */
+    bool always;                    /* its nodes are volatile: it has no memo */
+    std::vector<Word> waiting;      /* a memo that is larger than the room */
+    std::vector<int32_t> questions; /* its leaves that words don't answer */
+};
+
+/* A leaf to ask in every walk. */
+struct Question {
+    int32_t leaf, node;
+};
+
+/* A tensor_match of which only the tensor is looked at in every walk. */
+struct TensorMemo {
+    PyObject *tensor;       /* the node's value */
+    const TensorLook *look; /* how the tensor looked when it matched; NULL: not known */
+    int32_t leaf;
+    bool is_new; /* the node has been visited since the tensor was last looked at */
+};
 
 /* Told by weak references that an object a tree compares with is gone. A tree holds one; weak references' callbacks hold it too. */
 struct Alive {
@@ -96,10 +134,20 @@ struct GuardTree {
     std::vector<PyObject *> held;      /* strong: objects, and weak references to objects */
     std::vector<PyObject *> values;    /* of each node, in this walk */
     std::vector<PyObject *> temporary; /* strong: what accessors created in this walk */
-    std::vector<int32_t> stale;        /* containers whose version moved, to be recorded when the walk matches */
+    std::vector<Chunk> chunks;
+    std::vector<int32_t> outside;
+    std::vector<Word> words, scratch;
+    std::vector<Question> questions;
+    std::vector<int32_t> asked; /* scratch: of the chunk that is being visited */
+    std::vector<TensorMemo> tensors;
+    std::vector<TensorLook *> looks; /* owned */
     Alive *alive;
+    uint32_t walks;
+    int32_t visited; /* nodes, in the last walk */
     bool walking;
     bool ambiguous; /* in this walk, only a user's __eq__ could have told whether a key is there */
+    bool arrange;   /* a memo or its questions don't fit in their place */
+    bool unrelated; /* since the relations last held, a value that they compare is another */
 };
 
 /* The call that is being matched. */
@@ -113,6 +161,8 @@ struct CallView {
 PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call);
 int init_accessors();
 PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguous);
+PyObject **field_of(const Node &node, PyObject *base);
+constexpr Py_ssize_t function_dict = 5; /* the function_field that is there only when it isn't empty */
 PyTypeObject *deque_type();
 PyObject *payload_object(const Node &node, PyObject *payload);
 int lower_payload(Node &node, PyObject *payload);
@@ -133,10 +183,50 @@ bool is_gone(GuardTree &tree, int32_t held);
 int init_leaf_object();
 Alive *new_alive();
 
+/* walk.cpp: both give the number of a guard that fails, `matches` if there is none, `no_guard` where a path ended early. */
+constexpr int32_t matches = -1, no_guard = -2;
+int32_t walk(GuardTree &tree, const CallView &call);
+int32_t walk_in_order(GuardTree &tree, const CallView &call);
+void cut_into_chunks(GuardTree &tree);
+void arrange_memos(GuardTree &tree);
+
+/* memo.cpp */
+inline uint64_t load(const void *address) {
+    uint64_t word;
+    std::memcpy(&word, address, sizeof word);
+    return word;
+}
+uint64_t version_of(const Node &node, PyObject *value);
+
+/* Writes the words of one chunk into tree.scratch. */
+class Memo {
+  public:
+    explicit Memo(GuardTree &tree) : tree(tree) {}
+    bool add_step(int32_t index);
+    bool add_leaf(int32_t index, const Leaf &leaf);
+    bool add_version(int32_t index);
+
+  private:
+    GuardTree &tree;
+    int32_t current = 0;
+    int32_t typed = -1, listed = -1; /* the nodes whose type, and whose items, the last words are about */
+    void add(const void *address);
+    bool is_fixed(int32_t index) const;
+    bool has_type(int32_t index, PyObject *value);
+    bool has_layout(int32_t index, PyObject *value);
+    bool add_index(const Node &node, PyObject *base);
+    bool add_field(const Node &node, PyObject *base);
+    bool add_function_field(const Node &node, PyObject *base);
+    bool add_closure_cell(const Node &node, PyObject *base);
+    const void *length_of(int32_t index, PyObject *value);
+};
+
 /* leaf_container.cpp */
 bool has_length(PyObject *value, Py_ssize_t length);
 bool has_keys(PyObject *dict, PyObject *keys);
 bool has_elements(PyObject *set, PyObject *elements);
+const void *order_of(PyObject *ordered_dict);
+int init_leaf_container();
 
 /* leaf_tensor.cpp */
 int init_leaf_tensor(PyObject *module);
@@ -144,6 +234,9 @@ TensorFacts *new_tensor_facts(PyObject *spec);
 void delete_tensor_facts(TensorFacts *facts);
 PyObject *tensor_facts_class(TensorFacts *facts);
 bool tensor_matches(const TensorFacts &facts, PyObject *value);
+bool looks_same(const TensorLook &look, PyObject *value);
+const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value);
+void delete_look(TensorLook *look);
 bool storages_match(const std::vector<PyObject *> &values, const Relation &relation);
 GlobalFacts *new_global_facts(PyObject *spec);
 void delete_global_facts(GlobalFacts *facts);

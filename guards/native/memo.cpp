@@ -1,0 +1,200 @@
+/* memo.cpp: the words of memory that vouch for what a visit has found, so that the next walk need not visit.
+ *
+ * A memo says: while these words are what they were, every node of the chunk has the value it had, and every leaf that isn't a
+ * question of its own holds. Three things vouch for a value:
+ *   - The version of the dict or type that it was found in. Tags are never used twice, so the same tag means the same container,
+ *     holding the same objects ever since. Such a value is *fixed*: as long as the tag stands, the object can't have been replaced
+ *     by another one at its address.
+ *   - The word that the pointer was read from. That tells the same address, not the same object: what is read below it has words
+ *     of its own, the type first.
+ *   - The tree itself, of what is pinned.
+ *
+ * No word may lie in memory that could be gone. Words are compared in order, and the object that a word lies in is reached by
+ * words before it; its layout is known by its type (guarded, or a word), or from where the pointer is kept: ob_type points to a
+ * type, an instance's dict pointer to a dict. Where neither is so, there is no memo, and the chunk is visited in every walk.
+ */
+#include "tree.h"
+
+namespace framejit {
+
+/* ma_version_tag is deprecated in 3.12 without a replacement that sees as much; it is gone in 3.14. Tags are never reused, and a
+ * tag belongs to one dict: the same tag means the same dict with the same keys and values. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static uint64_t *dict_version(PyObject *dict) { return &reinterpret_cast<PyDictObject *>(dict)->ma_version_tag; }
+#pragma GCC diagnostic pop
+
+/* A type's tag is 0 while it has none: then nothing would tell of a change. A look-up gives it one, if there are any left. */
+static unsigned int type_version(PyTypeObject *type) {
+    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+        static PyObject *name = PyUnicode_InternFromString("__name__");
+        if (name != nullptr) _PyType_Lookup(type, name);
+    }
+    return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+}
+
+uint64_t version_of(const Node &node, PyObject *value) {
+    if (value == nullptr || node.versioned == Versioned::no) return 0;
+    if (node.versioned == Versioned::dict) return PyDict_Check(value) ? *dict_version(value) : 0;
+    return PyType_Check(value) ? type_version(reinterpret_cast<PyTypeObject *>(value)) : 0;
+}
+
+void Memo::add(const void *address) { tree.scratch.push_back({address, load(address)}); }
+
+bool Memo::is_fixed(int32_t index) const {
+    const Node &node = tree.nodes[index];
+    return node.in_versioned && tree.nodes[node.parent].version != 0;
+}
+
+/* Makes sure that the walk has compared the exact type of a node's value. */
+bool Memo::has_type(int32_t index, PyObject *value) {
+    if (typed == index) return true;
+    const Node &node = tree.nodes[index];
+    if (!node.type_checked && PyType_HasFeature(Py_TYPE(value), Py_TPFLAGS_HEAPTYPE)) return false; /* another could be at its address */
+    if (node.type_checked && index != current) return true;
+    add(&value->ob_type);
+    typed = index;
+    return true;
+}
+
+/* Makes sure that a node's value is laid out as it was. */
+bool Memo::has_layout(int32_t index, PyObject *value) {
+    const Node &node = tree.nodes[index];
+    switch (node.accessor) {
+        case Accessor::root:
+        case Accessor::pinned:
+        case Accessor::instance_dict:
+        case Accessor::type_of: return true;
+        default: return (index == current && is_fixed(index)) || has_type(index, value);
+    }
+}
+
+bool Memo::add_index(const Node &node, PyObject *base) {
+    if (!has_type(node.parent, base)) return false;
+    if (PyTuple_Check(base)) {
+        add(&reinterpret_cast<PyVarObject *>(base)->ob_size);
+        if (node.number < PyTuple_GET_SIZE(base)) add(&reinterpret_cast<PyTupleObject *>(base)->ob_item[node.number]);
+    } else if (PyList_Check(base)) {
+        auto *list = reinterpret_cast<PyListObject *>(base);
+        if (listed != node.parent) {
+            add(&list->ob_base.ob_size);
+            add(&list->ob_item);
+            listed = node.parent;
+        }
+        if (node.number < PyList_GET_SIZE(base)) add(&list->ob_item[node.number]);
+    }
+    return true;
+}
+
+bool Memo::add_field(const Node &node, PyObject *base) {
+    PyObject **place = field_of(node, base);
+    if (place != nullptr) add(place);
+    return true;
+}
+
+bool Memo::add_function_field(const Node &node, PyObject *base) {
+    if (!has_type(node.parent, base)) return false;
+    if (!PyFunction_Check(base)) return true;
+    PyObject **field = field_of(node, base);
+    add(field);
+    if (node.number == function_dict && *field != nullptr) add(&reinterpret_cast<PyDictObject *>(*field)->ma_used); /* empty, it is no value */
+    return true;
+}
+
+bool Memo::add_closure_cell(const Node &node, PyObject *base) {
+    if (!has_type(node.parent, base)) return false;
+    if (!PyFunction_Check(base)) return true;
+    PyObject **closure = &reinterpret_cast<PyFunctionObject *>(base)->func_closure;
+    add(closure);
+    if (*closure == nullptr) return true;
+    add(&reinterpret_cast<PyVarObject *>(*closure)->ob_size);
+    if (node.number < PyTuple_GET_SIZE(*closure)) add(&reinterpret_cast<PyTupleObject *>(*closure)->ob_item[node.number]);
+    return true;
+}
+
+/* Adds what vouches for the value of a node. False: nothing does. */
+bool Memo::add_step(int32_t index) {
+    current = index;
+    const Node &node = tree.nodes[index];
+    PyObject *base = tree.values[node.parent];
+    if (node.volatile_) return false;
+    if (node.accessor == Accessor::root || node.accessor == Accessor::pinned || base == nullptr) return true;
+    if (node.in_versioned) return is_fixed(index);
+    switch (node.accessor) {
+        case Accessor::type_of: add(&base->ob_type); return true;
+        case Accessor::instance_dict: {
+            if (PyType_Check(base) || !has_layout(node.parent, base)) return false;
+            PyObject **slot = _PyObject_GetDictPtr(base);
+            if (slot != nullptr) add(slot);
+            return (slot == nullptr ? nullptr : *slot) == tree.values[index];
+        }
+        case Accessor::index: return add_index(node, base);
+        case Accessor::function_field: return add_function_field(node, base);
+        case Accessor::closure_cell: return add_closure_cell(node, base);
+        case Accessor::slot_member:
+            if (reinterpret_cast<PyObject *>(Py_TYPE(base)) == node.object) add(&base->ob_type); /* the tree knows that this class lives */
+            else if (!has_type(node.parent, base)) return false;
+            return add_field(node, base);
+        case Accessor::cell_contents:
+        case Accessor::method_field:
+        case Accessor::wrapped_descriptor: return has_type(node.parent, base) && add_field(node, base);
+        default: return false;
+    }
+}
+
+/* Adds what vouches for what a node's versioned container holds. To be called after its leaves, of which one may tell its type. */
+bool Memo::add_version(int32_t index) {
+    const Node &node = tree.nodes[index];
+    PyObject *value = tree.values[index];
+    if (node.version == 0) return true;
+    if (!has_layout(index, value)) return false;
+    if (node.versioned == Versioned::dict) add(dict_version(value));
+    else add(&reinterpret_cast<PyTypeObject *>(value)->tp_version_tag);
+    return true;
+}
+
+/* The word of a container that says how many items it has; NULL where that isn't one word, or none that it is safe to look at. */
+const void *Memo::length_of(int32_t index, PyObject *value) {
+    if (!has_layout(index, value)) return nullptr;
+    if (PyDict_Check(value)) return &reinterpret_cast<PyDictObject *>(value)->ma_used;
+    if (PyList_Check(value) || PyTuple_Check(value) || PyObject_TypeCheck(value, deque_type())) return &reinterpret_cast<PyVarObject *>(value)->ob_size;
+    if (PyAnySet_Check(value)) return &reinterpret_cast<PySetObject *>(value)->used;
+    return nullptr;
+}
+
+/* Adds what vouches for a leaf that holds. False: nothing does, it has to be asked every time. */
+bool Memo::add_leaf(int32_t index, const Leaf &leaf) {
+    const Node &node = tree.nodes[index];
+    PyObject *value = tree.values[index];
+    switch (leaf.kind) {
+        case LeafKind::is_missing:
+        case LeafKind::is_present:
+        case LeafKind::value_is: return true; /* what it is compared with lives, so its address is nobody else's */
+        case LeafKind::equals: return value == leaf.object || (is_fixed(index) && is_immutable_constant(leaf.object));
+        case LeafKind::type_is: {
+            auto *type = reinterpret_cast<PyTypeObject *>(leaf.object);
+            /* typeobject.c: object_set_class gives no other class to instances of such a one */
+            bool for_good = PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) && type != &PyModule_Type;
+            return (for_good && is_fixed(index)) || has_type(index, value);
+        }
+        case LeafKind::code_is:
+            if (!is_fixed(index) && !has_type(index, value)) return false;
+            add(&reinterpret_cast<PyFunctionObject *>(value)->func_code);
+            return true;
+        case LeafKind::length: {
+            const void *place = length_of(index, value);
+            if (place != nullptr) add(place);
+            return place != nullptr;
+        }
+        case LeafKind::key_absent: return value == nullptr || node.version != 0;
+        case LeafKind::dict_keys: {
+            if (node.version == 0 || !PyODict_Check(value)) return node.version != 0;
+            const void *order = has_layout(index, value) ? order_of(value) : nullptr;
+            if (order != nullptr) add(order);
+            return order != nullptr;
+        }
+        default: return false;
+    }
+}
+
+}  // namespace framejit

@@ -1,0 +1,281 @@
+/* walk.cpp: the walk over one call: memos first, visits where they don't vouch for a chunk, then what is looked at every time. */
+#include "tree.h"
+
+#include <algorithm>
+
+namespace framejit {
+
+namespace {
+
+constexpr uint64_t zero = 0;
+constexpr int32_t largest_chunk = 24;
+constexpr uint8_t longest_wait = 63;
+
+bool holds(const Leaf &leaf, PyObject *value) {
+    if (leaf.kind == LeafKind::is_missing) return value == nullptr;
+    if (value == nullptr) return leaf.kind == LeafKind::key_absent;
+    switch (leaf.kind) {
+        case LeafKind::is_present: return true;
+        case LeafKind::type_is: return reinterpret_cast<PyObject *>(Py_TYPE(value)) == leaf.object;
+        case LeafKind::value_is: return value == leaf.object;
+        case LeafKind::code_is: return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
+        case LeafKind::equals: return same_constant(value, leaf.object);
+        case LeafKind::length: return PyDict_CheckExact(value) ? PyDict_GET_SIZE(value) == leaf.length : has_length(value, leaf.length);
+        case LeafKind::key_absent: {
+            int32_t hint = 0;
+            bool ambiguous = false;
+            return PyDict_Check(value) && find_item(value, leaf.object, &hint, &ambiguous) == nullptr && !ambiguous;
+        }
+        case LeafKind::dict_keys: return has_keys(value, leaf.object);
+        case LeafKind::set_equals: return has_elements(value, leaf.object);
+        case LeafKind::tensor_match: return tensor_matches(*leaf.tensor, value);
+        case LeafKind::global_state: return global_state_matches(*leaf.global_state);
+        default: return false;
+    }
+}
+
+bool holds(const Relation &relation, const std::vector<PyObject *> &values) {
+    if (relation.kind == LeafKind::storage_aliasing) return storages_match(values, relation);
+    PyObject *first = values[relation.nodes[0]];
+    if (relation.kind == LeafKind::same) return first != nullptr && first == values[relation.nodes[1]];
+    for (size_t i = 1; i < relation.nodes.size(); i++) {
+        if (first == values[relation.nodes[i]]) return false;
+    }
+    return true;
+}
+
+/* The relations, which by identity need another look only when one of the values is another object; and whether all captures are there. */
+int32_t check_relations(const GuardTree &tree, const std::vector<PyObject *> &values, bool by_identity) {
+    for (size_t i = 0; i < tree.relations.size(); i++) {
+        const Relation &relation = tree.relations[i];
+        if (!by_identity && relation.kind != LeafKind::storage_aliasing) continue;
+        if (!holds(relation, values)) return static_cast<int32_t>(tree.leaves.size() + i);
+    }
+    for (int32_t capture : tree.captures) {
+        if (values[capture] == nullptr) return no_guard;
+    }
+    return matches;
+}
+
+int32_t first_guard(const Node &node) { return node.first_leaf < node.end_leaf ? node.first_leaf : no_guard; }
+
+/* Makes the next walk visit a chunk. The word never matches, and tells which chunk it is. */
+void spoil(GuardTree &tree, int32_t number) {
+    tree.words[tree.chunks[number].first_word] = {&zero, static_cast<uint64_t>(number) + 1};
+}
+
+/* Fetches a node's value. Where it is another, or the container that it is has changed, so may have what its children find. */
+PyObject *fetch(GuardTree &tree, int32_t index, const CallView &call) {
+    Node &node = tree.nodes[index];
+    PyObject *value = step(tree, node, tree.values[node.parent], call);
+    uint64_t version = version_of(node, value);
+    bool moved = value != tree.values[index];
+    tree.values[index] = value;
+    tree.unrelated |= moved && node.related;
+    if (moved || version != node.version) {
+        node.version = version;
+        for (int32_t i = node.first_outside; i < node.end_outside; i++) spoil(tree, tree.outside[i]);
+    }
+    return value;
+}
+
+/* Puts the memo in tree.scratch and the questions in tree.asked in their place. */
+void remember(GuardTree &tree, Chunk &chunk) {
+    chunk.recorded = tree.walks;
+    if (chunk.questions != tree.asked) {
+        chunk.questions = tree.asked;
+        tree.arrange = true;
+    }
+    const auto size = static_cast<int32_t>(tree.scratch.size());
+    if (size > chunk.room) {
+        chunk.waiting = tree.scratch;
+        tree.arrange = true;
+        return;
+    }
+    Word *words = &tree.words[chunk.first_word];
+    std::copy(tree.scratch.begin(), tree.scratch.end(), words);
+    std::fill(words + size, words + chunk.room, Word{&zero, 0});
+}
+
+/* Whether a visit should leave a memo. What changes from call to call isn't worth one: the wait doubles with each that fails at once. */
+bool wants_memo(const GuardTree &tree, Chunk &chunk) {
+    if (chunk.always) return false;
+    if (chunk.recorded != 0) {
+        chunk.failures = tree.walks - chunk.recorded > 1 ? 0 : std::min(chunk.failures + 1, 6);
+        chunk.wait = static_cast<uint8_t>((1 << chunk.failures) - 1);
+        chunk.recorded = 0;
+    }
+    if (chunk.wait == 0) return true;
+    chunk.wait--;
+    return false;
+}
+
+/* Visits a chunk node by node. */
+int32_t visit(GuardTree &tree, int32_t number, const CallView &call) {
+    Chunk &chunk = tree.chunks[number];
+    tree.visited += chunk.end_node - chunk.first_node;
+    spoil(tree, number);
+    chunk.waiting.clear();
+    bool remembers = wants_memo(tree, chunk);
+    Memo memo(tree);
+    tree.scratch.clear();
+    tree.asked.clear();
+    for (int32_t i = chunk.first_node; i < chunk.end_node; i++) {
+        const Node &node = tree.nodes[i];
+        PyObject *value = fetch(tree, i, call);
+        if (tree.ambiguous) return first_guard(node);
+        remembers = remembers && memo.add_step(i);
+        if (node.deferred) {
+            TensorMemo &tensor = tree.tensors[node.tensor];
+            if (value == nullptr) return tensor.leaf;
+            tensor = {value, nullptr, tensor.leaf, true};
+            continue;
+        }
+        for (int32_t leaf = node.first_leaf; leaf < node.end_leaf; leaf++) {
+            if (!holds(tree.leaves[leaf], value)) return leaf;
+            if (remembers && !memo.add_leaf(i, tree.leaves[leaf])) {
+                /* Children rely on what the leaves of their parent say. */
+                if (node.has_children && i != 0) remembers = false;
+                tree.asked.push_back(leaf);
+            }
+        }
+        remembers = remembers && memo.add_version(i);
+    }
+    if (remembers) remember(tree, chunk);
+    return matches;
+}
+
+/* Looks at the tensors that are where they were. */
+int32_t check_tensors(GuardTree &tree) {
+    for (TensorMemo &memo : tree.tensors) {
+        if (memo.look != nullptr && looks_same(*memo.look, memo.tensor)) continue;
+        if (!tensor_matches(*tree.leaves[memo.leaf].tensor, memo.tensor)) return memo.leaf;
+        memo.look = memo.is_new ? nullptr : new_look(tree.looks, memo.tensor);
+        memo.is_new = false;
+    }
+    return matches;
+}
+
+}  // namespace
+
+int32_t walk(GuardTree &tree, const CallView &call) {
+    if (++tree.walks == 0) tree.walks = 1;
+    tree.visited = 0;
+    const Word *words = tree.words.data();
+    const auto n_words = static_cast<int32_t>(tree.words.size());
+    for (int32_t i = 0; i < n_words; i++) {
+        if (load(words[i].address) == words[i].expected) continue;
+        int32_t number;
+        if (words[i].address == &zero) {
+            number = static_cast<int32_t>(words[i].expected - 1);
+        } else {
+            auto behind = std::upper_bound(tree.chunks.begin(), tree.chunks.end(), i,
+                                           [](int32_t word, const Chunk &chunk) { return word < chunk.first_word; });
+            number = static_cast<int32_t>(behind - tree.chunks.begin()) - 1;
+        }
+        int32_t result = visit(tree, number, call);
+        if (result != matches) return result;
+        i = tree.chunks[number].first_word + tree.chunks[number].room - 1;
+    }
+    int32_t result = check_tensors(tree);
+    if (result != matches) return result;
+    for (const Question &question : tree.questions) {
+        if (!holds(tree.leaves[question.leaf], tree.values[question.node])) return question.leaf;
+    }
+    result = check_relations(tree, tree.values, tree.unrelated);
+    tree.unrelated = tree.unrelated && result != matches;
+    return result;
+}
+
+/* Visits every node and asks every leaf, so that the first failure is the one of the guards' order; leaves memos alone. */
+int32_t walk_in_order(GuardTree &tree, const CallView &call) {
+    std::vector<PyObject *> values(tree.nodes.size());
+    values[0] = reinterpret_cast<PyObject *>(&tree);
+    for (size_t i = 0; i < tree.nodes.size(); i++) {
+        Node &node = tree.nodes[i];
+        values[i] = step(tree, node, values[node.parent], call);
+        for (int32_t leaf = node.first_leaf; leaf < node.end_leaf; leaf++) {
+            if (!holds(tree.leaves[leaf], values[i]) || is_gone(tree, tree.leaves[leaf].held)) return leaf;
+        }
+        if (tree.ambiguous || is_gone(tree, node.held)) return first_guard(node);
+    }
+    return check_relations(tree, values, true);
+}
+
+/* Lays the memos out again, one behind the other in the order of the chunks. */
+void arrange_memos(GuardTree &tree) {
+    std::vector<Word> words;
+    std::vector<Question> questions;
+    words.reserve(tree.words.size() + tree.scratch.size());
+    for (Chunk &chunk : tree.chunks) {
+        auto first = static_cast<int32_t>(words.size());
+        if (chunk.waiting.empty()) {
+            words.insert(words.end(), tree.words.begin() + chunk.first_word, tree.words.begin() + chunk.first_word + chunk.room);
+        } else {
+            words.insert(words.end(), chunk.waiting.begin(), chunk.waiting.end());
+            std::vector<Word>().swap(chunk.waiting);
+        }
+        chunk.first_word = first;
+        chunk.room = static_cast<int32_t>(words.size()) - first;
+        for (int32_t leaf : chunk.questions) {
+            auto is_its = [&](const Node &node) { return node.first_leaf <= leaf && leaf < node.end_leaf; };
+            auto node = std::find_if(tree.nodes.begin() + chunk.first_node, tree.nodes.begin() + chunk.end_node, is_its);
+            questions.push_back({leaf, static_cast<int32_t>(node - tree.nodes.begin())});
+        }
+    }
+    tree.words.swap(words);
+    tree.questions.swap(questions);
+    tree.arrange = false;
+}
+
+/* Cuts the nodes into chunks: an instance's dict begins one, so that it goes with what hangs on one object. */
+void cut_into_chunks(GuardTree &tree) {
+    std::vector<int32_t> chunk_of;
+    std::vector<std::vector<int32_t>> outside(tree.nodes.size());
+    for (const Relation &relation : tree.relations) {
+        for (int32_t node : relation.nodes) tree.nodes[node].related = true;
+    }
+    for (size_t i = 0; i < tree.nodes.size(); i++) {
+        Node &node = tree.nodes[i];
+        const bool is_root = i == 0;
+        bool given = node.accessor == Accessor::local || node.accessor == Accessor::frame_function;
+        bool created = node.accessor == Accessor::c_attr || node.accessor == Accessor::deque_index || node.accessor == Accessor::referent ||
+                       node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field;
+        const Node &parent = tree.nodes[node.parent];
+        bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;
+        node.volatile_ = given || created || of_created;
+        bool begins = is_root || node.volatile_ != tree.chunks.back().always || node.accessor == Accessor::instance_dict ||
+                      static_cast<int32_t>(i) - tree.chunks.back().first_node >= largest_chunk;
+        auto index = static_cast<int32_t>(i);
+        if (begins) {
+            Chunk chunk{};
+            chunk.first_node = index;
+            chunk.first_word = static_cast<int32_t>(tree.chunks.size());
+            chunk.room = 1;
+            chunk.always = node.volatile_;
+            tree.chunks.push_back(chunk);
+        }
+        tree.chunks.back().end_node = index + 1;
+        auto number = static_cast<int32_t>(tree.chunks.size()) - 1;
+        chunk_of.push_back(number);
+        std::vector<int32_t> &known = outside[node.parent];
+        if (!is_root && chunk_of[node.parent] != number && (known.empty() || known.back() != number)) known.push_back(number);
+        bool is_tensor = node.end_leaf - node.first_leaf == 1 && tree.leaves[node.first_leaf].kind == LeafKind::tensor_match;
+        node.deferred = is_tensor && !node.has_children && !node.volatile_;
+        if (node.deferred) {
+            node.tensor = static_cast<int32_t>(tree.tensors.size());
+            tree.tensors.push_back({nullptr, nullptr, node.first_leaf, true});
+        }
+    }
+    for (size_t i = 0; i < tree.nodes.size(); i++) {
+        tree.nodes[i].first_outside = static_cast<int32_t>(tree.outside.size());
+        tree.outside.insert(tree.outside.end(), outside[i].begin(), outside[i].end());
+        tree.nodes[i].end_outside = static_cast<int32_t>(tree.outside.size());
+    }
+    tree.words.resize(tree.chunks.size());
+    for (size_t i = 0; i < tree.chunks.size(); i++) spoil(tree, static_cast<int32_t>(i));
+    tree.values[0] = reinterpret_cast<PyObject *>(&tree);
+    tree.unrelated = true;
+}
+
+}  // namespace framejit
