@@ -390,7 +390,7 @@ class Distinct(Guard):
         return "is none of " + ", ".join(other.describe() for other in self.others[:6])
 
     def found(self, value: Any, call: Call) -> str:
-        return "is " + next((o.describe() for o in self.others if o.fetch(call) is value), "none of them")
+        return "that it is " + next((o.describe() for o in self.others if o.fetch(call) is value), "none of them")
 
     def key(self) -> Any:
         return tuple(map(id, self.others))
@@ -422,7 +422,7 @@ class StorageAliasing(Guard):
         return "shares its storage, or doesn't, with the other tensors as on the call that was traced"
 
     def found(self, value: Any, call: Call) -> str:
-        return "they share storages otherwise"
+        return "that they share storages otherwise"
 
     def key(self) -> Any:
         return (tuple(map(id, self.tensors)), self.groups, self.offsets)

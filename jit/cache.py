@@ -9,7 +9,6 @@ import logging
 import threading
 import types
 import weakref
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,8 +88,6 @@ class Family:
         self.number = next(_family_numbers)
         self.resumes: Any = None
         self.compiled: dict[types.FunctionType, Any] = {}
-        self.causes: Counter[tuple[types.CodeType, Cause]] = Counter()
-        """How often each cause has made it necessary to compile again."""
 
 
 class Families:
@@ -180,15 +177,15 @@ class Compiler:
         found = pool.find(function, call.locals, entries) if pool is not None else None
         if found is not None:
             return found
-        module = call.locals[0] if call.locals and isinstance(call.locals[0], nn.Module) else None
-        family = self.family if module is None else self.families.of(module, self.options)
+        module = module_in(call.locals[0]) if call.locals else None
+        family = self.family if module is None or self.behind is not None else self.families.of(module, self.options)
         before = entries if module is None else tuple(entry for entry in entries if entry.keep.made_for is None or entry.keep.made_for() is module)
-        name = recompiles.name_of(function, call.locals)
+        name = recompiles.name_of(function, module)
         if not self._may_compile(name, before, call):
             return None
         cause = None
         if before:
-            cause, limit = self._cause(function, family, before, call)
+            cause, limit = self._cause(before, call)
             if cause is None:
                 self._over_limit(name, limit, before, call)
                 return None
@@ -200,13 +197,13 @@ class Compiler:
             self.compiles += 1
         if cause is not None:
             STATISTICS.add("recompiles")
-            family.causes[function.__code__, cause] += 1
             recompiles.log(name, number, before, call, again=True)
         elif entries or pool is not None:
             recompiles.log(name, number, entries or tuple(pool.entries() if pool is not None else ()), call, again=False)
         entry = self._compile(call, family, number)
         if entry is not None and isinstance(entry.keep, pipeline().Keep):
             entry.keep.number = number
+            entry.keep.cause = cause
             entry.keep.made_for = None if module is None else weakref.ref(module)
             if pool is not None and entry.keep.shared:
                 pool.add(entry)
@@ -228,14 +225,14 @@ class Compiler:
             raise recompiles.error(name, "the option fail_on_recompile is set", before, call)
         return True
 
-    def _cause(self, function: types.FunctionType, family: Family, before: tuple[Entry, ...], call: Call) -> tuple[Cause | None, str]:
+    def _cause(self, before: tuple[Entry, ...], call: Call) -> tuple[Cause | None, str]:
         """What a new entry is put down to; None where a limit forbids one: the limit as text."""
         settings = self.options.config
         if len(before) >= settings.recompile_limit:
             return None, limit_text("recompile_limit", settings)
         for entry in before:
             cause = recompiles.cause_of(entry, call)
-            if family.causes[function.__code__, cause] < settings.cause_limit - 1:
+            if sum(made.keep.cause == cause for made in before) < settings.cause_limit - 1:
                 return cause, ""
         return None, limit_text("cause_limit", settings)
 
@@ -296,7 +293,6 @@ class Compiler:
         self._limits_reported.clear()
         self._called = False
         self.families.clear()
-        self.family.causes.clear()
 
     def _internal_error(self, function: types.FunctionType, error: BaseException) -> Entry:
         STATISTICS.add("internal_errors")
@@ -316,6 +312,15 @@ def reset() -> None:
         compiled.clear()
         compiled.compile_callback.forget()
     logs.forget()
+
+
+def module_in(value: Any) -> nn.Module | None:
+    """The module that a call is about, by its first argument: that itself, or the first one in the state that a call goes on with."""
+    if isinstance(value, nn.Module):
+        return value
+    if type(value) is tuple:
+        return next((found for found in map(module_in, value) if found is not None), None)
+    return None
 
 
 def limit_text(name: str, settings: config.Config) -> str:

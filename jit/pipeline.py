@@ -34,10 +34,11 @@ from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import function_modes, global_state_guard
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
-from framejit.guards.source import Call, Local, Root, Slot
+from framejit.guards.source import Call, Local, Root, Slot, UserLine
 from framejit.modules import ecosystem
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import Codegen
+from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, place, record
 from framejit.tracer import GraphBreak, Tracer
 
@@ -65,6 +66,8 @@ class Keep:
     """Of the entry, among those that its function ever had."""
     made_for: weakref.ref[Any] | None = None
     """The module that was the first argument."""
+    cause: Cause | None = None
+    """What the entry is put down to, if it was made although there were others."""
     shared: bool = False
     """Whether its guards say all that the entry rests on, so that it may serve other functions of the same code."""
 
@@ -301,7 +304,10 @@ def guard_aliasing(tracer: Tracer) -> None:
             continue
         others = tuple(other.source for other in observed if other is not obj and other.cls is obj.cls and other.source is not None)
         if others:
-            tracer.guards.append(Distinct(obj.source, None, others))
+            code, position = tracer.function.__code__, logged.position
+            columns = (position.end_lineno, position.column, position.end_column)
+            line = UserLine(code.co_filename, position.lineno or code.co_firstlineno, code.co_qualname, columns)
+            tracer.guards.append(Distinct(obj.source, line, others))
 
 
 def request_of(tracer: Tracer, graph: GraphResult, backend: Backend, frame_id: int, number: int) -> GraphRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from framejit import breaks, logs
 from framejit._runtime import Entry
 from framejit.errors import RecompileError, UserFrame
 from framejit.guards.source import Call
+
+IMPLEMENTATION = nn.Module._wrapped_call_impl.__code__.co_filename
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,10 @@ def explain() -> Any:
     return importlib.import_module("framejit.guards.explain")
 
 
-def name_of(function: types.FunctionType, args: Sequence[Any]) -> str:
+def name_of(function: types.FunctionType, module: nn.Module | None) -> str:
     """What to call the function in reports: the module's class, where it is only what runs every module's calls."""
-    if function.__module__ == nn.Module.__module__ and args and isinstance(args[0], nn.Module):
-        return f"the module {type(args[0]).__qualname__}"
+    if module is not None and function.__code__.co_filename == IMPLEMENTATION:
+        return f"the module {type(module).__qualname__}"
     return function.__qualname__
 
 

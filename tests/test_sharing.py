@@ -155,7 +155,7 @@ def test_names_and_attributes_of_another_function():
 
 
 def test_functions_of_other_globals_do_not_share(backend):
-    f = lambda t: t * FACTOR  # noqa: E731, F821
+    f = lambda t: t * FACTOR  # noqa: F821
     alike = [types.FunctionType(f.__code__, {"FACTOR": factor, "__builtins__": __builtins__}) for factor in (2, 3, 2)]
     compiled = [framejit.compile(g, backend=backend) for g in alike]
     for fast, factor in zip(compiled, (2, 3, 2)):
@@ -178,7 +178,7 @@ def test_other_builtins_do_not_share():
     ids=lambda other: next(iter(other)),
 )  # fmt: skip
 def test_other_options_do_not_share(backend, other):
-    f = lambda t: t + 1  # noqa: E731
+    f = lambda t: t + 1
     first, second = framejit.compile(f, backend=backend), framejit.compile(f, **{"backend": backend, **other})
     assert same(first(x), second(x)) and first.entries != second.entries
     block = Block()
@@ -189,7 +189,7 @@ def test_other_options_do_not_share(backend, other):
 
 
 def test_other_configurations_do_not_share(backend):
-    f = lambda t: t + 1  # noqa: E731
+    f = lambda t: t + 1
     first = framejit.compile(f, backend=backend)
     with config.replace(unroll_limit=7):
         second = framejit.compile(f, backend=backend)
@@ -382,7 +382,7 @@ def test_reset_forgets_shared_entries(backend):
 
 
 def test_entries_that_can_never_match_again_make_room(backend):
-    fast = framejit.compile(lambda t, key: t + 1 if key in {Key: 1} else t - 1, backend=backend)
+    fast = framejit.compile(lambda t, key: t + 1 if key in {Key: 1} else t - 1, backend=backend)  # noqa: F821
     for _ in range(20):
 
         class Key:

@@ -1,0 +1,441 @@
+"""Why functions are compiled again: the log, for each kind of guard; the limits, per function, per module and per cause; and errors instead."""
+
+from __future__ import annotations
+
+import logging
+import re
+import weakref
+from collections import OrderedDict
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import framejit
+from framejit import config
+from framejit.guards.kinds import KINDS
+
+x = torch.arange(6.0).reshape(2, 3)
+SETTING = "a"
+TOLD: dict[str, str] = {}
+"""For each leaf name, what the log said."""
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    framejit.reset()
+    yield
+    framejit.set_logs()
+
+
+@pytest.fixture
+def told(caplog):
+    """What the log of recompiles says, as one text; forgotten when asked for."""
+    framejit.set_logs("recompiles")
+
+    def text():
+        found = "\n".join(record.getMessage() for record in caplog.records if record.name == "framejit.recompiles")
+        caplog.clear()
+        return found
+
+    return text
+
+
+def eager(f, **options):
+    return framejit.compile(f, backend="eager", **options)
+
+
+# ---- the log, for each kind of guard ----
+
+
+class Thing:
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+    def __init__(self, n):
+        self.n = n
+
+
+def closure(n):
+    return lambda t: t * n
+
+
+shared_list = [1, 2]
+CASES = {
+    # name: (leaf, the function, the first call, the second one, the source, expected, found, the hint, the marked expression)
+    "an int argument": ("equals", lambda t, n: t * n, (x, 3), (x, 4), "n", "== 3", "4", "pass it as a tensor", "t * n"),
+    "a float argument": ("equals", lambda t, n: t * n, (x, 3.5), (x, 4.5), "n", "== 3.5", "4.5", "pass it as a tensor", "t * n"),
+    "a string": ("equals", lambda t, s: t if s == "a" else -t, (x, "a"), (x, "b"), "s", "== 'a'", "'b'", "each value is compiled once", 's == "a"'),
+    "an attribute": (
+        "equals", lambda t, o: t * o.n, (x, Thing(n=3)), (x, Thing(n=4)), "o.n", "== 3", "4", "only passed on, or counted up", "t * o.n",
+    ),
+    "a slot": ("equals", lambda t, o: t * o.n, (x, Slotted(3)), (x, Slotted(4)), "o.n", "== 3", "4", "or keep it in a tensor", "t * o.n"),
+    "a float attribute": (
+        "equals", lambda t, o: t * o.n, (x, Thing(n=0.5)), (x, Thing(n=1.5)), "o.n", "== 0.5", "1.5", "keep it in a tensor", "t * o.n",
+    ),
+    "a dict's item": ("equals", lambda t, d: t * d["n"], (x, {"n": 3}), (x, {"n": 4}), "d['n']", "== 3", "4", "pass it as a tensor", 't * d["n"]'),
+    "a type": ("type_is", lambda t, o: t + len(o), (x, [1]), (x, (1,)), "o", "is exactly a list", "a tuple", "pass the same type", "len(o)"),
+    "an object": (
+        "value_is", lambda t, o: t if o is len else -t, (x, len), (x, repr), "o", "is the same object", "a builtin_function_or_method",
+        "make the object once", "o is len",
+    ),
+    "a function": (
+        "code_is", lambda t, f: f(t), (x, lambda t: t), (x, lambda t: -t), "f", "is a function with the code of", "a function",
+        "define the function once", "f(t)",
+    ),
+    "a length": ("length", lambda t, o: t + len(o), (x, [1]), (x, [1, 2]), "o", "has length 1", "length 2", "number of items the same", "len(o)"),
+    "a key's absence": (
+        "key_absent", lambda t, d: t if "a" in d else -t, (x, {"b": 1}), (x, {"b": 1, "a": 1}), "d", "has no key 'a'", "has key 'a'",
+        "set the attribute or key before the first call", '"a" in d',
+    ),
+    "keys": (
+        "dict_keys", lambda t, d: [t + len(k) for k in d][0], (x, {"a": 1}), (x, {"bb": 1}), "d", "has the keys ['a']", "keys 'bb'",
+        "the same keys in the same order", "[t + len(k) for k in d]",
+    ),
+    "elements": (
+        "set_equals", lambda t, s: t if 1 in s else -t, (x, {1}), (x, {2}), "s", "has the elements (1,)", "a set", "the same elements", "1 in s",
+    ),
+    "a missing slot": (
+        "is_missing", lambda t, o: t if hasattr(o, "n") else -t, (x, Slotted.__new__(Slotted)), (x, Slotted(1)), "o.n", "is not set", "1",
+        "set it before the first call", 'hasattr(o, "n")',
+    ),
+    "a dtype": (
+        "tensor_match", lambda t: t + 1, (x,), (x.double(),), "t", "is a Tensor([2, 3]", "dtype torch.float64", "keep the dtype constant", "t + 1",
+    ),
+    "a size": ("tensor_match", lambda t: t + 1, (x,), (x[:1],), "t", "is a Tensor([2, 3]", "size [1, 3]", "pad to a few fixed sizes", "t + 1"),
+    "strides": (
+        "tensor_match", lambda t: t + 1, (x,), (torch.ones(3, 2).t(),), "t", "strides (3, 1)", "strides (1, 2)", ".contiguous()", "t + 1",
+    ),
+    "requires_grad": (
+        "tensor_match", lambda t: t + 1, (x,), (x.clone().requires_grad_(),), "t", "is a Tensor", "requires_grad True", "same grad mode", "t + 1",
+    ),
+    "conjugation": (
+        "tensor_match", lambda t: t + 1, (x.cfloat(),), (x.cfloat().conj(),), "t", "complex64", "the conjugate or negative bit", ".resolve_conj()",
+        "t + 1",
+    ),
+    "a parameter for a tensor": (
+        "tensor_match", lambda t: t + 1, (x,), (nn.Parameter(x.clone()),), "t", "is a Tensor", "a Parameter", "a tensor of the same class", "t + 1",
+    ),
+    "one object in two places": (
+        "same", lambda t, a, b: (a.append(1), t + len(b))[1], (x, shared_list, shared_list), (x, [1, 2], [1, 2]), "b", "is the same object as a",
+        "another object", "the same object in both places", None,
+    ),
+    "two objects in one place": (
+        "distinct", lambda t, a, b: (a.append(1), t + len(b))[1], (x, [1], [1]), (x, *[[1]] * 2), "a", "is none of b", "that it is b", "pass a copy",
+        "a.append(1)",
+    ),
+    "overlapping memory": (
+        "storage_aliasing", lambda t, a, b: (a.add_(1), b + t)[1], (x, torch.ones(2, 3), torch.ones(2, 3)),
+        (x, *[torch.ones(2, 3)] * 2), None, "shares its storage", "that they share storages otherwise", "pass clones", None,
+    ),
+    "an iterator": (
+        "is_present", lambda t, i: t + next(i, 0), (x, iter([1, 2])), (x, iter([])), None, "is there", "missing", "set it on every call", None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_log_says_which_guard_where_and_what_to_do(told, name):
+    leaf, f, first, second, source, expected, found, hint, marked = CASES[name]
+    compiled = eager(f)
+    compiled(*first)
+    assert told() == ""
+    compiled(*second)
+    text = told()
+    title, _, rest = text.partition("\n")
+    assert title == "recompiling <lambda>: no entry fits; this makes entry 1"
+    entry = next(entry for entry in compiled.entries if entry.keep.number == 0)
+    [guard] = {guard.leaf for guard in entry.keep.guards if guard.leaf == leaf}
+    TOLD[guard] = text
+    match = re.match(r"entry 0: (.*?): expected that it (.*?); found (.*?)(?:, needed here:|)\n", rest)
+    assert match, text
+    assert source in (None, match[1]) and expected in match[2] and found in match[3] and hint in rest.split("to avoid it: ")[1], text
+    if leaf == "storage_aliasing":
+        return  # the backend asked for it
+    assert re.fullmatch(rf'  File "{re.escape(__file__)}", line \d+, in <lambda>', rest.splitlines()[1]), text
+    if marked is not None:
+        code, carets = rest.splitlines()[2:4]
+        assert set(carets.strip()) == {"^"}
+        assert code[carets.index("^") : carets.rindex("^") + 1].startswith(marked), text
+
+
+def test_the_log_tells_of_modes_and_settings(told):
+    f = eager(lambda t: t + 1)
+    f(x)
+    with torch.no_grad():
+        f(x)
+    text = told()
+    assert "entry 0: torch's global state: expected that it has grad mode True; found grad mode False\n" in text
+    assert "each combination is compiled once" in text
+    with torch.autocast("cpu", torch.bfloat16):
+        f(x)
+    text = told()
+    assert "entry 0: torch's global state: expected that it has autocast (); found autocast (('cpu', torch.bfloat16)" in text
+    assert "entry 1: torch's global state: expected that it has grad mode False" in text and "keys" not in text
+    TOLD["global_state"] = text
+
+
+def test_the_log_tells_of_globals_closures_and_defaults(told, monkeypatch):
+    f = eager(lambda t: t if SETTING == "a" else -t)
+    f(x)
+    monkeypatch.setitem(globals(), "SETTING", "b")
+    f(x)
+    assert "entry 0: SETTING: expected that it == 'a'; found 'b', needed here:" in told()
+    cell = 1
+
+    def set_cell(value):
+        nonlocal cell
+        cell = value
+
+    g = eager(lambda t, n=3: t * cell)
+    g(x), set_cell(2), g(x)
+    assert "cell" in told()
+    m = eager(nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)))
+    m(x), m.eval(), m(x)
+    text = told()
+    assert text.startswith("recompiling the module Sequential: ") and "training: expected that it == True; found False" in text
+    assert "train() and eval() are compiled once each" in text
+
+
+def test_every_kind_of_guard_is_told_of():
+    if len(TOLD) >= 10:  # the tests above have run
+        assert {kind.leaf for kind in KINDS} == set(TOLD)
+
+
+def test_entries_that_fail_alike_are_told_of_together(told):
+    f = eager(lambda t, n: t * n)
+    for n in range(4):
+        told()
+        f(x, n)
+    text = told()
+    assert text.splitlines()[1] == "entries 0, 1, 2: n: expected that it == 0 or == 1 or == 2; found 3, needed here:"
+    f(x.double(), 1)
+    text = told()
+    assert re.search(r"entr\w+ [0-3, ]*1[0-3, ]*: t: expected that it is a Tensor.*; found dtype torch.float64", text), text
+
+
+def test_more_tells_of_all_failing_guards(told):
+    f = eager(lambda t, n: t * n)
+    f(x, 1)
+    framejit.set_logs("+recompiles")
+    f(x.double(), 2)
+    text = told()
+    assert "entry 0: n: expected that it == 1; found 2" in text and "entry 0: t: expected" in text
+
+
+def test_more_tells_why_nothing_is_shared(told):
+    framejit.set_logs("+recompiles")
+
+    class Scaled(nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, t):
+            return t * self.factor
+
+    blocks = [eager(Scaled(factor)) for factor in (1, 1, 2)]
+    assert all(torch.equal(block(x), x * block.factor) for block in blocks)
+    text = told()
+    assert "<locals>.Scaled: nothing compiled for others of its kind fits; this makes entry 1" in text
+    assert "self.factor: expected that it == 1; found 2" in text and framejit.statistics()["recompiles"] == 0
+
+
+def test_a_numbers_way_through_inlined_functions(told):
+    def inner(t, n):
+        return t + n  # looked at here
+
+    f = eager(lambda t, o: inner(t, o.count))
+    f(x, SimpleNamespace(count=1)), f(x, SimpleNamespace(count=2))
+    text = told()
+    assert "o.count: expected that it == 1; found 2" in text and "in test_a_numbers_way_through_inlined_functions.<locals>.inner" in text
+    assert "return t + n  # looked at here" in text
+
+
+# ---- limits ----
+
+
+def warnings_of(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_one_message_when_the_limit_is_reached(caplog):
+    f = eager(lambda t, n: t * n, recompile_limit=3)
+    for n in range(10):
+        assert torch.equal(f(x, n), x * n)
+    assert len(f.entries) == 3
+    [message] = warnings_of(caplog)
+    assert "has reached recompile_limit (3); what is changing: n: expected that it == 2; found 3" in message
+    assert f'File "{__file__}", line ' in message and "^" in message and "Pass it as a tensor" in message
+    [reason] = framejit.statistics()["reasons"]
+    assert reason.startswith("FJ019")
+
+
+def test_a_limit_is_reached_once_for_each_function(caplog):
+    def other(t, n):
+        return t + n
+
+    for f in (eager(lambda t, n: t * n, recompile_limit=1), eager(other, recompile_limit=1)):
+        for n in range(3):
+            f(x, n)
+    assert len(warnings_of(caplog)) == 2
+
+
+def test_the_limit_of_one_cause_leaves_room_for_others(caplog):
+    with config.replace(cause_limit=3):
+        f = eager(lambda t, n, flag: t * n if flag else t + n)
+    for n in range(6):
+        assert torch.equal(f(x, n, True), x * n)
+    assert len(f.entries) == 3
+    [message] = warnings_of(caplog)
+    assert "has reached cause_limit (3); what is changing: n: expected" in message
+    assert torch.equal(f(x, 1, False), x + 1) and torch.equal(f(x.double(), 1, False), x.double() + 1)
+    assert len(f.entries) == 5 and len(warnings_of(caplog)) == 1
+    for n in range(6):
+        assert torch.equal(f(x, n, True), x * n) and torch.equal(f(x, n, False), x + n)
+    assert len(f.entries) <= config.current().recompile_limit
+
+
+class Scaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, t):
+        return t * self.factor
+
+
+def test_limits_are_for_each_module(caplog):
+    """A decorated method is one function for all modules; each has the room that it would have alone."""
+
+    class Decorated(Scaled):
+        forward = framejit.compile(Scaled.forward, backend="eager")
+
+    for n in range(20):
+        module = Decorated(n)
+        keep = [module]
+        assert torch.equal(module(x), x * n)
+        assert torch.equal(module(x.double()), x.double() * n)
+        TOLD_MODULES.append(keep)
+    assert len(Decorated.forward.entries) == 40 and not warnings_of(caplog)
+    assert framejit.statistics()["recompiles"] == 20
+    for n in range(10):
+        module.factor = 100 + n
+        assert torch.equal(module(x), x * module.factor)
+    assert len(warnings_of(caplog)) == 1 and len(Decorated.forward.entries) == 46
+    TOLD_MODULES.clear()
+
+
+TOLD_MODULES: list[list[nn.Module]] = []
+
+
+def test_the_limit_of_all_modules_together(caplog):
+    with config.replace(accumulated_recompile_limit=5):
+        blocks = [eager(Scaled(n)) for n in range(8)]
+    for block in blocks:
+        assert torch.equal(block(x), x * block.factor)
+    assert len(type(blocks[0]).__call__.entries) == 5
+    messages = warnings_of(caplog)
+    assert len(messages) == 1 and "the module Scaled has reached accumulated_recompile_limit (5)" in messages[0]
+    assert "self.factor: expected that it == 4; found 5" in messages[0]
+
+
+def test_graph_breaks_of_many_modules_do_not_share_a_limit(caplog):
+    class Talking(Scaled):
+        def forward(self, t):
+            framejit.graph_break()
+            return t * self.factor
+
+    blocks = [eager(Talking(n)) for n in range(12)]
+    for _ in range(2):
+        for block in blocks:
+            assert torch.equal(block(x), x * block.factor)
+    assert not warnings_of(caplog) and framejit.statistics()["fallbacks"] == 0
+
+
+def test_the_limit_in_a_whole_graph():
+    f = eager(lambda t, n: t * n, recompile_limit=2, fullgraph=True)
+    f(x, 1), f(x, 2)
+    for _ in range(2):
+        with pytest.raises(framejit.Unsupported, match=r"recompile_limit \(2\); what is changing: n"):
+            f(x, 3)
+    assert torch.equal(f(x, 1), x)
+
+
+def test_failing_at_the_limit():
+    with config.replace(fail_on_recompile_limit=True, recompile_limit=2):
+        f = eager(lambda t, n: t * n)
+    f(x, 1), f(x, 2)
+    with pytest.raises(framejit.RecompileError, match=r"recompile_limit \(2\) is reached\nentries 0, 1: n: expected that it == 1 or == 2; found 3"):
+        f(x, 3)
+    assert torch.equal(f(x, 2), x * 2)
+
+
+def test_failing_on_recompile():
+    with config.replace(fail_on_recompile=True):
+        f = eager(lambda t, n: t * n)
+        blocks = [eager(Scaled(n)) for n in (1, 1, 2)]
+    assert torch.equal(f(x, 2), x * 2) and torch.equal(f(x, 2), x * 2)
+    with pytest.raises(framejit.RecompileError, match="would have to be compiled again, and the option fail_on_recompile is set") as caught:
+        f(x, 3)
+    assert f'File "{__file__}"' in str(caught.value) and caught.value.function.endswith("<lambda>")
+    [failure] = caught.value.failures
+    assert (failure.source, failure.expected, failure.found) == ("n", "== 2", "3") and failure.line.filename == __file__
+    assert all(torch.equal(block(x), x * block.factor) for block in blocks)  # another module's first compilation is none of this one's
+    blocks[0].factor = 5
+    with pytest.raises(framejit.RecompileError, match=r"self.factor: expected that it == 1; found 5"):
+        blocks[0](x)
+
+
+def test_failing_on_recompile_from_outside():
+    f = eager(lambda t, n: t * n)
+    f(x, 1)
+    with config.replace(fail_on_recompile=True), pytest.raises(framejit.RecompileError):
+        f(x, 2)
+    assert torch.equal(f(x, 2), x * 2)
+
+
+@pytest.mark.parametrize("limit", [0, -1, "8", 2.0, True])
+def test_a_wrong_limit(limit):
+    with pytest.raises(framejit.ConfigError, match="recompile_limit"):
+        framejit.compile(lambda t: t, recompile_limit=limit)
+
+
+def test_reset_begins_counting_anew(caplog):
+    with config.replace(cause_limit=2):
+        f = eager(lambda t, n: t * n)
+    for _ in range(2):
+        for n in range(4):
+            f(x, n)
+        assert len(f.entries) == 2
+        framejit.reset()
+    assert len(warnings_of(caplog)) == 2
+
+
+def test_what_was_for_a_module_that_is_gone_does_not_count(caplog):
+    class Kept(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            self.weights = nn.ParameterList(nn.Parameter(torch.ones(3)) for _ in range(n))
+
+        @framejit.compile(backend="eager", recompile_limit=2)
+        def forward(self, t):
+            return sum(self.weights, t)
+
+    for n in range(1, 8):
+        module = Kept(n)
+        assert torch.equal(module(x), x + n)
+        gone = weakref.ref(module)
+        del module
+    assert gone() is None and not warnings_of(caplog)
+
+
+def test_ordered_dicts_and_order(told):
+    f = eager(lambda t, d: [t * value for value in d.values()][0])
+    f(x, OrderedDict(a=1, b=2)), f(x, OrderedDict(b=2, a=1))
+    assert "d: expected that it has the keys ['a', 'b']; found keys 'b', 'a'" in told()
