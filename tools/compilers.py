@@ -40,16 +40,16 @@ class Statistics:
     guards: int | None = None
     reasons: tuple[str, ...] = field(default=())
 
-    def complaint(self) -> str:
-        """Why this isn't one graph, compiled once and without fallback; empty where it is."""
+    def complaint(self, entries: int = 1) -> str:
+        """Why this isn't one graph for each of so many entries, and nothing more; empty where it is."""
         found = []
         if self.fallbacks:
             found.append(f"{self.fallbacks} fallback(s)")
         if self.graph_breaks:
             found.append(f"{self.graph_breaks} graph break(s)")
-        if self.recompiles:
+        if self.recompiles >= entries:
             found.append(f"{self.recompiles} recompile(s)")
-        if self.graphs != 1:
+        if self.graphs != entries:
             found.append(f"{self.graphs} graphs")
         return ", ".join(found) + (": " + "; ".join(one_line(reason) for reason in self.reasons) if found and self.reasons else "")
 

@@ -1,9 +1,10 @@
-"""What the benchmarks run: a small function, two deep transformers, a deep convolutional network, a function of containers."""
+"""What the benchmarks run: small functions, deep transformers, a deep convolutional network, a function of containers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,21 +13,44 @@ from torch import nn
 from tools.models import SMALL, Example, decoder, encoder
 
 LAYERS = 36
+DEEPER = 82
 ENTRIES = 50
 
 
 @dataclass(frozen=True)
 class Case:
-    """A callable to compile, and one call of it."""
+    """A callable to compile, and one call of it.
+
+    overhead: the ratio framejit / torch.compile that the overhead of a call is to reach. variants: further last arguments; a measured call
+    is one call with each of them in turn, so that what was compiled for one of them was last used longest ago.
+    """
 
     name: str
     about: str
     builder: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
+    overhead: float
+    variants: tuple[Any, ...] = ()
 
     def build(self, device: str = "cpu") -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The callable, its positional arguments and its keyword arguments, the same on every call."""
         torch.manual_seed(0)
         return self.builder(device)
+
+    @property
+    def entries(self) -> int:
+        """How often a compiler compiles the callable."""
+        return len(self.variants) or 1
+
+    def calls(self, compiled: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        """What is measured: a call, or one call with each of the variants."""
+        if not self.variants:
+            return partial(compiled, *args, **kwargs)
+        return partial(_in_turn, [partial(compiled, *args, variant, **kwargs) for variant in self.variants])
+
+
+def _in_turn(calls: list[Callable[[], Any]]) -> None:
+    for call in calls:
+        call()
 
 
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -42,6 +66,63 @@ def total(items: list[torch.Tensor], table: dict[str, torch.Tensor]) -> torch.Te
     for value in table.values():
         result = result + value
     return result
+
+
+def activate(x: torch.Tensor, how: str) -> torch.Tensor:
+    """A function that is compiled once for each value of `how`."""
+    if how == "relu":
+        return torch.relu(x)
+    if how == "tanh":
+        return torch.tanh(x)
+    if how == "sigmoid":
+        return torch.sigmoid(x)
+    return x * 2 if how == "double" else -x
+
+
+class DecoderLayer(nn.Module):
+    """Attention and a feed-forward part, with numbers of its own among its attributes, as many models have them."""
+
+    def __init__(self, width: int, heads: int, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.heads = heads
+        self.head_width = width // heads
+        self.scaling = self.head_width**-0.5
+        self.epsilon = 1e-6 * (1 + index)
+        self.residual = 1 / (2 * index + 2) ** 0.5
+        self.limit = 30.0 + index
+        self.weight = nn.Parameter(torch.ones(width))
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up = nn.Linear(width, 2 * width, bias=False)
+        self.down = nn.Linear(2 * width, width, bias=False)
+
+    def norm(self, x: torch.Tensor) -> torch.Tensor:
+        """Root mean square normalisation."""
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """From and to (batch, length, width)."""
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(batch, length, 3, self.heads, self.head_width).permute(2, 0, 3, 1, 4)
+        scores = torch.tanh(q @ k.transpose(-1, -2) * self.scaling / self.limit) * self.limit
+        mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width)
+        x = x + self.out(mixed) * self.residual
+        return x + self.down(torch.nn.functional.silu(self.up(self.norm(x)))) * self.residual
+
+
+class DecoderStack(nn.Module):
+    """A loop over decoder layers."""
+
+    def __init__(self, width: int, heads: int, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(width, heads, index) for index in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """From and to (batch, length, width)."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
 
 
 class ConvolutionBlock(nn.Module):
@@ -72,6 +153,14 @@ def _blocks(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str,
     return model, (torch.randn(1, 8, 16, 16, device=device),), {}
 
 
+def _activate(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    return activate, (torch.randn(8, device=device),), {}
+
+
+def _layers(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    return DecoderStack(32, 2, DEEPER).to(device).eval(), (torch.randn(1, 4, 32, device=device),), {}
+
+
 def _text(build: Callable[[], Example]) -> Callable[[str], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
     def builder(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         example = build().to(device)
@@ -83,15 +172,24 @@ def _text(build: Callable[[], Example]) -> Callable[[str], tuple[Callable[..., A
 _DEEP: dict[str, Any] = {**SMALL, "num_hidden_layers": LAYERS}
 
 CASES: tuple[Case, ...] = (
-    Case("add", "`x + y` on two tensors of 8 elements", _add),
-    Case("containers", f"the sum of {ENTRIES} tensors in a list and {ENTRIES} in a dict", _total),
-    Case("conv36", f"{LAYERS} blocks of convolution, batch normalisation and ReLU, 8 channels", _blocks),
-    Case("bert36", f"BERT with {LAYERS} layers of width 64, with padding and labels", _text(encoder("Bert", **_DEEP))),
+    Case("add", "`x + y` on two tensors of 8 elements", _add, 0.3),
+    Case("containers", f"the sum of {ENTRIES} tensors in a list and {ENTRIES} in a dict", _total, 0.4),
+    Case(
+        "entries5",
+        "a function compiled for five values of a string; a call is one with each of them, and what it needs was used longest ago",
+        _activate,
+        0.3,
+        ("relu", "tanh", "sigmoid", "double", "negative"),
+    ),
+    Case("conv36", f"{LAYERS} blocks of convolution, batch normalisation and ReLU, 8 channels", _blocks, 0.1),
+    Case("bert36", f"BERT with {LAYERS} layers of width 64, with padding and labels", _text(encoder("Bert", **_DEEP)), 0.1),
     Case(
         "qwen36",
         f"Qwen3 with {LAYERS} layers of width 64, with labels and cache",
         _text(decoder("Qwen3", num_key_value_heads=2, head_dim=16, **_DEEP)),
+        0.1,
     ),
+    Case("decoder82", f"{DEEPER} decoder layers of width 32 with four floats among the attributes of each", _layers, 0.05),
 )
 
 

@@ -10,7 +10,6 @@ import gc
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ Numbers = dict[str, float | str]
 
 @dataclass(frozen=True)
 class Measure:
-    """One row per case: what is measured, in which unit, and the ratio framejit / torch.compile to reach.
+    """One row per case: what is measured, in which unit, and the ratio framejit / torch.compile to reach, where not each case has its own.
 
     `apart` says that each compiler gets a process of its own.
     """
@@ -62,21 +61,22 @@ def quiet() -> None:
 
 def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tuple[dict[str, Callable[[], Any]], Numbers]:
     """Per compiler a call without arguments, compiled and called once; and the failures."""
-    function, args, kwargs = select(case)[0].build(device)
+    chosen = select(case)[0]
+    function, args, kwargs = chosen.build(device)
     ready: dict[str, Callable[[], Any]] = {}
     failures: Numbers = {}
     for name in names:
         compiler = COMPILERS[name]()
         try:
-            compiled = compiler.compile(function, backend)
-            compiled(*args, **kwargs)
+            call = chosen.calls(compiler.compile(function, backend), args, kwargs)
+            call()
         except Exception as error:
             failures[name] = describe(error)
             continue
-        if found := compiler.statistics().complaint():
+        if found := compiler.statistics().complaint(chosen.entries):
             failures[name] = found
             continue
-        ready[name] = partial(compiled, *args, **kwargs)
+        ready[name] = call
     return ready, failures
 
 
@@ -84,7 +84,8 @@ def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tu
 def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Seconds of the first call with the eager backend: median over fresh compiles in turns, after one of each to warm up."""
     quiet()
-    function, args, kwargs = select(case)[0].build(device)
+    chosen = select(case)[0]
+    function, args, kwargs = chosen.build(device)
     compilers: list[Compiler] = [COMPILERS[name]() for name in names]
     times: dict[str, list[float]] = {name: [] for name in names}
     failures: Numbers = {}
@@ -93,13 +94,13 @@ def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Num
             if compiler.name in failures:
                 continue
             compiler.reset()
-            compiled = compiler.compile(function, "eager")
+            call = chosen.calls(compiler.compile(function, "eager"), args, kwargs)
             try:
-                seconds, _ = elapsed(partial(compiled, *args, **kwargs))
+                seconds, _ = elapsed(call)
             except Exception as error:
                 failures[compiler.name] = describe(error)
                 continue
-            if found := compiler.statistics().complaint():
+            if found := compiler.statistics().complaint(chosen.entries):
                 failures[compiler.name] = found
             elif round_number:
                 times[compiler.name].append(seconds)
@@ -120,9 +121,10 @@ def call_overhead(case: str, names: Sequence[str], repeat: int, device: str) -> 
 def inductor_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Milliseconds of one call with Inductor, from end to end."""
     quiet()
-    function, args, kwargs = select(case)[0].build(device)
+    chosen = select(case)[0]
+    function, args, kwargs = chosen.build(device)
     ready, failures = _calls(case, [name for name in names if name != "eager"], "inductor", device)
-    ready["eager"] = partial(function, *args, **kwargs)
+    ready["eager"] = chosen.calls(function, args, kwargs)
     return {**{name: found * 1e3 for name, found in alternate(ready, 0.5 * repeat).items()}, **failures}
 
 
@@ -145,16 +147,17 @@ def peak_memory(case: str, names: Sequence[str], repeat: int, device: str) -> Nu
 def retained_memory(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """KiB by which the process grows with each compile, call and reset, after two to warm up: what `reset()` doesn't give back."""
     quiet()
-    function, args, kwargs = select(case)[0].build(device)
+    chosen = select(case)[0]
+    function, args, kwargs = chosen.build(device)
     numbers: Numbers = {}
     for name in names:
         compiler = COMPILERS[name]()
         sizes: list[int] = []
         try:
             for _ in range(repeat + 2):
-                compiled = compiler.compile(function, "eager")
-                compiled(*args, **kwargs)
-                del compiled
+                call = chosen.calls(compiler.compile(function, "eager"), args, kwargs)
+                call()
+                del call
                 compiler.reset()
                 sizes.append(_resident())
         except Exception as error:
@@ -180,7 +183,7 @@ def _status(key: str) -> int:
 
 MEASURES: tuple[Measure, ...] = (
     Measure("first-call", "first call, backend eager", "s", first_call, target=1.0),
-    Measure("overhead", "overhead of a call, stored outputs", "us", call_overhead, target=0.5),
+    Measure("overhead", "overhead of a call, stored outputs", "us", call_overhead),
     Measure("inductor", "call with Inductor", "ms", inductor_call, compilers=("torch", "eager")),
     Measure("peak", "peak memory of the process", "MiB", peak_memory, compilers=("torch", "eager"), apart=True),
     Measure("retained", "growth per compile and reset", "KiB", retained_memory, apart=True),
