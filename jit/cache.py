@@ -17,7 +17,7 @@ from torch import nn
 from framejit import breaks, config, directives, logs, recompiles, stance, torch_stance
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
-from framejit.errors import FramejitError, InternalError, Unsupported, UserFrame
+from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
@@ -254,7 +254,7 @@ class Compiler:
             self._report(function, breaks.TooDeep(function.__qualname__), [UserFrame.of(function.__code__, None)])
             return None
         except Exception as error:
-            if isinstance(error, FramejitError) and not isinstance(error, InternalError):
+            if isinstance(error, ResumeError) or (isinstance(error, FramejitError) and not isinstance(error, InternalError)):
                 raise
             return self._internal_error(function, error)
 

@@ -124,6 +124,10 @@ class RecompileError(FramejitError):
         return str(self.args[0])
 
 
+class ResumeError(InternalError):
+    """An error inside framejit while a trace restored the frames behind a graph break: always raised, strict or not."""
+
+
 class BadArgument(FramejitError, TypeError):
     """An argument of framejit's own functions that cannot be what it is: a non-callable to compile, a generator function."""
 

@@ -23,12 +23,26 @@ from framejit.codegen.resume import SplitFrame, original_place, place_of_raise, 
 from framejit.codegen.tracebacks import traceback_stub
 from framejit.config import Config
 from framejit.effects import Effects
-from framejit.errors import UserFrame
+from framejit.errors import FramejitError, ResumeError, UserFrame
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
-from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Same, TypeIs, ValueIs
-from framejit.guards.source import MISSING, Call, FrameFunction, InstanceDict, Local, Pinned, Root, Slot, Source, TypeAttr, UserLine
+from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Length, Same, TypeIs, ValueIs
+from framejit.guards.source import (
+    MISSING,
+    Call,
+    CAttr,
+    FrameFunction,
+    Index,
+    InstanceDict,
+    Local,
+    Pinned,
+    Root,
+    Slot,
+    Source,
+    TypeAttr,
+    UserLine,
+)
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build
@@ -67,6 +81,11 @@ class GraphBreak(Exception):
         self.frames = frames
         self.reason = reason
         self.stack = stack
+
+
+def is_restoring(frame: Frame) -> bool:
+    """Whether a frame is in the prologue of a resume function, but not in its call of an inner one."""
+    return is_prologue(frame.code, frame.instruction.offset) and frame.instruction.op != "CALL"
 
 
 def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ...]]:
@@ -166,6 +185,10 @@ class Tracer:
             return run(self, frame)
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
+        except Exception as error:
+            if self.resumed and not isinstance(error, (Raise, GraphBreak, FramejitError)) and is_restoring(frame):
+                raise ResumeError(f"framejit failed to go on in {frame.code.co_name}: {type(error).__name__}: {error}") from error
+            raise
         finally:
             self.depth -= 1
             self.frame = caller
@@ -637,6 +660,19 @@ class Tracer:
         self._raw_attributes[key] = found
         self.trail.log(self._raw_attributes.pop, key)
         return found
+
+    def rest_on_bases(self, cls: type) -> None:
+        key = (cls, "__mro__")
+        if key in self._raw_attributes or not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE:
+            return
+        pinned = self.root_source.child(Pinned, cls)
+        source = pinned.child(CAttr, "__mro__")
+        self.guard(TypeIs, pinned, type(cls))
+        self.guard(Length, source, len(cls.__mro__))
+        for i in range(1, len(cls.__mro__) - 1):  # between the class itself and object
+            self.guard(ValueIs, source.child(Index, i), cls.__mro__[i])
+        self._raw_attributes[key] = cls
+        self.trail.log(self._raw_attributes.pop, key)
 
     def type_lookup(self, cls: type, name: str) -> Object | None:
         key = (cls, name)

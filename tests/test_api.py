@@ -19,6 +19,7 @@ from torch import nn
 import framejit
 from framejit import build_check, cache, config, pipeline
 from framejit._runtime import CompiledFunction
+from framejit.objects import abstract
 from framejit.tracer import Tracer
 
 x = torch.arange(6.0).reshape(2, 3)
@@ -347,23 +348,27 @@ def test_what_cannot_be_traced_splits_the_graph(warnings_logged):
     assert f"{__file__}:{stops.__code__.co_firstlineno + 2}" in reason and not warnings_logged()
 
 
-def stops_in_inference_mode(a):
-    """A place at which a call can't be split: a mode that is a scope, not a flag, is open."""
-    with torch.inference_mode():
-        return a * a.sum().item()
+class Finalized:
+    def __del__(self):
+        pass
+
+
+def stops_beside_a_finalizer(a, kept=Finalized()):
+    """A place at which a call can't be split: a local variable runs code when it is let go."""
+    return a * a.sum().item()
 
 
 def test_what_cannot_be_split_runs_as_written_with_one_reason(warnings_logged):
-    stops = stops_in_inference_mode
+    stops = stops_beside_a_finalizer
     f = eager(stops)
     for _ in range(3):
         assert same(f(x), stops(x))
     statistics = framejit.statistics()
     assert statistics["fallbacks"] == statistics["graph_breaks"] == 1 and statistics["graphs"] == 0
     [reason], [warning] = statistics["reasons"], warnings_logged()
-    line = stops.__code__.co_firstlineno + 3
+    line = stops.__code__.co_firstlineno + 2
     assert f"{__file__}:{line}" in reason
-    assert "stops_in_inference_mode runs as written" in warning and f'"{__file__}", line {line}, in stops_in_inference_mode' in warning
+    assert "stops_beside_a_finalizer runs as written" in warning and f'"{__file__}", line {line}, in stops_beside_a_finalizer' in warning
     assert "a.sum().item()" in warning and "What to do:" in warning
     assert len(f.entries) == 1 and f.entries[0].code is None
 
@@ -526,6 +531,21 @@ def test_an_internal_error_raises_when_strict(monkeypatch):
     assert same(f(x), plain(x)) and len(f.entries) == 1
 
 
+def test_an_internal_error_while_a_call_is_resumed_is_never_silent(monkeypatch, lenient):
+    def f(a):
+        b = a + 1
+        framejit.graph_break()
+        return b * 2
+
+    compiled = eager(f)
+    monkeypatch.setattr(abstract, "unpack", broken)  # how the state is taken apart
+    with pytest.raises(framejit.InternalError, match=r"failed to go on in f \(resumed at .*LookupError: a bug") as caught:
+        compiled(x)
+    assert isinstance(caught.value.__cause__, LookupError)
+    monkeypatch.undo()
+    assert same(compiled(x), f(x)) and framejit.statistics()["fallbacks"] == 0
+
+
 def interrupted(*args, **kwargs):
     raise KeyboardInterrupt
 
@@ -627,7 +647,7 @@ def test_is_compiling():
 
 
 def test_reset():
-    f, g = eager(plain), eager(stops_in_inference_mode)
+    f, g = eager(plain), eager(stops_beside_a_finalizer)
     f(x), g(x)
     assert framejit.statistics()["frames"] == 1 and framejit.statistics()["fallbacks"] == 1
     framejit.reset()
