@@ -11,6 +11,8 @@ built_for_python: Final[str]
 class UnsetType: ...
 
 Unset: Final[UnsetType]
+NEVER: Final[int]
+OPAQUE: Final[int]
 
 @final
 class Entry:
@@ -23,7 +25,11 @@ class Entry:
         step: Callable[[Any], tuple[int, Any]] | None = None,
         resumes: tuple[CompiledFunction, ...] = (),
         direct: tuple[Callable[..., Any] | None, bool, int, int, tuple[tuple[str, int], ...], tuple[Any, ...]] | None = None,
+        *,
+        watched: bool = False,
     ) -> Entry: ...
+    @property
+    def watched(self) -> bool: ...
     @property
     def step(self) -> Callable[[Any], tuple[int, Any]] | None: ...
     @property
@@ -46,6 +52,7 @@ class Entry:
 @final
 class CompiledFunction:
     enabled: bool
+    natives: Callable[[FunctionType, tuple[Any, ...]], CompiledFunction | int | None] | None
     def __new__(
         cls,
         function: FunctionType,
@@ -80,6 +87,7 @@ def watch(callback: Callable[[], object], first: dict[Any, Any], second: dict[An
 def is_thread_disabled() -> bool: ...
 def is_thread_compiling() -> bool: ...
 def hook_installed() -> bool: ...
+def mark_code(code: CodeType, kind: int, /) -> None: ...
 
 # The guard tree and what else guards/native adds.
 def __getattr__(name: str) -> Any: ...

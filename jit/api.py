@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import cache, config
+from framejit import cache, config, directives
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
@@ -26,10 +26,7 @@ F = TypeVar("F")
 Function = Any
 """A types.FunctionType, which type checkers take no `def` for."""
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-DISABLED = "_framejit_disabled"
 ORIGINAL = "__framejit_original__"
-DISABLED_FOR_TORCH = "_torchdynamo_disable"
-"""Attributes of functions that aren't to be compiled."""
 
 
 @overload
@@ -109,7 +106,7 @@ def compile(
 
 def _compile(target: Any, settings: Options, disable: bool) -> Any:
     check_target(target)
-    if disable or config.current().disable or is_disabled(target):
+    if disable or config.current().disable or directives.is_disabled(target):
         return target
     if isinstance(target, CompiledFunction):
         return compile_function(target.function, settings)
@@ -125,11 +122,6 @@ def _compile(target: Any, settings: Options, disable: bool) -> Any:
         setattr(target, "__call__", compile_function(call_of(target), settings))
         return target
     return compile_function(caller_of(target), settings)
-
-
-def is_disabled(function: Any) -> bool:
-    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`: it stays as it is."""
-    return isinstance(function, types.FunctionType) and (DISABLED in function.__dict__ or bool(function.__dict__.get(DISABLED_FOR_TORCH)))
 
 
 def check_target(target: Any) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import itertools
 import logging
 import threading
 import types
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -19,6 +20,7 @@ from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
+from framejit.natives import Record, Region
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
 from framejit.sharing import Pool, pool_of
@@ -111,12 +113,22 @@ class Families:
 class Compiler:
     """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches.
 
-    `pooled`: entries may come from, and go to, other functions of the same code object.
+    `pooled`: entries may come from, and go to, other functions of the same code object. `region`: the one of the compiled function that
+    this belongs to. `called_natively`: of a function that native code calls.
     """
 
-    def __init__(self, options: Options, family: Family | None = None, pooled: bool = False) -> None:
+    def __init__(
+        self,
+        options: Options,
+        family: Family | None = None,
+        pooled: bool = False,
+        region: Region | None = None,
+        called_natively: Record | None = None,
+    ) -> None:
         self.options = options
         self.family = Family(options) if family is None else family
+        self.region = Region(functools.partial(compiled_natively, replace(options, fullgraph=False))) if region is None else region
+        self.called_natively = called_natively
         self.families = Families()
         self.compiles = 0
         self.behind: BreakNote | None = None
@@ -140,7 +152,7 @@ class Compiler:
         """The CompiledFunction of a resume function; one for each."""
         compiled = self.family.compiled.get(function)
         if compiled is None:
-            compiler = Compiler(self.options, self.family)
+            compiler = Compiler(self.options, self.family, region=self.region, called_natively=self.called_natively)
             compiler.behind = behind
             compiled = self.family.compiled[function] = compiler.attach(function)
         return compiled
@@ -148,6 +160,7 @@ class Compiler:
     def attach(self, function: types.FunctionType) -> Any:
         """The CompiledFunction of a function with this as its callback."""
         compiled = CompiledFunction(function, self)
+        compiled.natives = self.region
         self._owner = weakref.ref(compiled)
         with _functions_lock:
             _functions.add(compiled)
@@ -157,6 +170,9 @@ class Compiler:
 
     def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Entry | None:
         if config.current().disable:
+            return None
+        if self.called_natively is not None and self.called_natively.is_idle() and self.behind is None:
+            self._enable(False)
             return None
         call = Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
         if self.behind is None:
@@ -258,6 +274,11 @@ class Compiler:
                 raise
             return self._internal_error(function, error)
 
+    def _enable(self, setting: bool) -> None:
+        owner = self._owner() if self._owner is not None else None
+        if owner is not None:
+            owner.enabled = setting
+
     def _entries(self) -> tuple[Entry, ...]:
         """The entries that may still match something."""
         owner = self._owner() if self._owner is not None else None
@@ -293,6 +314,9 @@ class Compiler:
         self._limits_reported.clear()
         self._called = False
         self.families.clear()
+        if self.called_natively is not None:
+            self.called_natively.forget()
+            self._enable(True)
 
     def _internal_error(self, function: types.FunctionType, error: BaseException) -> Entry:
         STATISTICS.add("internal_errors")
@@ -321,6 +345,11 @@ def module_in(value: Any) -> nn.Module | None:
     if type(value) is tuple:
         return next((found for found in map(module_in, value) if found is not None), None)
     return None
+
+
+def compiled_natively(options: Options, function: types.FunctionType, region: Region) -> Any:
+    """The CompiledFunction of a function that native code has called in a region."""
+    return Compiler(options, pooled=True, region=region, called_natively=Record()).attach(function)
 
 
 def limit_text(name: str, settings: config.Config) -> str:

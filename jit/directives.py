@@ -8,6 +8,7 @@ its own copy (`VM.directives`) and makes it real where a call is split; what a c
 from __future__ import annotations
 
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 
 Directives = tuple[tuple[str, Any], ...]
@@ -18,6 +19,10 @@ NESTED = "nested"
 """Kind: whether calls are split inside inlined functions (bool)."""
 CALL = "call"
 """Kind: the mark of a compiled call in progress (the number of its family)."""
+
+DISABLED = "_framejit_disabled"
+DISABLED_FOR_TORCH = "_torchdynamo_disable"
+"""Attributes of functions that aren't to be compiled."""
 
 CURRENT: ContextVar[Directives] = ContextVar("framejit_directives", default=())
 """The settings of the running context. Guards read it by its `get`."""
@@ -75,3 +80,8 @@ def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph:
     if inside is not None:
         return inside
     return True if fullgraph else innermost(now, ERROR)
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`: it stays as it is."""
+    return isinstance(function, FunctionType) and (DISABLED in function.__dict__ or bool(function.__dict__.get(DISABLED_FOR_TORCH)))

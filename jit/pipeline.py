@@ -132,7 +132,8 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
                 verify(entry.keep.guards, Call(tuple(tracer.args), function))
         finally:
             tracer.dispose()
-    tell(compiler.behind, note)
+    if entry.code is not None or note.fallback is not None:
+        tell(compiler.behind, note)
     return entry
 
 
@@ -257,6 +258,11 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     note.lap("plan")
     note.operations = None
     fn, boxed, guards = None, True, tracer.guards
+    record = job.compiler.called_natively
+    if record is not None:
+        record.note(planned.needs_graph, ends=step is None)
+        if not planned.needs_graph and step is None and job.compiler.behind is None:
+            return entry_as_written(guards, None)
     if planned.needs_graph:
         if logs.enabled("graph_code"):
             logs.info("graph_code", f"graph of {function.__qualname__}", graph.gm.print_readable(print_output=False))
@@ -393,13 +399,16 @@ class DirectivesChange:
 def fall_back(job: Compilation, stop: GraphBreak, guards: Sequence[Guard]) -> Entry:
     """An entry that runs the frame as written, for calls that would make tracing stop at the same place for the same reason."""
     reason, stack = stop.reason, stop.stack
+    watched = not isinstance(reason, (breaks.ExceptionEscapes, breaks.OperatorRaises))
+    if job.compiler.called_natively is not None and job.compiler.behind is None and isinstance(reason, EXPECTED):
+        return entry_as_written(guards, None, watched)  # it would run as written anyway: nothing to report
     STATISTICS.add("fallbacks")
     STATISTICS.reason(f"{reason}{at(stack)}")
-    if not isinstance(reason, (breaks.ExceptionEscapes, breaks.OperatorRaises)):
+    if watched:
         STATISTICS.add("graph_breaks")
     job.note.operations, job.note.fallback, job.note.fallback_stack = None, reason, tuple(stack)
     logs.fallback(job.tracer.function.__code__, reason, stack, expected=isinstance(reason, EXPECTED))
-    return entry_as_written(guards, reason)
+    return entry_as_written(guards, reason, watched)
 
 
 def at(stack: Sequence[UserFrame]) -> str:
@@ -407,10 +416,10 @@ def at(stack: Sequence[UserFrame]) -> str:
     return f" at {place(stack)}" if stack else ""
 
 
-def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None) -> Entry:
-    """An entry that runs the frame as written for the calls that the guards accept."""
+def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None, watched: bool = False) -> Entry:
+    """An entry that runs the frame as written for the calls that the guards accept. `watched`: what it calls may be compiled."""
     built = build(guards, [], [])
-    return Entry(None, built.tree, 0, Keep(None, built.guards, reason, shared=reason is not None))
+    return Entry(None, built.tree, 0, Keep(None, built.guards, reason, shared=reason is not None), watched=watched)
 
 
 def leave(function: types.FunctionType, args: tuple[Any, ...], error: BaseException) -> Entry:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from torch import nn
 
 from framejit import directives
-from framejit._runtime import CompiledFunction, set_thread_disabled
-from framejit.api import DISABLED, module_with_call
+from framejit._runtime import NEVER, CompiledFunction, mark_code, set_thread_disabled
+from framejit.api import module_with_call
 from framejit.errors import BadArgument
 
 _outer = threading.local()
@@ -69,7 +70,8 @@ class error_on_graph_break(Region):
 class disable_nested_graph_breaks(Region):
     """`with disable_nested_graph_breaks():` or `@disable_nested_graph_breaks`: calls are split in the outermost frame only.
 
-    A graph break inside an inlined function then makes the compiled function call that one as written, instead of going on inside it.
+    A graph break inside an inlined function then makes the compiled function call that one natively, instead of going on inside it. The
+    function called natively is compiled by itself.
     """
 
     kind = directives.NESTED
@@ -141,8 +143,10 @@ class disable:
         def not_traced(*args: Any, **kwargs: Any) -> Any:
             return function(*args, **kwargs)
 
+        if not self.recursive and isinstance(function, FunctionType):
+            mark_code(function.__code__, NEVER)  # nor is it compiled where native code calls it
         made = functools.wraps(function)(disabled if self.recursive else not_traced)
-        setattr(made, DISABLED, self.reason or "")
+        setattr(made, directives.DISABLED, self.reason or "")
         return made
 
     def __enter__(self) -> None:

@@ -32,11 +32,12 @@ static int check_step(PyObject *step, PyObject *resumes) {
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", "direct", NULL};
+    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", "direct", "watched", NULL};
     PyObject *code, *tree, *keep = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None;
     Py_ssize_t n_inputs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
-                                     &PyTuple_Type, &resumes, &direct) ||
+    int watched = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$p:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
+                                     &PyTuple_Type, &resumes, &direct, &watched) ||
         check_step(step, resumes) < 0) {
         return NULL;
     }
@@ -58,6 +59,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->resumes = Py_XNewRef(resumes);
     self->n_inputs = n_inputs;
     self->n_captures = n_captures;
+    self->watched = (char)watched;
     if (direct != Py_None) {
         self->direct = FJ_Direct_New(direct, code, n_captures - n_inputs);
         if (self->direct == NULL) {
@@ -132,6 +134,7 @@ static PyMemberDef entry_members[] = {
     {"keep", T_OBJECT, offsetof(FJ_Entry, keep), READONLY, "What lives as long as the entry."},
     {"step", T_OBJECT, offsetof(FJ_Entry, step), READONLY, "What goes on with the value that the code returns, or None."},
     {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
+    {"watched", T_BOOL, offsetof(FJ_Entry, watched), READONLY, "Without code: whether functions that the frame calls natively may be compiled."},
     {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
     {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
     {"direct_hits", T_PYSSIZET, offsetof(FJ_Entry, direct_hits), READONLY, "How often it has run without a frame."},
@@ -140,7 +143,7 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None)\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
+    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None, *, watched=False)\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
               "first n_inputs captures of the tree arrive in a list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
               "`direct` says how to get the result of `code` without a frame: (graph or None, whether it takes one list, number of outputs, offset "
@@ -301,15 +304,15 @@ static int check_guards(FJ_CompiledFunction *self, PyObject *const *locals, Py_s
     return result != NULL ? 0 : -1;
 }
 
-FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, FJ_Captured *captured) {
-    if (FJ_guard_checker != NULL && check_guards(self, locals, n_locals) < 0) {
+FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_locals,
+                                   FJ_Captured *captured) {
+    if (FJ_guard_checker != NULL && self->record == NULL && check_guards(self, locals, n_locals) < 0) {
         return NULL;
     }
     FJ_Hint *hint = hint_of(self, locals, n_locals);
     if (hint != NULL) {
         follow_hint(self, locals[0], hint);
     }
-    PyObject *function = self->function;
     size_t version = self->version;
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
         FJ_Entry *entry = (FJ_Entry *)Py_NewRef(self->entries[i]);
@@ -437,6 +440,19 @@ static PyObject *function_get_entries(FJ_CompiledFunction *self, void *closure) 
     return tuple;
 }
 
+static PyObject *function_get_natives(FJ_CompiledFunction *self, void *closure) {
+    return Py_NewRef(self->natives != NULL ? self->natives : Py_None);
+}
+
+static int function_set_natives(FJ_CompiledFunction *self, PyObject *value, void *closure) {
+    if (value != NULL && value != Py_None && !PyCallable_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "natives must be callable or None, not %.100s", Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    Py_XSETREF(self->natives, value != Py_None ? Py_XNewRef(value) : NULL);
+    return 0;
+}
+
 /* ---- CompiledFunction as an object ---- */
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -465,6 +481,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *arg) {
     Py_VISIT(self->function);
     Py_VISIT(self->compile_callback);
+    Py_VISIT(self->natives);
     Py_VISIT(self->rejected_callback);
     Py_VISIT(self->code);
     Py_VISIT(self->dict);
@@ -475,8 +492,10 @@ static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *a
 }
 
 static int function_clear(FJ_CompiledFunction *self) {
+    FJ_Natives_Unlink(self);
     Py_CLEAR(self->function);
     Py_CLEAR(self->compile_callback);
+    Py_CLEAR(self->natives);
     Py_CLEAR(self->rejected_callback);
     Py_CLEAR(self->code);
     Py_CLEAR(self->dict);
@@ -556,6 +575,9 @@ static PyMemberDef function_members[] = {
 
 static PyGetSetDef function_getset[] = {
     {"entries", (getter)function_get_entries, NULL, "The entries as a tuple, most recently used first.", NULL},
+    {"natives", (getter)function_get_natives, (setter)function_set_natives,
+     "Called as (function, arguments) for a Python function that native code calls at a break: a new CompiledFunction to run such calls, NEVER, "
+     "OPAQUE, or None to be asked again later. None: all of them run as written.", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL},
 };

@@ -323,7 +323,9 @@ static PyObject *run(PyThreadState *tstate, FJ_Entry *entry, PyObject *function,
     int failed = 0;
     if (direct->graph != NULL) {
         FJ_Recursion_EnterFrame(tstate);
+        FJ_Region region = FJ_Region_Interrupt();
         returned = call_graph(direct, values, entry->n_inputs);
+        FJ_Region_Restore(region);
         if (returned != NULL && direct->n_outputs > 0) {
             returned = unpack(returned, direct->n_outputs);
         }
@@ -473,7 +475,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
     }
     Py_INCREF(function);
     FJ_Captured captured;
-    FJ_Entry *entry = FJ_CompiledFunction_Find(self, arguments.slots, arguments.n, &captured);
+    FJ_Entry *entry = FJ_CompiledFunction_Find(self, (PyObject *)function, arguments.slots, arguments.n, &captured);
     release(arguments.slots, arguments.n);
     match->searched = 1;
     int done = 1;

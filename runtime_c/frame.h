@@ -44,6 +44,14 @@ int FJ_Frame_IsWatched(PyThreadState *tstate);
    offset in the code had raised it. */
 void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset);
 
+/* Lets go of the local variables of a frame that has been run, unless something else holds the frame. */
+void FJ_Frame_Release(FJ_Frame *frame);
+
+/* Extra data of code objects. Index: a place for ours, or -1; `release` is called with it when the code object goes. */
+Py_ssize_t FJ_CodeExtra_Index(freefunc release);
+void *FJ_CodeExtra_Get(PyObject *code, Py_ssize_t index);
+int FJ_CodeExtra_Set(PyObject *code, Py_ssize_t index, void *extra);
+
 /* Makes what this version's functions above need once. 0, or -1 with an exception set. */
 int FJ_Frame_Init(void);
 

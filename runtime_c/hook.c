@@ -1,4 +1,5 @@
-/* hook.c: the way of a call from CompiledFunction through the PEP 523 hook to its entry. The hook is up only in between. */
+/* hook.c: the way of a call from CompiledFunction through the PEP 523 hook to its entry. The hook is up only in between, and in regions: while
+   the instruction at a graph break runs, or a frame for which there is no code, the functions that it calls are compiled. */
 #include <Python.h> /* first: it asks the C library for pthread_getattr_np */
 
 #include <pthread.h>
@@ -37,6 +38,21 @@ static void hook_down(PyInterpreterState *interpreter) {
     }
 }
 
+FJ_Region FJ_Region_Begin(PyObject *natives, FJ_Entry *entry) {
+    FJ_ThreadState *thread = &FJ_thread;
+    FJ_Region before = thread->region;
+    thread->region = (FJ_Region){natives, entry};
+    if ((before.natives == NULL) != (natives == NULL)) {
+        PyInterpreterState *interpreter = PyInterpreterState_Get();
+        if (natives != NULL) {
+            hook_up(interpreter);
+        } else {
+            hook_down(interpreter);
+        }
+    }
+    return before;
+}
+
 int FJ_Hook_IsInstalled(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == eval_frame; }
 
 /* Hands a frame that stays as it is to whoever was there before us. A hook installed over ours can have us as its predecessor while we
@@ -59,7 +75,7 @@ static PyObject *abandon(PyThreadState *tstate, FJ_Frame *frame) {
 }
 
 /* The argument slots as a tuple, for the compiler; an empty one becomes the Unset sentinel. */
-static PyObject *argument_tuple(PyObject *const *locals, Py_ssize_t n_arguments) {
+PyObject *FJ_Hook_ArgumentTuple(PyObject *const *locals, Py_ssize_t n_arguments) {
     PyObject *tuple = PyTuple_New(n_arguments);
     for (Py_ssize_t i = 0; tuple != NULL && i < n_arguments; i++) {
         PyTuple_SET_ITEM(tuple, i, Py_NewRef(locals[i] != NULL ? locals[i] : FJ_Unset));
@@ -67,14 +83,15 @@ static PyObject *argument_tuple(PyObject *const *locals, Py_ssize_t n_arguments)
     return tuple;
 }
 
-/* Calls one of the two callbacks, with this thread marked as compiling. */
-static PyObject *call_back(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry) {
+PyObject *FJ_Hook_CallBack(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry) {
     FJ_ThreadState *thread = &FJ_thread;
     int outer = thread->compiling;
     thread->compiling = 1;
+    FJ_Region region = FJ_Region_Interrupt();
     Py_INCREF(callback);
     PyObject *made = PyObject_CallFunctionObjArgs(callback, function, arguments, entry, NULL);
     Py_DECREF(callback);
+    FJ_Region_Restore(region);
     thread->compiling = outer;
     return made;
 }
@@ -82,7 +99,7 @@ static PyObject *call_back(PyObject *callback, PyObject *function, PyObject *arg
 /* Every entry made for a call has rejected it. */
 static void give_up(FJ_CompiledFunction *self, PyObject *function, PyObject *arguments, FJ_Entry *entry) {
     if (self->rejected_callback != NULL) {
-        Py_XDECREF(call_back(self->rejected_callback, function, arguments, (PyObject *)entry));
+        Py_XDECREF(FJ_Hook_CallBack(self->rejected_callback, function, arguments, (PyObject *)entry));
     } else {
         PyErr_SetString(PyExc_RuntimeError, "framejit: guards of a new entry reject the frame they were made for");
     }
@@ -94,7 +111,7 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
                                Py_ssize_t n_arguments, FJ_Captured *captured) {
     enum { ATTEMPTS = 3 };
     for (int attempt = 1;;) {
-        PyObject *made = call_back(self->compile_callback, function, arguments, NULL);
+        PyObject *made = FJ_Hook_CallBack(self->compile_callback, function, arguments, NULL);
         if (made == NULL || made == Py_None) {
             Py_XDECREF(made);
             return NULL;
@@ -124,7 +141,7 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
                 return NULL;
             }
         }
-        entry = FJ_CompiledFunction_Find(self, locals, n_arguments, captured); /* another thread may have made one meanwhile */
+        entry = FJ_CompiledFunction_Find(self, function, locals, n_arguments, captured); /* another thread may have made one meanwhile */
         if (entry != NULL || PyErr_Occurred()) {
             return entry;
         }
@@ -134,9 +151,9 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
 /* The entry for a frame, found or made, with its inputs and captures. NULL without an exception: run the frame as written. */
 static FJ_Entry *entry_for(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_arguments, FJ_Match *match) {
     FJ_Captured captured;
-    FJ_Entry *entry = match->searched ? NULL : FJ_CompiledFunction_Find(self, locals, n_arguments, &captured);
+    FJ_Entry *entry = match->searched ? NULL : FJ_CompiledFunction_Find(self, function, locals, n_arguments, &captured);
     if (entry == NULL && !PyErr_Occurred()) {
-        PyObject *arguments = argument_tuple(locals, n_arguments);
+        PyObject *arguments = FJ_Hook_ArgumentTuple(locals, n_arguments);
         if (arguments != NULL) {
             entry = compile_entry(self, function, arguments, locals, n_arguments, &captured);
             Py_DECREF(arguments);
@@ -148,9 +165,9 @@ static FJ_Entry *entry_for(FJ_CompiledFunction *self, PyObject *function, PyObje
     return entry;
 }
 
-static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments,
-                           PyObject *inputs, PyObject *captures) {
-    entry->hits++;
+/* Runs an entry's code, or the frame as written where it has none. */
+static PyObject *run_here(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs,
+                          PyObject *captures) {
     if (entry->code == Py_None) {
         Py_DECREF(inputs);
         Py_DECREF(captures);
@@ -166,6 +183,28 @@ static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *ent
     }
     result = FJ_Entry_CallFlat(entry, function, n_arguments, inputs, captures);
     FJ_Frame_Abandon(tstate, frame);
+    return result;
+}
+
+/* A region that an entry's step, or its frame that runs as written, opens. Not where that has long come to nothing: then native code is to
+   be as fast as it is without a hook. */
+static FJ_Region begin_region(PyObject *natives, FJ_Entry *entry) {
+    if (natives == NULL || entry->fruitless >= FJ_MOST_FRUITLESS) {
+        return FJ_Region_Interrupt();
+    }
+    return FJ_Region_Begin(Py_NewRef(natives), (FJ_Entry *)Py_NewRef(entry));
+}
+
+/* Compiled code itself, its graph above all, is in no region. */
+static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *function,
+                           Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures) {
+    entry->hits++;
+    FJ_Region outer = begin_region(entry->code == Py_None && entry->watched ? self->natives : NULL, entry);
+    if (outer.entry != NULL && entry->code != Py_None) {
+        outer.entry->fruitless = 0;
+    }
+    PyObject *result = run_here(tstate, frame, entry, function, n_arguments, inputs, captures);
+    FJ_Region_Restore(outer);
     return result;
 }
 
@@ -194,29 +233,9 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
         pending->split = (FJ_Entry *)Py_NewRef(entry);
     }
     Py_INCREF(function); /* the frame's own reference goes with the frame */
-    PyObject *result = run_entry(tstate, frame, entry, function, n_arguments, match->inputs, match->captures);
+    PyObject *result = run_entry(tstate, frame, self, entry, function, n_arguments, match->inputs, match->captures);
     Py_DECREF(function);
     Py_DECREF(entry);
-    return result;
-}
-
-/* The hook. Frames that nobody on this thread waits for pass straight through. */
-static PyObject *eval_frame(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
-    FJ_ThreadState *thread = &FJ_thread;
-    FJ_PendingCall *pending = thread->pending;
-    if (pending == NULL || throwflag || FJ_Frame_Function(frame) != pending->target->function) {
-        if (hook_users == 0) {
-            leave(tstate->interp);
-        }
-        return run_as_written(tstate, frame, throwflag);
-    }
-    FJ_CompiledFunction *target = pending->target;
-    pending->taken = 1;
-    thread->pending = pending->previous;
-    hook_down(tstate->interp);
-    Py_INCREF(target);
-    PyObject *result = run_target(tstate, frame, pending);
-    Py_DECREF(target);
     return result;
 }
 
@@ -281,10 +300,13 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
 }
 
 /* Goes on behind a split: its step runs the instruction that broke the graph, and says in which resume function the rest of the call
-   is. Steals `value`. *entry is replaced by the entry that the resume function split at, or NULL. */
-static PyObject *go_on(FJ_Entry **entry, PyObject *value) {
+   is. Steals `value`. *entry is replaced by the entry that the resume function split at, or NULL. natives: what says it in the region of
+   the step, or NULL. */
+static PyObject *go_on(PyObject *natives, FJ_Entry **entry, PyObject *value) {
+    FJ_Region outer = begin_region(natives, *entry);
     PyObject *packed = PyObject_CallOneArg((*entry)->step, value);
     Py_DECREF(value);
+    FJ_Region_Restore(outer);
     PyObject *resumes = (*entry)->resumes;
     Py_ssize_t choice;
     PyObject *state, *result = NULL;
@@ -304,6 +326,20 @@ static PyObject *go_on(FJ_Entry **entry, PyObject *value) {
     }
     Py_XDECREF(packed);
     Py_SETREF(*entry, split);
+    return result;
+}
+
+/* What follows a call's first part: step and resume function by turns, as long as a graph break has split it. Steals both references. */
+static PyObject *finish_call(PyObject *natives, PyObject *result, FJ_Entry *split) {
+    if (split == NULL) {
+        return result;
+    }
+    Py_XINCREF(natives); /* its owner may be cleared meanwhile */
+    while (split != NULL && result != NULL) {
+        result = go_on(natives, &split, result);
+    }
+    Py_XDECREF(split);
+    Py_XDECREF(natives);
     return result;
 }
 
@@ -343,13 +379,96 @@ PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *ar
     FJ_Entry *split;
     FJ_Recursion_Enter(tstate);
     PyObject *result = call_once((FJ_CompiledFunction *)callable, args, nargsf, kwnames, NULL, &split);
-    while (split != NULL) {
-        if (result == NULL) {
-            Py_CLEAR(split);
-            break;
-        }
-        result = go_on(&split, result);
-    }
+    result = finish_call(((FJ_CompiledFunction *)callable)->natives, result, split);
     FJ_Recursion_Leave(tstate);
+    return result;
+}
+
+/* ---- regions ---- */
+
+/* Runs the frame of a function that native code has called in a region. */
+static PyObject *run_native(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *target) {
+    if (FJ_Watched_Update() < 0) {
+        return abandon(tstate, frame);
+    }
+    if (!target->enabled || FJ_RunsAsWritten(&FJ_thread)) {
+        return run_as_written(tstate, frame, 0);
+    }
+    FJ_PendingCall pending = {.target = target, .taken = 1};
+    PyObject *result = run_target(tstate, frame, &pending);
+    if (pending.split != NULL) {
+        FJ_Frame_Release(frame);
+        result = finish_call(target->natives, result, pending.split);
+    }
+    return result;
+}
+
+static PyObject *run_in_region(PyThreadState *tstate, FJ_Frame *frame) {
+    FJ_CompiledFunction *target = NULL;
+    PyObject *result;
+    switch (FJ_Natives_Decide(FJ_thread.region.natives, frame, &target)) {
+        case FJ_CODE_COMPILED:
+            result = run_native(tstate, frame, target);
+            Py_DECREF(target);
+            return result;
+        case FJ_CODE_NEVER: return run_as_written(tstate, frame, 0);
+        case FJ_CODE_OPAQUE: {
+            FJ_Region region = FJ_Region_Interrupt();
+            result = run_as_written(tstate, frame, 0);
+            FJ_Region_Restore(region);
+            return result;
+        }
+        default: return abandon(tstate, frame);
+    }
+}
+
+/* A frame that nobody waits for. Under a hook, calls between Python functions take C stack, so that beyond a certain depth the rest of a
+   region runs without it. */
+static PyObject *pass(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
+    enum { DEEPEST = 200 };
+    FJ_ThreadState *thread = &FJ_thread;
+    PyObject *result;
+    if (thread->region.natives == NULL) { /* the hook is up for another thread, or was put back by another tool */
+        if (hook_users == 0 || is_stack_low(thread)) {
+            leave(tstate->interp);
+        }
+        FJ_Recursion_Enter(tstate);
+        result = run_as_written(tstate, frame, throwflag);
+        FJ_Recursion_Leave(tstate);
+        return result;
+    }
+    if (thread->depth >= DEEPEST || is_stack_low(thread)) {
+        FJ_Region region = FJ_Region_Interrupt();
+        result = run_as_written(tstate, frame, throwflag);
+        FJ_Region_Restore(region);
+        return result;
+    }
+    int as_written = throwflag || FJ_RunsAsWritten(thread) || FJ_Frame_IsWatched(tstate);
+    if (!as_written && ++thread->region.entry->fruitless >= FJ_MOST_FRUITLESS) {
+        FJ_Region_Restore((FJ_Region){NULL, NULL}); /* for the rest of it */
+        as_written = 1;
+    }
+    thread->depth++;
+    FJ_Recursion_Enter(tstate);
+    result = as_written ? run_as_written(tstate, frame, throwflag) : run_in_region(tstate, frame);
+    FJ_Recursion_Leave(tstate);
+    thread->depth--;
+    return result;
+}
+
+/* The hook. */
+static PyObject *eval_frame(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
+    FJ_ThreadState *thread = &FJ_thread;
+    FJ_PendingCall *pending = thread->pending;
+    if (pending == NULL || throwflag || FJ_Frame_Function(frame) != pending->target->function) {
+        return pass(tstate, frame, throwflag);
+    }
+    FJ_CompiledFunction *target = pending->target;
+    pending->taken = 1;
+    thread->pending = pending->previous;
+    hook_down(tstate->interp);
+    Py_INCREF(target);
+    PyObject *result = run_target(tstate, frame, pending);
+    Py_DECREF(target);
     return result;
 }

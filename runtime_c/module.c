@@ -16,7 +16,25 @@ static PyTypeObject unset_type = {
 
 static PyObject *hook_installed(PyObject *module, PyObject *unused) { return PyBool_FromLong(FJ_Hook_IsInstalled()); }
 
+static PyObject *mark_code(PyObject *module, PyObject *args) {
+    PyObject *code;
+    int kind;
+    if (!PyArg_ParseTuple(args, "O!i:mark_code", &PyCode_Type, &code, &kind)) {
+        return NULL;
+    }
+    if (kind != FJ_CODE_NEVER && kind != FJ_CODE_OPAQUE) {
+        return PyErr_Format(PyExc_ValueError, "mark_code: kind must be NEVER or OPAQUE, not %d", kind);
+    }
+    if (FJ_Natives_MarkCode(code, kind) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_functions[] = {
+    {"mark_code", mark_code, METH_VARARGS,
+     "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run as written; OPAQUE: "
+     "so does everything that they call."},
     {"hook_installed", hook_installed, METH_NOARGS, "hook_installed()\n--\n\nWhether the interpreter's frame evaluator is framejit's now."},
     {NULL},
 };
@@ -30,7 +48,7 @@ static struct PyModuleDef module_definition = {
 };
 
 static int fill_module(PyObject *module) {
-    if (PyType_Ready(&unset_type) < 0 || FJ_Frame_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
+    if (PyType_Ready(&unset_type) < 0 || FJ_Frame_Init() < 0 || FJ_Natives_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
         return -1;
     }
     if (FJ_Unset == NULL) {
@@ -38,6 +56,7 @@ static int fill_module(PyObject *module) {
     }
     if (FJ_Unset == NULL || PyModule_AddObjectRef(module, "Unset", FJ_Unset) < 0 || FJ_Guards_Init(module) < 0 ||
         PyModule_AddType(module, &FJ_EntryType) < 0 || PyModule_AddType(module, &FJ_CompiledFunctionType) < 0 ||
+        PyModule_AddIntConstant(module, "NEVER", FJ_CODE_NEVER) < 0 || PyModule_AddIntConstant(module, "OPAQUE", FJ_CODE_OPAQUE) < 0 ||
         PyModule_AddStringConstant(module, "built_for_torch", FRAMEJIT_BUILT_FOR_TORCH) < 0 ||
         PyModule_AddStringConstant(module, "built_for_python", FRAMEJIT_BUILT_FOR_PYTHON) < 0) {
         return -1;

@@ -1,4 +1,4 @@
-/* runtime.h: what the files of runtime_c share: the two object types, the per-thread state and the hook. */
+/* runtime.h: what the files of runtime_c share: the two object types, the per-thread state, the hook and the records of code objects. */
 #ifndef FRAMEJIT_RUNTIME_H
 #define FRAMEJIT_RUNTIME_H
 
@@ -24,6 +24,8 @@ typedef struct {
     Py_ssize_t n_captures; /* all of them, inputs included */
     Py_ssize_t hits;
     Py_ssize_t direct_hits; /* those without a frame */
+    Py_ssize_t fruitless;   /* frames in the regions that it has opened since one of them was last compiled */
+    char watched;           /* without `code`: functions that the frame calls natively may be compiled */
 } FJ_Entry;
 
 /* Which entry a first argument had last. Neither is owned, nor may be looked into. */
@@ -46,13 +48,18 @@ typedef struct {
     PyObject *captures;
 } FJ_Match;
 
+typedef struct FJ_CodeRecord FJ_CodeRecord;
+
 /* A function and its entries. Calling it runs the entry that matches the call, compiling one where none does. */
-typedef struct {
+typedef struct FJ_CompiledFunction {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *compile_callback;
     PyObject *rejected_callback; /* or NULL */
+    PyObject *natives;     /* NULL, or what it says in its regions: natives(function, arguments) tells what becomes of a function called there */
+    FJ_CodeRecord *record; /* of the code whose functions it stands for in regions of `natives`, or NULL: it stands for `function` only */
+    struct FJ_CompiledFunction *next_of_code; /* the next one of the record */
     PyObject *code;    /* the code object that the entries were made for */
     FJ_Entry **entries; /* most recently used first */
     Py_ssize_t n_entries;
@@ -79,8 +86,16 @@ typedef struct FJ_PendingCall {
     PyObject **state; /* the only argument, where nobody else needs it: let go of as soon as the frame has it; or NULL */
 } FJ_PendingCall;
 
+/* A stretch of native code in which the user's functions that it calls are compiled. Both references are owned; neither, or both are NULL. */
+typedef struct {
+    PyObject *natives;
+    FJ_Entry *entry; /* whose step it is, or whose frame that runs as written */
+} FJ_Region;
+
 typedef struct {
     FJ_PendingCall *pending;
+    FJ_Region region; /* the hook is up as long as there is one */
+    int depth;        /* frames that the hook has passed on, on top of one another */
     FJ_Frame *forwarded; /* the frame that is being handed to the previous hook */
     char *stack_floor;   /* below it the C stack is nearly used up; NULL until asked for */
     int disabled;
@@ -88,6 +103,9 @@ typedef struct {
     int checking; /* a call checker is at work: calls run unchecked */
     int eager;    /* FJ_EAGER, FJ_NOT_EAGER, or as the process says */
 } FJ_ThreadState;
+
+/* An entry in whose regions so many frames in a row were not worth compiling opens no more of them. */
+enum { FJ_MOST_FRUITLESS = 100000 };
 
 enum { FJ_EAGER_UNSET, FJ_EAGER, FJ_NOT_EAGER };
 
@@ -111,6 +129,32 @@ extern PyMethodDef FJ_switches[];
 /* hook.c */
 PyObject *FJ_CompiledFunction_Vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 int FJ_Hook_IsInstalled(void);
+/* Begins a region, or with NULL interrupts one: steals the references, and gives those of the one before, which is to be restored. */
+FJ_Region FJ_Region_Begin(PyObject *natives, FJ_Entry *entry);
+static inline FJ_Region FJ_Region_Interrupt(void) {
+    return FJ_thread.region.natives != NULL ? FJ_Region_Begin(NULL, NULL) : (FJ_Region){NULL, NULL};
+}
+static inline void FJ_Region_Restore(FJ_Region before) {
+    if (before.natives != NULL || FJ_thread.region.natives != NULL) {
+        FJ_Region ended = FJ_Region_Begin(before.natives, before.entry);
+        Py_XDECREF(ended.natives);
+        Py_XDECREF(ended.entry);
+    }
+}
+/* Calls a callback about a call of a function, with this thread marked as compiling. `entry` may be NULL. */
+PyObject *FJ_Hook_CallBack(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry);
+PyObject *FJ_Hook_ArgumentTuple(PyObject *const *locals, Py_ssize_t n_arguments);
+
+/* natives.c */
+enum { FJ_CODE_NEVER = 1, FJ_CODE_OPAQUE = 2, FJ_CODE_COMPILED = 3 };
+/* What becomes of a function's frame in a region: FJ_CODE_NEVER: it runs as written; FJ_CODE_OPAQUE: so does all that it calls;
+   FJ_CODE_COMPILED: *target, a new reference, runs it. -1 with an exception set. */
+int FJ_Natives_Decide(PyObject *natives, FJ_Frame *frame, FJ_CompiledFunction **target);
+/* Makes FJ_CODE_NEVER or FJ_CODE_OPAQUE the answer for a code object. */
+int FJ_Natives_MarkCode(PyObject *code, int kind);
+/* Before a CompiledFunction loses its function. */
+void FJ_Natives_Unlink(FJ_CompiledFunction *compiled);
+int FJ_Natives_Init(void);
 
 /* cache.c */
 Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code);
@@ -122,7 +166,8 @@ int FJ_Captured_Split(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs,
 void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry);
 /* Looks for an entry that matches and moves it to the front. A new reference with *captured set, or NULL, with an exception set if
    something failed. */
-FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals, FJ_Captured *captured);
+FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_locals,
+                                   FJ_Captured *captured);
 /* Puts the entry in front. 0, or -1 with an exception set when its code doesn't fit the function's. */
 int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry);
 /* Drops the entries when the function has got another code object since. */

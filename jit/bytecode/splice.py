@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from framejit._runtime import NEVER, mark_code
 from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS, Decoded, Handler, exception_table, slot_names
 from framejit.bytecode.instruction import Position
 from framejit.bytecode.versions import CURRENT
@@ -257,7 +258,8 @@ def arguments(code: CodeType) -> dict[str, Any]:
 
 
 def function_of(code: CodeType, namespace: dict[str, Any]) -> FunctionType:
-    """A function of a spliced code object. Its closure is never read: the state brings the cells."""
+    """A function of a spliced code object. Its closure is never read: the state brings the cells. Where native code calls it, it runs as it is."""
+    mark_code(code, NEVER)
     return FunctionType(code, namespace, code.co_name, None, tuple(CellType() for _ in code.co_freevars))
 
 

@@ -77,8 +77,8 @@ def leave_stance(vm: VM) -> Object:
 @library
 def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A function that framejit.disable marked stops the trace."""
-    if isinstance(function, FunctionObject) and api.DISABLED in function.value.__dict__:
-        reason = function.value.__dict__[api.DISABLED]
+    if isinstance(function, FunctionObject) and directives.DISABLED in function.value.__dict__:
+        reason = function.value.__dict__[directives.DISABLED]
         vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))
     return None
 
@@ -152,6 +152,6 @@ def compile_(vm: VM, target: Object | None = None, **options: Object) -> Object:
         api.compile(**real)
     except Exception as error:
         vm.raise_(type(error), *error.args)
-    if real.get("disable") or (function.value is not MISSING and api.is_disabled(function.value)):
+    if real.get("disable") or (function.value is not MISSING and directives.is_disabled(function.value)):
         return function
     return NewlyCompiled(function, real)

@@ -81,4 +81,22 @@ void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globa
     }
 }
 
+/* The frame's creator clears it only when the hook returns. */
+void FJ_Frame_Release(FJ_Frame *frame) {
+    if (frame->frame_obj == NULL) {
+        for (int i = 0; i < frame->stacktop; i++) {
+            Py_CLEAR(frame->localsplus[i]);
+        }
+    }
+}
+
+Py_ssize_t FJ_CodeExtra_Index(freefunc release) { return _PyEval_RequestCodeExtraIndex(release); }
+
+void *FJ_CodeExtra_Get(PyObject *code, Py_ssize_t index) {
+    void *extra = NULL;
+    return _PyCode_GetExtra(code, index, &extra) == 0 ? extra : NULL;
+}
+
+int FJ_CodeExtra_Set(PyObject *code, Py_ssize_t index, void *extra) { return _PyCode_SetExtra(code, index, extra); }
+
 int FJ_Frame_Init(void) { return 0; }

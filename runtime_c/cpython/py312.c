@@ -111,6 +111,18 @@ void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globa
     }
 }
 
+/* The evaluator has cleared the frame. */
+void FJ_Frame_Release(FJ_Frame *frame) { (void)frame; }
+
+Py_ssize_t FJ_CodeExtra_Index(freefunc release) { return PyUnstable_Eval_RequestCodeExtraIndex(release); }
+
+void *FJ_CodeExtra_Get(PyObject *code, Py_ssize_t index) {
+    void *extra = NULL;
+    return PyUnstable_Code_GetExtra(code, index, &extra) == 0 ? extra : NULL;
+}
+
+int FJ_CodeExtra_Set(PyObject *code, Py_ssize_t index, void *extra) { return PyUnstable_Code_SetExtra(code, index, extra); }
+
 int FJ_Frame_Init(void) {
     if (abandoned_code != NULL) {
         return 0;

@@ -1,0 +1,187 @@
+"""Which functions are compiled where native code calls them, at a graph break: the user's, and of those the ones that work on tensors.
+
+`kind_of` says what never changes for a function, `reaches_tensors` looks at one call: a function that native code calls thousands of
+times without a tensor in sight must cost neither a compilation nor a long look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sysconfig
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from framejit import directives
+from framejit._runtime import NEVER, OPAQUE
+
+STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")} | {os.path.join(STANDARD_LIBRARY, "site-packages", "")})
+TORCH = os.path.dirname(torch.__file__) + os.sep
+OURS = os.path.dirname(__file__) + os.sep
+TRANSPARENT = tuple(
+    TORCH + path
+    for path in (
+        "_tensor.py", "autograd/__init__.py", "autograd/function.py", "distributions/", "functional.py", "nn/", "optim/", "overrides.py",
+        "utils/_contextlib.py", "utils/_pytree.py", "utils/data/",
+    )
+)  # fmt: skip
+"""Parts of torch that call the program back as plain code would. The rest of it may be tracing, transforming or compiling."""
+PASSED = tuple(os.path.join(OURS, path) for path in ("regions.py", "directives.py", "modules/app/"))
+"""framejit's own wrappers and stand-ins for library functions."""
+GENERATED = ("<frozen ", "<eval_with_key>", "<framejit")
+HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
+"""Inside these, torch's dispatcher is in a state of its own."""
+FEW = 8
+"""Items of a container, and attributes of an object, that are looked at."""
+FLEETING = (re.Match,)
+"""Known to a trace by identity only, and new in every call: what is compiled for one serves no other."""
+MOST = 256
+"""Functions that a region compiles: code that a program makes as it runs must not pile up."""
+
+
+class Region:
+    """What becomes of the functions that native code calls at the graph breaks of a compiled function, and at the breaks of those functions.
+
+    `compile` makes a CompiledFunction of a function in a region.
+    """
+
+    def __init__(self, compile: Callable[[FunctionType, Region], Any]) -> None:
+        self.compile = compile
+        self.compiled: dict[Any, int] = {}
+        """What it has made, with how often the entries had run when it was last looked."""
+        self.refused = 0
+
+    def __call__(self, function: FunctionType, args: tuple[Any, ...]) -> Any:
+        """A CompiledFunction for all functions of this code; NEVER, OPAQUE; or None: not this time."""
+        kind = kind_of(function)
+        if kind is not None:
+            return kind
+        if not reaches_tensors(function, args) or not self._has_room():
+            return None
+        # Neither the cells nor the defaults of this one must be kept.
+        cells = tuple(CellType() for _ in function.__code__.co_freevars)
+        stand_in = FunctionType(function.__code__, function.__globals__, function.__name__, None, cells)
+        stand_in.__qualname__ = function.__qualname__
+        compiled = self.compile(stand_in, self)
+        self.compiled[compiled] = 0
+        return compiled
+
+    def _has_room(self) -> bool:
+        """Whether there is room for one more. From time to time, those that have not run for long make some."""
+        if len(self.compiled) >= MOST:
+            self.refused += 1
+            if self.refused < MOST:
+                return False
+            self.refused = 0
+            used = {compiled: sum(entry.hits for entry in compiled.entries) for compiled in self.compiled}
+            self.compiled = {compiled: hits for compiled, hits in used.items() if hits > self.compiled[compiled]}
+        return len(self.compiled) < MOST
+
+
+MOST_IDLE = 3
+"""After so many traces without a tensor operation, a function that native code calls runs as written for good."""
+
+
+class Record:
+    """Whether compiling a function that native code calls has come to something."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+        self.idle = 0
+        """Traces without a graph that came to the function's end."""
+
+    def note(self, graph: bool, ends: bool) -> None:
+        """A trace is done."""
+        self.graphs += graph
+        self.idle += ends and not graph
+
+    def is_idle(self) -> bool:
+        """Whether it has shown that it has nothing for a graph."""
+        return self.idle >= MOST_IDLE and not self.graphs
+
+    def forget(self) -> None:
+        """Begin anew: part of `reset()`."""
+        self.graphs = self.idle = 0
+
+
+def kind_of(function: FunctionType) -> int | None:
+    """NEVER: calls of it are not compiled; OPAQUE: nor is anything that they call; None: it may be worth it."""
+    code = function.__code__
+    filename = code.co_filename
+    if filename.startswith(TORCH):
+        return NEVER if filename.startswith(TRANSPARENT) else OPAQUE
+    if filename.startswith(OURS):
+        return NEVER if filename.startswith(PASSED) else OPAQUE
+    if code.co_name in HANDLERS:
+        return OPAQUE
+    if filename.startswith(GENERATED) or directives.is_disabled(function):
+        return NEVER
+    if filename.startswith(STANDARD_LIBRARY) and not filename.startswith(INSTALLED):
+        return NEVER
+    return None
+
+
+def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:
+    """Whether tensors, modules or torch's functions are within reach of a call: in its arguments, cells and globals. Runs no user code."""
+    if any(type(arg) in FLEETING for arg in args):
+        return False
+    return any(holds_tensor(arg, 3) for arg in args) or any(map(is_of_torch, named(function)))
+
+
+def named(function: FunctionType) -> Iterator[Any]:
+    """The values of the function's cells and of the globals that it names."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty one
+            yield cell.cell_contents
+    namespace = function.__globals__
+    for name in function.__code__.co_names:
+        if name in namespace:
+            yield namespace[name]
+
+
+def is_of_torch(value: Any) -> bool:
+    """A tensor or module, within a few steps, or something that torch itself defines."""
+    cls = type(value)
+    if cls is ModuleType or cls is BuiltinFunctionType or cls is FunctionType:
+        name = value.__name__ if cls is ModuleType else value.__module__
+    elif issubclass(cls, type):
+        name = type.__getattribute__(value, "__module__")
+    else:
+        return holds_tensor(value, 2)
+    return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
+
+
+def holds_tensor(value: Any, steps: int) -> bool:
+    """Whether the value is a tensor or a module, or holds one no more than some steps below."""
+    cls = type(value)
+    bases = cls.__mro__
+    if torch.Tensor in bases or nn.Module in bases:
+        return True
+    if not steps or cls is type or cls is FunctionType or cls is ModuleType:
+        return False
+    parts: Any
+    if list in bases:
+        parts = list.__getitem__(value, slice(FEW))
+    elif tuple in bases:
+        parts = tuple.__getitem__(value, slice(FEW))
+    elif dict in bases:
+        parts = few_values(value)
+    elif cls.__dictoffset__:
+        try:
+            parts = few_values(object.__getattribute__(value, "__dict__"))
+        except AttributeError:
+            return False
+    else:
+        return False
+    return any(holds_tensor(part, steps - 1) for part in parts)
+
+
+def few_values(found: dict[Any, Any]) -> list[Any]:
+    """The first values of a dict."""
+    return [value for _, value in zip(range(FEW), dict.values(found))]
