@@ -55,7 +55,7 @@ LAST_IN_NODE = (Length, KeyAbsent, DictKeys)
 """Kinds that the C++ tree skips while their dict is unchanged; it wants them after a node's other leaves."""
 EXACT_TYPES = (TypeIs, ValueIs, Equals, TensorMatch, CodeIs)
 TELL_THE_TYPE = (ValueIs, Equals, TensorMatch, CodeIs)
-"""Kinds that hold for values of one exact type only: beside one of them TypeIs says nothing new."""
+"""Kinds that hold for values of one exact type only: beside one of them TypeIs says nothing new, but for modules, whose class may be changed."""
 IMMUTABLE_TYPE = 1 << 8
 FUNCTION_FIELDS = {"code": 0, "defaults": 1, "kwdefaults": 2, "globals": 3, "closure": 4, "dict": 5}
 WRAPPED_FIELDS = {None: 0, "fget": 1, "fset": 2, "fdel": 3}
@@ -140,6 +140,11 @@ def is_pure(guard: Guard) -> bool:
     return isinstance(guard, (ValueIs, IsMissing, Equals))
 
 
+def names_module_class(guard: TypeIs) -> bool:
+    """Whether it says something beside a guard on the very object: a module may be given another class."""
+    return guard.cls is not MISSING and issubclass(guard.cls, ModuleType)
+
+
 def keeps_type(cls: Any) -> bool:
     """Whether instances of the class can't be given another by storing to `__class__` (typeobject.c: object_set_class)."""
     return cls is not MISSING and bool(type_flags(cls) & IMMUTABLE_TYPE) and cls is not ModuleType
@@ -179,7 +184,7 @@ class Builder:
         for step in reversed(order):
             if len(step.leaves) > 1:
                 if any(isinstance(guard, TELL_THE_TYPE) for guard in step.leaves):
-                    step.leaves = [guard for guard in step.leaves if not isinstance(guard, TypeIs)]
+                    step.leaves = [guard for guard in step.leaves if not isinstance(guard, TypeIs) or names_module_class(guard)]
                 step.leaves.sort(key=leaf_order)
             step.weight = 1 + sum(guard.cost for guard in step.leaves) + sum(child.weight for child in step.children)
             step.pure = (

@@ -104,7 +104,7 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
             vm.raise_(type(error), *error.args)
         if function not in FIXED and not is_set_by_trace(vm, function, real_args):
             if real_kwargs or isinstance(found, list):
-                vm.unsupported(breaks.UnsupportedCall(f"{vm.text_of(function)} with keyword arguments or a list as result"))
+                vm.unsupported(breaks.UnsupportedCall(f"{getattr(function, '__name__', function)} with keyword arguments or a list as result"))
             vm.read_setting(function, *real_args)
         return vm.from_real(found)
 

@@ -54,6 +54,7 @@ def check_instance(vm: VM, obj: Object, cls: Object) -> bool:
     if isinstance(cls, TupleObject):
         return any(check_instance(vm, obj, vm.observe(item)) for item in cls.items(vm))
     if isinstance(real, type):
+        vm.rest_on_bases(obj.cls)
         if type(real) is type:
             return real in obj.cls.__mro__ or claims(vm, obj, real)
         if is_native(vm, real, "__instancecheck__"):
@@ -96,6 +97,7 @@ def check_subclass(vm: VM, sub: Object, cls: Object) -> bool:
     if not issubclass(sub.cls, type):
         vm.raise_(TypeError, "issubclass() arg 1 must be a class")
     if isinstance(real, type):
+        vm.rest_on_bases(sub.value)
         return is_subclass(vm, sub.value, real)
     if real is not MISSING and is_union(real):
         return any(check_subclass(vm, sub, vm.const(each)) for each in get_args(real))

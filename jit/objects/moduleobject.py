@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from framejit.guards.kinds import TypeIs
 from framejit.guards.source import Source
 from framejit.objects import abstract
 from framejit.objects.object import IdentityConstant, Object
@@ -65,4 +66,6 @@ class ModuleObject(IdentityConstant):
 
 @wraps(ModuleType, by_identity=True)
 def wrap_module(vm: VM, value: ModuleType, source: Source | None) -> Object:
+    if source is not None:
+        vm.guard(TypeIs, source, type(value))  # a module may be given another class
     return ModuleObject(type(value), source, value)

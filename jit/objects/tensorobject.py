@@ -128,16 +128,17 @@ class TensorObject(Object):
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if reflected:
             symbol = symbol.removesuffix("=")  # nothing to change in place: the left operand is a number
-        name = operators.INPLACE[symbol] if symbol in operators.INPLACE else operators.BINARY[symbol][reflected]
+        name = operators.INPLACE[symbol] if symbol in operators.INPLACE else method_name(operators.BINARY, symbol, reflected)
         return self._operator(vm, name, BINARY[symbol], other, reflected)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        self.rest_on(vm, operators.COMPARE[symbol][reflected])
+        name = method_name(operators.COMPARE, symbol, reflected)
+        self.rest_on(vm, name)
         if other.cls in NOT_OPERANDS:
             if symbol == "==" or symbol == "!=":
                 return vm.const(symbol == "!=")
             vm.unsupported(breaks.OperatorRaises(f"'{symbol}' of a tensor and a {other.cls.__name__}"))
-        return self._operator(vm, operators.COMPARE[symbol][reflected], COMPARE[symbol], other, reflected)
+        return self._operator(vm, name, COMPARE[symbol], other, reflected)
 
     def _operator(self, vm: VM, name: str, function: Callable[..., Any], other: Object, reflected: bool) -> Object | None:
         if not is_operand(other):
@@ -214,6 +215,12 @@ class TensorObject(Object):
 def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
     """A tensor from outside: an input of the graph."""
     return vm.graph.input(source, value)
+
+
+def method_name(table: dict[str, tuple[str, str, Any]], symbol: str, reflected: bool) -> str:
+    """The special method of an operator."""
+    left, right, _ = table[symbol]
+    return right if reflected else left
 
 
 def is_operand(obj: Object) -> bool:

@@ -134,6 +134,7 @@ class SuperObject(Object):
         """super_getattro."""
         if name == "__class__" or self.receiver_type is None:
             return vm.generic_getattr(self, name)
+        vm.rest_on_bases(self.receiver_type)
         mro = self.receiver_type.__mro__
         for cls in mro[mro.index(self.start) + 1 :]:
             found = vm.own_attribute(cls, name)

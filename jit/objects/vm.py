@@ -71,6 +71,9 @@ class VM(Protocol):
     def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
         """What a function of torch's says of a setting of the process, guarded. It must be a plain constant."""
 
+    def rest_on_bases(self, cls: type) -> None:
+        """Guard which classes a class derives from, and in which order; look-ups of attributes are guarded by what they find."""
+
     def type_lookup(self, cls: type, name: str) -> Object | None:
         """_PyType_Lookup: the raw class attribute, guarded (found or not) unless the class is immutable; an observed Object."""
 
