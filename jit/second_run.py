@@ -156,6 +156,9 @@ class CallState:
         set_thread_compiling(True)  # nothing that copying calls is the program's
         try:
             args, kwargs, held, defaults, kwdefaults = copy.deepcopy(values, memo)
+            for value in memo[id(memo)]:  # all that was copied: parameters are copied without their gradients
+                if isinstance(value, torch.nn.Parameter) and value.grad is not None:
+                    memo[id(value)].grad = value.grad.detach().clone()
         finally:
             set_thread_compiling(outer)
         cells = tuple(types.CellType() if value is MISSING else types.CellType(value) for value in held)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 os.environ["FRAMEJIT_STRICT"] = "1"  # before framejit is imported
-os.environ["FRAMEJIT_CHECK"] = "compile"
+os.environ.setdefault("FRAMEJIT_CHECK", "compile,guards")
 faulthandler.enable()
 
 import pytest  # noqa: E402
