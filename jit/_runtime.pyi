@@ -24,7 +24,7 @@ class Entry:
         keep: object = None,
         step: Callable[[Any], tuple[int, Any]] | None = None,
         resumes: tuple[CompiledFunction, ...] = (),
-        direct: tuple[Callable[..., Any] | None, bool, int, int, tuple[tuple[str, int], ...], tuple[Any, ...]] | None = None,
+        direct: tuple[Any, ...] | None = None,
         *,
         watched: bool = False,
     ) -> Entry: ...

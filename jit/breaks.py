@@ -394,6 +394,25 @@ class CachedCall(Break):
     )
 
 
+@dataclass(frozen=True)
+class ChangesMeanwhile(Break):
+    """What a call is guarded by changes again and again while the call is compiled: it runs as written.
+
+    Guards hold what a trace has seen. When the program's other threads, or the backend, change that before the compilation is over, what
+    was compiled doesn't fit the call any more. A few attempts are made.
+    """
+
+    what: str
+    changing: str
+    id: ClassVar[str] = "FJ027"
+    message: ClassVar[str] = "{what} can't be compiled while this changes: {changing}"
+    explanation: ClassVar[str] = "It has changed between each trace of this call and the first use of what was compiled."
+    hints: ClassVar[tuple[str, ...]] = (
+        "Make a first call before the threads start that change it.",
+        "Pass it as an argument, or as a tensor, whose values are not guarded.",
+    )
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

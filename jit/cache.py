@@ -159,7 +159,7 @@ class Compiler:
 
     def attach(self, function: types.FunctionType) -> Any:
         """The CompiledFunction of a function with this as its callback."""
-        compiled = CompiledFunction(function, self)
+        compiled = CompiledFunction(function, self, self.rejected)
         compiled.natives = self.region
         self._owner = weakref.ref(compiled)
         with _functions_lock:
@@ -168,13 +168,14 @@ class Compiler:
             importlib.import_module("framejit.check").install(self.options.config)
         return compiled
 
-    def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Entry | None:
+    def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Any:
+        """An Entry, None to run the call as written, or NotImplemented to look for an entry once more."""
         if config.current().disable:
             return None
         if self.called_natively is not None and self.called_natively.is_idle() and self.behind is None:
             self._enable(False)
             return None
-        call = Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
+        call = call_of(function, args)
         if self.behind is None:
             return self._entry_for(call)
         try:
@@ -185,7 +186,27 @@ class Compiler:
             finally:
                 directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.family.number))
 
-    def _entry_for(self, call: Call) -> Entry | None:
+    def rejected(self, function: types.FunctionType, args: tuple[Any, ...], entry: Entry) -> None:
+        """None of a few entries made for a call has accepted it. Where other threads can have changed what is guarded, the call runs as
+        written; otherwise framejit is to blame.
+
+        Raises Unsupported where running as written is not wanted, InternalError in strict mode where framejit is to blame.
+        """
+        call = call_of(function, args)
+        number = entry.tree.failing(call.locals, function)
+        guard: Any = entry.keep.guards[number] if number is not None and number >= 0 else None
+        holds = hasattr(guard, "check") and guard.check(guard.source.fetch(call), call) and entry.tree.failing(call.locals, function) == number
+        if holds or threading.active_count() == 1:
+            error = InternalError(f"guards of a new entry reject the call that they were made for: {guard}")
+            self._internal_error(function, error)
+            return
+        failure = None if guard is None else recompiles.failure_of(entry, call)
+        changing = "something that has changed back" if failure is None else failure.difference
+        name = recompiles.name_of(function, module_in(args[0]) if args else None)
+        reason = breaks.ChangesMeanwhile(name, changing)
+        self._report(function, reason, [UserFrame.of(function.__code__, None)])
+
+    def _entry_for(self, call: Call) -> Any:
         """The policy: an entry made for another function, a new one, or none: then the call runs as written."""
         function = call.function
         entries = self._entries()
@@ -199,6 +220,8 @@ class Compiler:
         name = recompiles.name_of(function, module)
         if not self._may_compile(name, before, call):
             return None
+        if pipeline().waited():
+            return NotImplemented
         cause = None
         if before:
             cause, limit = self._cause(before, call)
@@ -350,6 +373,11 @@ def module_in(value: Any) -> nn.Module | None:
 def compiled_natively(options: Options, function: types.FunctionType, region: Region) -> Any:
     """The CompiledFunction of a function that native code has called in a region."""
     return Compiler(options, pooled=True, region=region, called_natively=Record()).attach(function)
+
+
+def call_of(function: types.FunctionType, args: tuple[Any, ...]) -> Call:
+    """A call as guards see it, from the argument slots that the runtime hands over."""
+    return Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
 
 
 def limit_text(name: str, settings: config.Config) -> str:

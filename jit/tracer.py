@@ -141,7 +141,6 @@ class Tracer:
         self.direct = False
         self.apart = False
         self.resumed = origin(function.__code__, 0) is not None
-        self.first_position: Position | None = None
         self._guarded_generators: list[Frame] = []
         self._restarted: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}

@@ -146,8 +146,9 @@ PyTypeObject FJ_EntryType = {
     .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None, *, watched=False)\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
               "first n_inputs captures of the tree arrive in a list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
-              "`direct` says how to get the result of `code` without a frame: (graph or None, whether it takes one list, number of outputs, offset "
-              "in the code of its call, operations, constants).",
+              "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the graph takes one list, "
+              "number of outputs, offsets "
+              "in the code of its calls, operations, constants).",
     .tp_basicsize = sizeof(FJ_Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,

@@ -18,7 +18,10 @@
     X(dict)          /* pop n keys and values, push a dict of them */                                                                          \
     X(append)        /* pop an item and append it to the list below */                                                                         \
     X(insert)        /* pop a key and a value and put them into the dict below */                                                              \
-    X(list_to_tuple) /* pop a list, push a tuple of its items */
+    X(list_to_tuple) /* pop a list, push a tuple of its items */                                                                              \
+    X(call)          /* pop n arguments and a function below them, push what it returns */                                                     \
+    X(set_item)      /* pop a value, a dict and a key, and put the value into the dict */                                                      \
+    X(pop)           /* pop an item */
 
 typedef enum {
 #define NAME(name) OP_##name,
@@ -39,9 +42,10 @@ typedef struct {
 } Operation;
 
 struct FJ_Direct {
-    PyObject *graph; /* or NULL: nothing is called */
+    PyObject *graph;  /* or NULL: nothing is called */
+    PyObject *refuse; /* or NULL; raises for what the graph has returned */
     int boxed;       /* it takes one list, which it may empty */
-    int call_offset; /* of the instruction in the entry's code that calls the graph */
+    PyObject *calls; /* a tuple: the offsets in the entry's code of its calls, the graph's first */
     Py_ssize_t n_outputs;
     PyObject *constants; /* a tuple */
     Py_ssize_t n_variables;
@@ -69,6 +73,9 @@ static Py_ssize_t follow(const FJ_Direct *direct, Operation operation, Py_ssize_
         case OP_append: return depth >= 2 ? depth - 1 : -1;
         case OP_insert: return depth >= 3 ? depth - 2 : -1;
         case OP_list_to_tuple: return depth >= 1 ? depth : -1;
+        case OP_call: return n < depth ? depth - n : -1;
+        case OP_set_item: return depth >= 3 ? depth - 3 : -1;
+        case OP_pop: return depth >= 1 ? depth - 1 : -1;
         default: return -1;
     }
 }
@@ -104,21 +111,33 @@ static int check_program(FJ_Direct *direct, Py_ssize_t n_captures) {
     return 0;
 }
 
+/* Offsets of instructions of the code, one for each call. */
+static int check_calls(PyObject *calls, PyObject *code, Py_ssize_t n_calls) {
+    int right = PyTuple_GET_SIZE(calls) == n_calls;
+    for (Py_ssize_t i = 0; right && i < n_calls; i++) {
+        Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(calls, i));
+        right = offset >= 0 && (size_t)offset < (size_t)Py_SIZE(code) * sizeof(_Py_CODEUNIT);
+    }
+    if (!right && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "Entry: direct names the place in the code of each call");
+    }
+    return right ? 0 : -1;
+}
+
 FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_captures) {
-    PyObject *graph, *constants, *operations;
-    int boxed, call_offset;
+    PyObject *graph, *refuse, *constants, *operations, *calls;
+    int boxed;
     Py_ssize_t n_outputs;
     if (!PyTuple_Check(description)) {
         PyErr_SetString(PyExc_TypeError, "Entry: direct must be a tuple");
         return NULL;
     }
-    if (!PyArg_ParseTuple(description, "OpniO!O!:direct", &graph, &boxed, &n_outputs, &call_offset, &PyTuple_Type, &operations, &PyTuple_Type,
-                          &constants)) {
+    if (!PyArg_ParseTuple(description, "OOpnO!O!O!:direct", &graph, &refuse, &boxed, &n_outputs, &PyTuple_Type, &calls, &PyTuple_Type, &operations,
+                          &PyTuple_Type, &constants)) {
         return NULL;
     }
-    if (!PyCode_Check(code) || (graph != Py_None && !PyCallable_Check(graph)) || n_outputs < 0 || (graph == Py_None && n_outputs > 0) ||
-        call_offset < 0 || (size_t)call_offset >= (size_t)Py_SIZE(code) * sizeof(_Py_CODEUNIT)) {
-        PyErr_SetString(PyExc_ValueError, "Entry: direct goes with code, and names a callable, its outputs and the place of its call");
+    if (!PyCode_Check(code) || (graph != Py_None && !PyCallable_Check(graph)) || (refuse != Py_None && !PyCallable_Check(refuse)) || n_outputs < 0 || (graph == Py_None && n_outputs > 0)) {
+        PyErr_SetString(PyExc_ValueError, "Entry: direct goes with code, and names a callable and its outputs");
         return NULL;
     }
     Py_ssize_t n_operations = PyTuple_GET_SIZE(operations);
@@ -128,11 +147,13 @@ FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_cap
         return NULL;
     }
     self->graph = graph == Py_None ? NULL : Py_NewRef(graph);
+    self->refuse = refuse == Py_None ? NULL : Py_NewRef(refuse);
     self->boxed = boxed;
-    self->call_offset = call_offset;
+    self->calls = Py_NewRef(calls);
     self->n_outputs = n_outputs;
     self->constants = Py_NewRef(constants);
     self->n_operations = n_operations;
+    Py_ssize_t n_calls = graph != Py_None;
     for (Py_ssize_t i = 0; i < n_operations; i++) {
         PyObject *name, *pair = PyTuple_GET_ITEM(operations, i);
         Operation *operation = &self->operations[i];
@@ -147,8 +168,9 @@ FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_cap
         while (operation->code < N_OPERATIONS && !_PyUnicode_EqualToASCIIString(name, operation_names[operation->code])) {
             operation->code++;
         }
+        n_calls += operation->code == OP_call;
     }
-    if (check_program(self, n_captures) < 0) {
+    if (check_program(self, n_captures) < 0 || check_calls(calls, code, n_calls) < 0) {
         FJ_Direct_Free(self);
         return NULL;
     }
@@ -158,7 +180,9 @@ FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_cap
 void FJ_Direct_Free(FJ_Direct *self) {
     if (self != NULL) {
         Py_CLEAR(self->graph);
+        Py_CLEAR(self->refuse);
         Py_CLEAR(self->constants);
+        Py_CLEAR(self->calls);
         PyMem_Free(self);
     }
 }
@@ -166,6 +190,7 @@ void FJ_Direct_Free(FJ_Direct *self) {
 int FJ_Direct_Traverse(FJ_Direct *self, visitproc visit, void *arg) {
     if (self != NULL) {
         Py_VISIT(self->graph);
+        Py_VISIT(self->refuse);
         Py_VISIT(self->constants);
     }
     return 0;
@@ -199,8 +224,8 @@ static void release(PyObject **items, Py_ssize_t n) {
     }
 }
 
-/* Runs the program over `places`, all NULL at first. */
-static PyObject *run_program(const FJ_Direct *direct, PyObject *const *outputs, PyObject *const *captures, PyObject **places) {
+/* Runs the program over `places`, all NULL at first. *call counts the calls that have returned. */
+static PyObject *run_program(const FJ_Direct *direct, PyObject *const *outputs, PyObject *const *captures, PyObject **places, Py_ssize_t *call) {
     PyObject **variables = places, **top = places + direct->n_variables; /* behind the last item */
     const Operation *end = direct->operations + direct->n_operations;
     for (const Operation *operation = direct->operations; operation < end; operation++) {
@@ -248,6 +273,21 @@ static PyObject *run_program(const FJ_Direct *direct, PyObject *const *outputs, 
                 made = PyList_AsTuple(*top);
                 Py_CLEAR(*top);
                 break;
+            case OP_call:
+                made = PyObject_Vectorcall(top[-n - 1], top - n, (size_t)n, NULL);
+                *call += made != NULL;
+                top -= n + 1;
+                release(top, n + 1);
+                break;
+            case OP_set_item:
+                if (PyObject_SetItem(top[-2], top[-1], top[-3]) < 0) return NULL;
+                top -= 3;
+                release(top, 3);
+                continue;
+            case OP_pop:
+                top--;
+                Py_CLEAR(*top);
+                continue;
             default: Py_UNREACHABLE();
         }
         if (made == NULL) {
@@ -258,7 +298,7 @@ static PyObject *run_program(const FJ_Direct *direct, PyObject *const *outputs, 
     return Py_NewRef(top[-1]);
 }
 
-static PyObject *build(const FJ_Direct *direct, PyObject *const *outputs, PyObject *const *captures) {
+static PyObject *build(const FJ_Direct *direct, PyObject *const *outputs, PyObject *const *captures, Py_ssize_t *call) {
     enum { ON_STACK = 32 };
     PyObject *few[ON_STACK];
     PyObject **places = few;
@@ -269,7 +309,7 @@ static PyObject *build(const FJ_Direct *direct, PyObject *const *outputs, PyObje
         }
     }
     memset(places, 0, (size_t)direct->n_places * sizeof(PyObject *));
-    PyObject *result = run_program(direct, outputs, captures, places);
+    PyObject *result = run_program(direct, outputs, captures, places, call);
     release(places, direct->n_places);
     if (places != few) {
         PyMem_Free(places);
@@ -279,8 +319,21 @@ static PyObject *build(const FJ_Direct *direct, PyObject *const *outputs, PyObje
 
 /* ---- the call of the graph ---- */
 
-/* What the graph returned as a tuple or list of n items, as UNPACK_SEQUENCE takes it. Steals the reference. */
-static PyObject *unpack(PyObject *returned, Py_ssize_t n) {
+/* What the graph returned as a tuple or list of all outputs, as UNPACK_SEQUENCE takes it. Steals the reference. */
+static PyObject *unpack(const FJ_Direct *direct, PyObject *returned) {
+    Py_ssize_t n = direct->n_outputs;
+    if (direct->refuse != NULL && !((PyTuple_Check(returned) || PyList_Check(returned)) && PySequence_Size(returned) == n)) {
+        PyObject *refused = PyErr_Occurred() ? NULL : PyObject_CallOneArg(direct->refuse, returned);
+        if (refused != NULL) {
+            PyErr_SetString(PyExc_SystemError, "framejit: wrong outputs were not refused");
+            Py_DECREF(refused);
+        }
+        Py_DECREF(returned);
+        return NULL;
+    }
+    if (n == 0) {
+        return returned;
+    }
     if (!PyTuple_CheckExact(returned) && !(PyList_CheckExact(returned) && n <= 1)) {
         /* A copy: whoever holds a list could change it while the result is being built. */
         Py_SETREF(returned, PySequence_Tuple(returned));
@@ -326,20 +379,25 @@ static PyObject *run(PyThreadState *tstate, FJ_Entry *entry, PyObject *function,
         FJ_Region region = FJ_Region_Interrupt();
         returned = call_graph(direct, values, entry->n_inputs);
         FJ_Region_Restore(region);
-        if (returned != NULL && direct->n_outputs > 0) {
-            returned = unpack(returned, direct->n_outputs);
+        if (returned != NULL) {
+            returned = unpack(direct, returned);
         }
         FJ_Recursion_LeaveFrame(tstate);
         failed = returned == NULL;
     } else {
         failed = PyErr_CheckSignals() < 0; /* as every frame does at its start */
     }
+    Py_ssize_t call = 0; /* the number of the one that is being made, or has been */
     if (!failed) {
-        result = build(direct, returned != NULL && direct->n_outputs > 0 ? PySequence_Fast_ITEMS(returned) : NULL, values + entry->n_inputs);
+        call = direct->graph != NULL;
+        PyObject **outputs = returned != NULL && direct->n_outputs > 0 ? PySequence_Fast_ITEMS(returned) : NULL;
+        result = build(direct, outputs, values + entry->n_inputs, &call);
     }
     Py_XDECREF(returned);
     if (result == NULL) {
-        FJ_Traceback_Add(tstate, (PyCodeObject *)entry->code, PyFunction_GET_GLOBALS(function), direct->call_offset);
+        Py_ssize_t n_calls = PyTuple_GET_SIZE(direct->calls), last = call < n_calls ? call : n_calls - 1;
+        int offset = last < 0 ? 0 : (int)PyLong_AsLong(PyTuple_GET_ITEM(direct->calls, last));
+        FJ_Traceback_Add(tstate, (PyCodeObject *)entry->code, PyFunction_GET_GLOBALS(function), offset);
     }
     return result;
 }
@@ -464,7 +522,8 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
                    FJ_Match *match, PyObject **result, FJ_Entry **split) {
     PyFunctionObject *function = (PyFunctionObject *)self->function;
     PyCodeObject *code = (PyCodeObject *)function->func_code;
-    Arguments arguments = {.n = FJ_Code_CountArguments(code)};
+    Arguments arguments; /* not cleared: that would take longer than binding them */
+    arguments.n = FJ_Code_CountArguments(code);
     if (!is_plain(self, function) || arguments.n > MOST_SLOTS || FJ_Frame_IsWatched(tstate) || !FJ_Recursion_HasRoom(tstate)) {
         return 0;
     }

@@ -176,8 +176,8 @@ void FJ_CompiledFunction_CheckCode(FJ_CompiledFunction *self);
 PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures);
 
 /* direct.c */
-/* From Entry's argument `direct`: (graph or None, boxed, number of outputs, offset of its call in the code, operations as pairs of a name
-   and a number, constants). n_captures: without the inputs. NULL with an exception set where it is malformed. */
+/* From Entry's argument `direct`: (graph or None, refuse or None, boxed, number of outputs, offsets in the code of its calls, operations
+   as pairs of a name and a number, constants). n_captures: without the inputs. NULL with an exception set where it is malformed. */
 FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_captures);
 void FJ_Direct_Free(FJ_Direct *self);
 int FJ_Direct_Traverse(FJ_Direct *self, visitproc visit, void *arg);

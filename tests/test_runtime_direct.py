@@ -36,9 +36,10 @@ def direct_entry(
     n_inputs: int = 0,
     types: tuple[type, ...] = (),
     body: str = "return 'by a frame'",
-    call_offset: int = 0,
+    calls: tuple[int, ...] | None = None,
 ) -> Entry:
-    described = (graph, boxed, n_outputs, call_offset, operations, constants)
+    n_calls = (graph is not None) + sum(name == "call" for name, _ in operations)
+    described = (graph, None, boxed, n_outputs, (0,) * n_calls if calls is None else calls, operations, constants)
     return Entry(replacement(function, body), guard_tree(types, captures), n_inputs, direct=described)
 
 
@@ -284,6 +285,37 @@ def test_what_the_graph_may_return():
     assert direct((("constant", 0),), lambda inputs: "ignored", constants=(None,))(lambda: 1)() is None
 
 
+def test_what_is_refused():
+    returned: list[Any] = []
+    refused = []
+
+    def refuse(result):
+        refused.append(result)
+        if result is not None:
+            raise KeyError("refused")
+
+    def f():
+        pass
+
+    class Pair(tuple):
+        pass
+
+    for operations, n in [((("output", 1), ("output", 0), ("tuple", 2)), 2), ((("constant", 0),), 0)]:
+        g = CompiledFunction(f, never)
+        g.add(Entry(replacement(f, "pass"), guard_tree(), 0, direct=(lambda inputs: returned[0], refuse, True, n, (0,), operations, ("c",))))
+        for right in ((1, 2)[:n], [1, 2][:n], Pair((1, 2)[:n])):
+            returned[:] = [right]
+            assert g() == ((2, 1) if n else "c")
+        for wrong in ((1,), iter((1, 2)), {1: 2, 3: 4}, "ab"):
+            returned[:] = [wrong]
+            with pytest.raises(KeyError, match="refused"):
+                g()
+            assert refused.pop() is wrong
+        returned[:] = [None]
+        with pytest.raises(SystemError, match="not refused"):
+            g()
+
+
 def test_what_can_be_built():
     operations = (
         *(("output", 0), ("tuple", 1), ("copy", 0), ("store", 0), ("capture", 0), ("load", 0), ("list", 3)),
@@ -295,11 +327,40 @@ def test_what_can_be_built():
     def f(x):
         pass
 
-    value = []
+    value: list[Any] = []
     built, table = f(value)
     assert built == [("o0",), [], ("o0",)] and built[0] is built[2] is table["k0"] and built[1] is value
     assert table == {"k0": ("o0",), "k1": ("o1",), "k2": 4} and list(table) == ["k0", "k1", "k2"]
     assert f(value)[0] is not built
+
+
+def test_calls_of_c_functions():
+    operations = (
+        *(("constant", 0), ("call", 0), ("store", 0), ("constant", 1), ("load", 0), ("capture", 0), ("call", 2), ("pop", 0)),
+        *(("constant", 2), ("call", 0), ("store", 1), ("capture", 0), ("load", 1), ("constant", 3), ("set_item", 0), ("load", 0), ("load", 1), ("tuple", 2)),
+    )
+
+    @direct(operations, constants=(list, list.extend, dict, "key"), captures=(0,))
+    def f(x):
+        pass
+
+    for _ in range(2):
+        assert f((1, 2)) == ([1, 2], {"key": (1, 2)})
+
+
+def test_an_error_of_a_call_is_at_its_place():
+    def f(x):
+        pass
+
+    code = replacement(f, "list()\nlist.extend(\n    [], captures[0])")
+    offsets = tuple(i.offset for i in dis.get_instructions(code) if i.opname == "CALL")
+    operations = (("constant", 0), ("call", 0), ("pop", 0), ("constant", 1), ("list", 0), ("capture", 0), ("call", 2))
+    g = CompiledFunction(f, never)
+    g.add(Entry(code, guard_tree((), (0,)), 0, direct=(None, None, True, 0, offsets, operations, (list, list.extend))))
+    assert g([1]) is None
+    with pytest.raises(TypeError, match="not iterable") as caught:
+        g(1)
+    assert [entry.lineno for entry in traceback.extract_tb(caught.value.__traceback__)][-1] == 3 and g.entries[0].direct_hits == 2
 
 
 def test_an_entry_that_splits_the_call():
@@ -307,7 +368,7 @@ def test_an_entry_that_splits_the_call():
         return "eager"
 
     rest = direct((("capture", 0), ("constant", 0), ("tuple", 2)), captures=(0,), constants=("rest",))(lambda state: None)
-    described = (lambda inputs: (inputs[0] + 1,), True, 1, 0, (("output", 0),), ())
+    described = (lambda inputs: (inputs[0] + 1,), None, True, 1, (0,), (("output", 0),), ())
     split = Entry(replacement(f, "return 0"), guard_tree((int,), (0,)), 1, None, lambda value: (0, [value]), (rest,), described)
     g = CompiledFunction(f, never)
     g.add(split)
@@ -319,22 +380,28 @@ def test_malformed_programs_are_refused():
     def f(a):
         pass
 
-    def entry(operations, graph=None, n_outputs=0, offset=0, code=True):
-        return Entry(replacement(f, "return 1") if code else None, guard_tree((), (0,)), 0, direct=(graph, True, n_outputs, offset, operations, ("c",)))
+    def entry(operations, graph=None, n_outputs=0, calls=(), code=True):
+        made_of = (graph, None, True, n_outputs, calls, operations, ("c",))
+        return Entry(replacement(f, "return 1") if code else None, guard_tree((), (0,)), 0, direct=made_of)
 
     wrong: list[Operations] = [
         *((), (("constant", 1),), (("constant", -1),), (("capture", 1),), (("output", 0),), (("nonsense", 0),), (("load", 0), ("tuple", 1))),
         *((("constant", 0), ("constant", 0)), (("constant", 0), ("tuple", 2)), (("constant", 0), ("store", 1), ("load", 1)), (("copy", 0),)),
         *((("constant", 0), ("dict", 1)), (("constant", 0), ("append", 0)), (("constant", 0), ("insert", 0)), (("tuple", -1),)),
-        (("constant", 0), ("dict", 2**62)),
+        *((("constant", 0), ("dict", 2**62)), (("constant", 0), ("call", 1)), (("constant", 0), ("set_item", 0)), (("pop", 0),)),
     ]
     for operations in wrong:
         with pytest.raises(ValueError, match="direct program"):
             entry(operations)
     right = (("constant", 0),)
-    for options in ({"n_outputs": 1}, {"graph": print, "n_outputs": -1}, {"offset": 10**6}, {"offset": -2}, {"code": False}, {"graph": 3}):
+    for options in ({"n_outputs": 1}, {"graph": print, "n_outputs": -1}, {"code": False}, {"graph": 3}):
         with pytest.raises(ValueError, match="direct goes with code"):
             entry(right, **options)
+    for calls in ((), (0, 0), (10**6,), (-2,)):
+        with pytest.raises(ValueError, match="the place in the code of each call"):
+            entry(right, print, calls=calls)
+    with pytest.raises(TypeError):
+        entry(right, print, calls=("0",))
     with pytest.raises(TypeError, match="must be a tuple"):
         Entry(replacement(f, "return 1"), guard_tree(), 0, direct=[])
     with pytest.raises(TypeError):
@@ -437,7 +504,7 @@ def test_an_error_of_the_graph_has_the_frame_that_the_code_would_have_had():
     code = replacement(f, body)
     by_frame.add(Entry(code, guard_tree((), (0, 0)), 1))
     without = CompiledFunction(f, never)
-    without.add(Entry(code, guard_tree((), (0, 0)), 1, direct=(raising_graph, True, 1, offset_of_call(code), (("output", 0),), ())))
+    without.add(Entry(code, guard_tree((), (0, 0)), 1, direct=(raising_graph, None, True, 1, (offset_of_call(code),), (("output", 0),), ())))
     expected, found = called_by(lambda: by_frame(raising_graph)), called_by(lambda: without(raising_graph))
     assert [frame.name for frame in found][-2:] == ["f", "raising_graph"]
     for ours, theirs in zip(found[-2:], expected[-2:], strict=True):
@@ -526,7 +593,7 @@ def test_recursion_is_as_deep_as_with_frames(limit):
     f.graph = graph
     found = []
     before = sys.getrecursionlimit()
-    for form in (None, (graph, True, 1, 0, (("output", 0),), ())):
+    for form in (None, (graph, None, True, 1, (0,), (("output", 0),), ())):
         tree = _runtime.GuardTree([(_runtime.ACCESSORS[a], 0, x) for a, x in (("root", None), ("local", 0), ("frame_function", None))], [], [], [1, 2])
         again[:] = [CompiledFunction(f, never)]
         again[0].add(Entry(code, tree, 1, direct=form))
@@ -586,7 +653,7 @@ def test_a_large_input_is_freed_by_a_graph_that_empties_its_list():
         [(_runtime.ACCESSORS["root"], 0, None), (_runtime.ACCESSORS["local"], 0, 0), (_runtime.ACCESSORS["index"], 1, 0)], [], [], [2]
     )
     g = CompiledFunction(f, never)
-    g.add(Entry(replacement(f, "return 0"), tree, 1, direct=(lambda inputs: (held.clear(), graph(inputs))[1], True, 1, 0, (("output", 0),), ())))
+    g.add(Entry(replacement(f, "return 0"), tree, 1, direct=(lambda inputs: (held.clear(), graph(inputs))[1], None, True, 1, (0,), (("output", 0),), ())))
     held = [Holder()]
     gone = weakref.ref(held[0])
     assert g(held) == 0 and seen == [True]

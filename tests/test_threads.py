@@ -124,6 +124,65 @@ def test_guarded_state_changes_while_others_call():
     expect(fast(x), model(x) * 2)
 
 
+class Setting:
+    value = 0
+
+
+def test_what_is_guarded_changes_while_it_is_compiled():
+    """Each compilation comes too late: after a few, the call runs as written, and says why; it compiles when the change is over."""
+    changes = 100
+    compiled_for = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        nonlocal changes
+        compiled_for.append(Setting.value)
+        if changes:
+            changes -= 1
+            Setting.value += 1
+        return gm
+
+    function = framejit.compile(lambda t: t + Setting.value, backend=backend)
+    whole = framejit.compile(lambda t: t - Setting.value, backend=backend, fullgraph=True)
+
+    def call() -> None:
+        nonlocal changes
+        Setting.value = 0
+        expect(function(x), x + 3)
+        assert compiled_for == [0, 1, 2] and function.entries == ()
+        (reason,) = [reason for reason in framejit.statistics()["reasons"] if "while this changes" in reason]
+        assert "value" in reason
+        with pytest.raises(framejit.Unsupported, match="can't be compiled while this changes"):
+            whole(x)
+        changes = 1
+        expect(function(x), x + 7)
+        assert compiled_for[6:] == [6, 7] and len(function.entries) == 1
+        expect(function(x), x + 7)
+        assert function.entries[0].hits == 2
+
+    framejit.reset()
+    together(call)
+
+
+def test_a_call_that_waited_for_a_compilation_uses_what_it_made():
+    compiled_by, compiling = [], threading.Event()
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        compiled_by.append(threading.get_ident())
+        compiling.set()
+        time.sleep(0.3)
+        return gm
+
+    function = framejit.compile(lambda t: t + 1, backend=backend)
+
+    def late() -> None:
+        compiling.wait(30)
+        expect(function(x), x + 1)
+
+    together(lambda: expect(function(x), x + 1), late, late)
+    # Whoever waited looks again. Between the end of a compilation and the entry's publication there is a gap of some instructions.
+    assert 1 <= len(compiled_by) <= 3 and len(function.entries) == len(compiled_by)
+
+
 def test_modes_belong_to_their_thread():
     model = nn.Linear(3, 3)
     fast = framejit.compile(model, backend="eager", fullgraph=True)

@@ -8,7 +8,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import fx
@@ -120,13 +120,20 @@ def dropping(fn: Callable[..., Any], boxed: bool, kept: Sequence[int]) -> Callab
 
 
 def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[..., Any]:
-    """`fn`, from a backend that is not ours, with a check that it returns a tuple or list of as many outputs as the graph has."""
+    """`fn`, from a backend that is not ours, with a check that it returns a tuple or list of as many outputs as the graph has.
+
+    Its attribute `_framejit_unchecked` holds `fn`, and what raises for a wrong result, for callers that check by themselves.
+    """
+
+    def refuse(result: Any) -> NoReturn:
+        got = f"{len(result)} outputs" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
+        raise BackendError(backend, f"made a callable that returned {got}; the graph has a tuple of {outputs} outputs")
 
     def call(*args: Any) -> Any:
         result = fn(*args)
         if (type(result) is tuple or isinstance(result, (tuple, list))) and len(result) == outputs:
             return result
-        got = f"{len(result)} outputs" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
-        raise BackendError(backend, f"made a callable that returned {got}; the graph has a tuple of {outputs} outputs")
+        refuse(result)
 
+    call._framejit_unchecked = fn, refuse  # type: ignore[attr-defined]
     return call

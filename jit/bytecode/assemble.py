@@ -146,10 +146,10 @@ class Assembler:
         return (("BINARY_OP", BINARY_SYMBOLS.index(symbol)),)
 
 
-def first_call(code: CodeType) -> int:
-    """The offset of the first call in straight-line code, as a traceback gives it."""
-    calls = dis.opmap["CALL"], dis.opmap["CALL_FUNCTION_EX"]
-    return next(offset for offset in range(0, len(code.co_code), 2) if code.co_code[offset] in calls)
+def calls(code: CodeType) -> tuple[int, ...]:
+    """The offsets of the calls in straight-line code, as a traceback gives them."""
+    instructions, found = code.co_code, (dis.opmap["CALL"], dis.opmap["CALL_FUNCTION_EX"])
+    return tuple([offset for offset in range(0, len(instructions), 2) if instructions[offset] in found])
 
 
 Encoder = Callable[[Assembler, Any], Written]

@@ -1,16 +1,16 @@
 """The direct form of replacement code: what the C entry does in its stead, without a frame, where all that is left is to call the graph.
 
-Code that does more than build its result of tuples, lists and dicts has none: it may run the program's Python, or fail in a line of
-its own.
+Code that does more than build its result has none: it may run the program's Python, or fail in a line of its own.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from types import CodeType
-from typing import Any, NamedTuple
+from types import BuiltinFunctionType, CodeType
+from typing import Any, NamedTuple, NoReturn
 
-from framejit.bytecode.assemble import first_call
+from framejit.bytecode.assemble import calls
 from framejit.bytecode.instruction import Position
 
 INPUTS = ".inputs"
@@ -19,15 +19,14 @@ CAPTURES = ".captures"
 KEYS = frozenset({str, bytes, int, float, bool, type(None)})
 """Types of constants whose hash and comparison run no Python code."""
 
-BUILDING = {
-    "COPY": "copy",
-    "BUILD_TUPLE": "tuple",
-    "BUILD_LIST": "list",
-    "BUILD_MAP": "dict",
-    "LIST_APPEND": "append",
-    "MAP_ADD": "insert",
-    "LIST_TO_TUPLE": "list_to_tuple",
-}
+# What is known of an item on the stack.
+KEY = "a constant that may be a dict's key"
+MADE = {list: "a new list", dict: "a new dict", tuple: "a new tuple"}
+OTHER = "something else"
+
+DISPLAYS = {"BUILD_TUPLE": tuple, "BUILD_LIST": list, "BUILD_MAP": dict}
+OPERATIONS = {"BUILD_TUPLE": "tuple", "BUILD_LIST": "list", "BUILD_MAP": "dict"}
+STORES = (dict.__setitem__, OrderedDict.__setitem__, object.__setattr__)
 
 
 class Temporary:
@@ -41,18 +40,23 @@ class Temporary:
 
 
 class Direct(NamedTuple):
-    """The argument `direct` of an Entry. `operations`: names and arguments of the operations in runtime_c/direct.c, run on a stack."""
+    """The argument `direct` of an Entry. `operations`: names and arguments of the operations in runtime_c/direct.c, run on a stack.
+
+    `calls`: the offsets in the code of its calls, that of the graph first, for tracebacks. `refuse`: raises for what the graph has
+    returned, if that is not a tuple or list of n_outputs; None where UNPACK_SEQUENCE does.
+    """
 
     graph: Callable[..., Any] | None
+    refuse: Callable[[Any], NoReturn] | None
     boxed: bool
     n_outputs: int
-    call_offset: int
+    calls: tuple[int, ...]
     operations: tuple[tuple[str, int], ...]
     constants: tuple[Any, ...]
 
 
-class _NoDirectForm(Exception):
-    """Signal: an instruction needs a frame."""
+class _NeedsFrame(Exception):
+    """Signal: an instruction can't be run without a frame."""
 
 
 def direct_form(
@@ -62,12 +66,30 @@ def direct_form(
     translator = _Translator(instructions, n_outputs)
     try:
         if graph is not None:
-            translator.call()
+            translator.call_graph()
         translator.result()
-    except _NoDirectForm:
+    except _NeedsFrame:
         return None
-    offset = first_call(code) if graph is not None else 0
-    return Direct(graph, boxed, n_outputs, offset, tuple(translator.operations), tuple(translator.constants))
+    graph, refuse = getattr(graph, "_framejit_unchecked", (graph, None))
+    return Direct(graph, refuse, boxed, n_outputs, calls(code), tuple(translator.operations), tuple(translator.constants))
+
+
+def runs_no_python(function: Any, arguments: Sequence[str], values: Sequence[Any]) -> bool:
+    """Whether a call that generated code makes can run nothing of the program's: it makes an object, or stores into one so made.
+
+    `arguments`: what is known of them; `values`: the constants among them.
+    """
+    if function is list.extend:
+        return arguments[1] == MADE[list]
+    if any(function is store for store in STORES):
+        return arguments[1] == KEY
+    if function is object.__getattribute__:
+        return values[1] == "__dict__"
+    if function is slice:
+        return True
+    if type(function) is BuiltinFunctionType and function.__name__ == "__new__":
+        return len(arguments) == 1 or (function.__self__ is tuple and arguments[1] == MADE[tuple])
+    return False
 
 
 class _Translator:
@@ -78,14 +100,14 @@ class _Translator:
         self.constants: list[Any] = []
         self.outputs: dict[Temporary, int] = {}
         self.output_list: Temporary | None = None
-        self.variables: dict[Temporary, int] = {}
-        self.stack: list[bool] = []  # for each item, whether it is a constant that may be a dict's key
+        self.variables: dict[Temporary, tuple[int, str]] = {}
+        self.stack: list[tuple[str, Any]] = []  # what is known of each item, and its value where it is a constant
 
     def next(self) -> tuple[str, Any]:
         name, argument, _ = next(self.instructions)
         return name, argument
 
-    def call(self) -> None:
+    def call_graph(self) -> None:
         """Pass over the call of the graph, up to where its outputs are in temporaries."""
         while self.next()[0] not in ("CALL", "CALL_FUNCTION_EX"):
             pass
@@ -101,49 +123,108 @@ class _Translator:
             name, argument = self.next()
             if name == "RETURN_VALUE":
                 return
-            if name == "LOAD_CONST":
-                self.push("constant", len(self.constants), type(argument) in KEYS)
-                self.constants.append(argument)
-            elif name == "LOAD_FAST":
-                self.load(argument)
-            elif name == "STORE_FAST":
-                self.stack.pop()
-                self.emit("store", self.variables.setdefault(argument, len(self.variables)))
-            elif name in BUILDING:
-                self.build(name, argument)
-            else:
-                raise _NoDirectForm
+            translate = _TRANSLATIONS.get(name)
+            if translate is None:
+                raise _NeedsFrame
+            translate(self, name, argument)
 
-    def load(self, what: Any) -> None:
-        if what is CAPTURES or (what is self.output_list and what is not None):
+    def push(self, operation: str, argument: int, known: str = OTHER, value: Any = None) -> None:
+        self.stack.append((known, value))
+        self.operations.append((operation, argument))
+
+    def pop(self, n: int) -> list[str]:
+        """Take n items off the stack; what was known of them."""
+        taken = [known for known, _ in self.stack[len(self.stack) - n :]]
+        del self.stack[len(self.stack) - n :]
+        return taken
+
+    def constant(self, name: str, value: Any) -> None:
+        self.push("constant", len(self.constants), KEY if type(value) in KEYS else OTHER, value)
+        self.constants.append(value)
+
+    def load(self, name: str, what: Any) -> None:
+        if what == CAPTURES or (what is self.output_list and what is not None):
             _, index = self.next()
             self.next()
-            self.push("capture" if what is CAPTURES else "output", index)
+            self.push("capture" if what == CAPTURES else "output", index)
         elif what in self.outputs:
             self.push("output", self.outputs[what])
         elif what in self.variables:
-            self.push("load", self.variables[what])
+            self.push("load", *self.variables[what])
         else:
-            raise _NoDirectForm
+            raise _NeedsFrame
 
-    def build(self, name: str, argument: Any) -> None:
-        """One of BUILDING. What is appended or inserted belongs to the container just below, always."""
-        stack = self.stack
-        if name == "COPY" and argument == 1:
-            self.push("copy", 0, stack[-1])
-            return
-        items = {"BUILD_TUPLE": argument, "BUILD_LIST": argument, "BUILD_MAP": 2 * (argument or 0), "LIST_APPEND": 2, "MAP_ADD": 3}.get(name, 1)
-        first = len(stack) - items
-        keys = stack[first::2] if name == "BUILD_MAP" else stack[-2:-1] if name == "MAP_ADD" else []
-        if not all(keys) or (name in ("COPY", "LIST_APPEND", "MAP_ADD") and argument != 1):
-            raise _NoDirectForm
-        del stack[first:]
-        counted = name in ("BUILD_TUPLE", "BUILD_LIST", "BUILD_MAP")
-        self.push(BUILDING[name], argument if counted else 0)
+    def store(self, name: str, what: Temporary) -> None:
+        (known,) = self.pop(1)
+        self.variables[what] = len(self.variables), known
+        self.operations.append(("store", self.variables[what][0]))
 
-    def push(self, operation: str, argument: int, is_key: bool = False) -> None:
-        self.stack.append(is_key)
-        self.emit(operation, argument)
+    def copy(self, name: str, depth: int) -> None:
+        if depth != 1:
+            raise _NeedsFrame
+        self.push("copy", 0, *self.stack[-1])
 
-    def emit(self, operation: str, argument: int) -> None:
-        self.operations.append((operation, argument))
+    def display(self, name: str, size: int) -> None:
+        made = DISPLAYS[name]
+        parts = self.pop(2 * size if made is dict else size)
+        if made is dict and parts[::2] != [KEY] * size:
+            raise _NeedsFrame
+        self.push(OPERATIONS[name], size, MADE[made])
+
+    def append(self, name: str, depth: int) -> None:
+        self.pop(1)
+        if depth != 1 or self.pop(1) != [MADE[list]]:
+            raise _NeedsFrame
+        self.push("append", 0, MADE[list])
+
+    def insert(self, name: str, depth: int) -> None:
+        if depth != 1 or self.pop(3)[:2] != [MADE[dict], KEY]:
+            raise _NeedsFrame
+        self.push("insert", 0, MADE[dict])
+
+    def list_to_tuple(self, name: str, _: None) -> None:
+        self.pop(1)
+        self.push("list_to_tuple", 0, MADE[tuple])
+
+    def set_item(self, name: str, _: None) -> None:
+        if self.pop(3)[1:] != [MADE[dict], KEY]:
+            raise _NeedsFrame
+        self.operations.append(("set_item", 0))
+
+    def pop_top(self, name: str, _: None) -> None:
+        self.pop(1)
+        self.operations.append(("pop", 0))
+
+    def call(self, name: str, n: int) -> None:
+        if not isinstance(n, int):  # with keywords
+            raise _NeedsFrame
+        function, *values = [value for _, value in self.stack[len(self.stack) - n - 1 :]]
+        arguments = self.pop(n + 1)[1:]
+        if not runs_no_python(function, arguments, values):
+            raise _NeedsFrame
+        made = values[0] if type(function) is BuiltinFunctionType else dict if function is object.__getattribute__ else None
+        self.push("call", n, MADE[made] if made is list or made is dict else OTHER)
+
+    def nothing(self, name: str, _: None) -> None:
+        """A call's NULL: the operation `call` takes none."""
+
+
+_TRANSLATIONS: dict[str, Callable[[_Translator, str, Any], None]] = {
+    "LOAD_CONST": _Translator.constant,
+    "LOAD_FAST": _Translator.load,
+    "STORE_FAST": _Translator.store,
+    "COPY": _Translator.copy,
+    "BUILD_TUPLE": _Translator.display,
+    "BUILD_LIST": _Translator.display,
+    "BUILD_MAP": _Translator.display,
+    "LIST_APPEND": _Translator.append,
+    "MAP_ADD": _Translator.insert,
+    "LIST_TO_TUPLE": _Translator.list_to_tuple,
+    "STORE_SUBSCR": _Translator.set_item,
+    "POP_TOP": _Translator.pop_top,
+    "PUSH_NULL": _Translator.nothing,
+    "CALL": _Translator.call,
+}
+
+
+__all__ = ["CAPTURES", "INPUTS", "Direct", "Temporary", "direct_form"]

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit import breaks
+from framejit.errors import UserFrame
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, meaning_of, refusal, to_fake, version_of
 from framejit.graph.prune import fake_of, output_nodes, prune, run_node
 from framejit.graph.state import MODE_CHANGES, Modes
@@ -62,7 +63,7 @@ class GraphResult:
     """A finished graph. `gm` takes `inputs` in order and gives a tuple of the outputs asked for, in order.
 
     `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
-    `modes`: the global modes where it starts.
+    `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator.
     """
 
     gm: fx.GraphModule
@@ -70,6 +71,7 @@ class GraphResult:
     mutated: tuple[int, ...]
     has_effects: bool
     modes: Modes
+    place: UserFrame | None
 
     @property
     def is_empty(self) -> bool:
@@ -104,6 +106,7 @@ class GraphBuilder:
         self._by_fake: dict[int, TensorObject] = {}
         self._kept: set[fx.Node] = set()
         self._made_under: dict[fx.Node, Modes] = {}
+        self._places: dict[fx.Node, UserFrame | None] = {}
         self._stale = False
         self._traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
 
@@ -210,25 +213,27 @@ class GraphBuilder:
         node = self.graph.create_node(op, target, args, kwargs)
         meta = node.meta
         meta["example_value"] = example
-        meta["stack_trace"] = self._stack_trace()
+        stack = self.vm.user_stack()
+        meta["stack_trace"] = self._stack_trace(stack)
         meta["source_fn_stack"] = [(node.name, target)]
         if self.module_stack:
             meta["nn_module_stack"] = self.module_stack
         self._made_under[node] = self.vm.modes.current
+        self._places[node] = stack[0] if stack else None
         self.trail.log(self._erase, node)
         return node
 
     def _erase(self, node: fx.Node) -> None:
         del self._made_under[node]
+        del self._places[node]
         self._kept.discard(node)
         self.graph.erase_node(node)
 
     def _mark_stale(self) -> None:
         self._stale = True
 
-    def _stack_trace(self) -> str:
+    def _stack_trace(self, stack: list[UserFrame]) -> str:
         """The user's stack, outermost call first, as a traceback prints it."""
-        stack = self.vm.user_stack()
         key = tuple(map(id, stack))
         known = self._traces.get(key)
         if known is None:
@@ -316,7 +321,8 @@ class GraphBuilder:
         gm = _LazyGraphModule(torch.nn.Module(), graph)  # its code is generated in the form that the backend wants, or never
         has_effects = any(node in self._kept for node in graph.nodes)
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, self.vm.modes.initial)
+        place = next((self._places[node] for node in graph.nodes if node in self._places), None)
+        return GraphResult(gm, tuple(inputs), indices, has_effects, self.vm.modes.initial, place)
 
     def dispose(self) -> None:
         """Let go of everything."""
