@@ -154,6 +154,72 @@ def test_names_and_attributes_of_another_function():
         assert same(found[0], expected[0]) and found[1:] == expected[1:] == (tag, f"f{tag}")
 
 
+def test_a_function_that_refers_to_itself_or_to_another_of_its_code():
+    """What was the function itself for the first one is another function for the second."""
+
+    def make(n, peer=None):
+        def g(t, depth):
+            return t * n if depth == 0 else other(t, depth - 1) + n
+
+        other = g if peer is None else peer
+        return g
+
+    itself, far = make(1), make(5)
+    for f in (itself, make(1), make(1, far), make(1, make(1, far)), make(1)):
+        fast = framejit.compile(f, backend="eager")
+        for depth in (0, 1, 2):
+            assert same(fast(x, depth), f(x, depth)), depth
+
+
+def test_a_function_that_returns_itself_or_its_parts():
+    def make(values):
+        def g(t, more=values):
+            return t + 1, g, values, more, g.__defaults__[0], g.__closure__
+
+        return g
+
+    for values in ([1], [1], (2,)):
+        g = make(values)
+        fast = framejit.compile(g, backend="eager")
+        for _ in range(2):
+            ours, theirs = fast(x), g(x)
+            assert all(mine is its for mine, its in zip(ours[1:-1], theirs[1:-1])) and ours[-1] == theirs[-1]
+
+
+def test_functions_made_in_the_shared_code_have_their_own_cells():
+    def make(n):
+        def g(t):
+            def add(amount):
+                nonlocal n
+                n += amount
+                return n
+
+            return t * 2, add, lambda: n
+
+        return g
+
+    made = [framejit.compile(make(n), backend="eager")(x)[1:] for n in (10, 10, 20)]
+    assert [add(1) for add, _ in made] == [11, 11, 21] and made[0][0](5) == 16
+    assert [read() for _, read in made] == [16, 11, 21]
+
+
+def test_super_and_class_cells():
+    class A:
+        def f(self, t):
+            return t + 1
+
+    def make():
+        class B(A):
+            def f(self, t):
+                return super().f(t) * 2, __class__
+
+        return B
+
+    for cls in (make(), make()):
+        value, found = framejit.compile(cls.f, backend="eager")(cls(), x)
+        assert same(value, (x + 1) * 2) and found is cls
+
+
 def test_functions_of_other_globals_do_not_share(backend):
     f = lambda t: t * FACTOR  # noqa: F821
     alike = [types.FunctionType(f.__code__, {"FACTOR": factor, "__builtins__": __builtins__}) for factor in (2, 3, 2)]
