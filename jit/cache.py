@@ -236,9 +236,11 @@ class Compiler:
             self.compiles += 1
         if cause is not None:
             STATISTICS.add("recompiles")
-            recompiles.log(name, number, before, call, again=True)
-        elif entries or pool is not None:
-            recompiles.log(name, number, entries or tuple(pool.entries() if pool is not None else ()), call, again=False)
+            recompiles.log(name, number, before, call)
+        elif entries:
+            recompiles.log_other(name, number, entries, call, detail=False)
+        elif pool is not None:
+            recompiles.log_other(name, number, tuple(pool.entries()), call, detail=True)
         entry = self._compile(call, family, number)
         if entry is not None and isinstance(entry.keep, pipeline().Keep):
             entry.keep.number = number

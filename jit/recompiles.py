@@ -69,7 +69,8 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> l
         for failure in [failure for failure in found if failure is not None] or [None]:
             key = None if failure is None else (failure.source, failure.found, failure.line, failure.hint)
             _, expected, numbers = alike.setdefault(key, (failure, [], []))
-            numbers.append(entry.keep.number)
+            if entry.keep.number not in numbers:  # those of other functions have numbers of their own
+                numbers.append(entry.keep.number)
             if failure is not None and failure.expected not in expected:
                 expected.append(failure.expected)
     lines = []
@@ -79,15 +80,19 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> l
     return lines
 
 
-def log(name: str, number: int, entries: tuple[Entry, ...], call: Call, again: bool) -> None:
-    """Report a compilation that became necessary although there were entries: of the function's own, or of others of its kind."""
-    if not entries or not logs.enabled("recompiles", detail=not again):
-        return
-    text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True)))
-    if again:
+def log(name: str, number: int, entries: tuple[Entry, ...], call: Call) -> None:
+    """Report that a function is compiled again."""
+    if logs.enabled("recompiles"):
+        text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True)))
         logs.info("recompiles", f"recompiling {name}: no entry fits; this makes entry {number}", text)
-    else:
-        logs.debug("recompiles", f"compiling {name}: nothing compiled for others of its kind fits; this makes entry {number}", text)
+
+
+def log_other(name: str, number: int, entries: tuple[Entry, ...], call: Call, detail: bool) -> None:
+    """Report that what was compiled for other modules (`detail`, for `+recompiles` only: for other functions) could not be shared."""
+    if entries and logs.enabled("recompiles", detail):
+        text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True)))
+        write = logs.debug if detail else logs.info
+        write("recompiles", f"compiling {name}: nothing compiled for others of its kind fits; this makes entry {number}", text)
 
 
 def error(name: str, why: str, entries: tuple[Entry, ...], call: Call) -> RecompileError:

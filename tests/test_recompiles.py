@@ -228,9 +228,7 @@ def test_more_tells_of_all_failing_guards(told):
     assert "entry 0: n: expected that it == 1; found 2" in text and "entry 0: t: expected" in text
 
 
-def test_more_tells_why_nothing_is_shared(told):
-    framejit.set_logs("+recompiles")
-
+def test_the_log_tells_why_a_module_does_not_share(told):
     class Scaled(nn.Module):
         def __init__(self, factor):
             super().__init__()
@@ -244,6 +242,14 @@ def test_more_tells_why_nothing_is_shared(told):
     text = told()
     assert "<locals>.Scaled: nothing compiled for others of its kind fits; this makes entry 1" in text
     assert "self.factor: expected that it == 1; found 2" in text and framejit.statistics()["recompiles"] == 0
+    functions = [eager(closure(n)) for n in (1, 1, 2)]
+    for f in functions:
+        f(x)
+    assert told() == ""
+    framejit.set_logs("+recompiles")
+    eager(closure(3))(x)
+    text = told()
+    assert text.startswith("compiling closure.<locals>.<lambda>: nothing compiled for others") and "n: expected that it == 2 or == 1; found 3" in text
 
 
 def test_a_numbers_way_through_inlined_functions(told):
