@@ -42,16 +42,16 @@ FEW = 8
 FLEETING = (re.Match,)
 """Known to a trace by identity only, and new in every call: what is compiled for one serves no other."""
 MOST = 256
-"""Functions compiled for the native calls of one compiled function: code that a program makes as it runs must not pile up."""
+"""Functions that a region compiles: code that a program makes as it runs must not pile up."""
 
 
-class Natives:
+class Region:
     """What becomes of the functions that native code calls at the graph breaks of a compiled function, and at the breaks of those functions.
 
-    One for a compiled function and all that it leads to. `compile` makes a CompiledFunction of a function.
+    `compile` makes a CompiledFunction of a function in a region.
     """
 
-    def __init__(self, compile: Callable[[FunctionType, Natives], Any]) -> None:
+    def __init__(self, compile: Callable[[FunctionType, Region], Any]) -> None:
         self.compile = compile
         self.compiled: dict[Any, int] = {}
         """What it has made, with how often the entries had run when it was last looked."""
@@ -79,9 +79,8 @@ class Natives:
             if self.refused < MOST:
                 return False
             self.refused = 0
-            known = self.compiled.copy()  # another thread may be at it too
-            used = {compiled: sum(entry.hits for entry in compiled.entries) for compiled in known}
-            self.compiled = {compiled: hits for compiled, hits in used.items() if hits > known[compiled]}
+            used = {compiled: sum(entry.hits for entry in compiled.entries) for compiled in self.compiled}
+            self.compiled = {compiled: hits for compiled, hits in used.items() if hits > self.compiled[compiled]}
         return len(self.compiled) < MOST
 
 

@@ -19,7 +19,7 @@ from framejit.ceval.loop import resume, run
 from framejit.ceval.operation import OPERATIONS
 from framejit.ceval.signals import Raise, Yield
 from framejit.codegen.recorder import CannotGenerate
-from framejit.codegen.resume import SplitFrame, original_place, place_of_raise, restart
+from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
 from framejit.codegen.tracebacks import traceback_stub
 from framejit.config import Config
 from framejit.effects import Effects
@@ -49,6 +49,7 @@ from framejit.objects import abstract, build
 from framejit.objects.builtinobject import BuiltinMethodObject, bound_method
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import const_object
+from framejit.objects.delivery import AS_IT_IS, Delivery
 from framejit.objects.dictobject import DictObject
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.funcobject import FunctionObject, bind
@@ -100,7 +101,7 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
             item, value = Kind.HANDLED, value.handled
         elif isinstance(value, LastInstruction):
             item, value = place_of_raise(frame.code, value.index), None
-        elif isinstance(value.value, Lasti):
+        elif type(value.value) is Lasti:  # asking for more would ask a `__class__` of the program's
             item, value = RaisedAt(value.value.offset), None
         items.append(item)
         values.append(value)
@@ -138,7 +139,7 @@ class Tracer:
         self.root: Frame | None = None
         self.depth = 0
         self.jumps_back = 0
-        self.direct = False
+        self.direct: Delivery | None = None
         self.apart = False
         self.resumed = origin(function.__code__, 0) is not None
         self._guarded_generators: list[Frame] = []
@@ -196,7 +197,7 @@ class Tracer:
         assert isinstance(function, FunctionObject)
         if code.co_flags & COROUTINE_FLAGS:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
-        direct, self.direct = self.direct, False
+        direct, self.direct = self.direct, None
         frame = self.new_frame(function, code, bound)
         frame.direct = direct
         return self.run_frame(frame)
@@ -212,7 +213,7 @@ class Tracer:
             return self.const(None), True
         if frame.state is State.CREATED and exc is None and self.observe(sent).cls is not type(None):
             self.raise_(TypeError, "can't send non-None value to a just-started generator")
-        frame.direct = False
+        frame.direct = self.direct = None
         self.trail.log(frame.restore, frame.snapshot())
         caller, self.frame = self.frame, frame
         self.depth += 1
@@ -276,13 +277,15 @@ class Tracer:
             if namespace is None:
                 namespace = AppNamespace(dict, None, function.__globals__)
                 self._namespaces[id(function.__globals__)] = namespace
+                self.trail.log(self._namespaces.pop, id(function.__globals__))
             found = self._constants[id(function)] = FunctionObject(function.__code__, namespace, function.__qualname__, None, function)
+            self.trail.log(self._constants.pop, id(function))
         assert isinstance(found, FunctionObject)
         return found
 
     def call_model(self, model: Callable[..., Object], function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-        if self.direct and id(function) not in PASSES_RESULT:
-            self.direct = False
+        if self.direct is not None and id(function) not in PASSES_RESULT:
+            self.direct = None
         try:
             return model(self, *args, **kwargs)
         except NotConstant as needed:
@@ -295,7 +298,7 @@ class Tracer:
             raise
 
     def call_library(self, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-        direct, self.direct = self.direct, False
+        direct, self.direct = self.direct, None
         for rule in LIBRARY:
             found = rule(self, function, args, kwargs)  # type: ignore[arg-type]
             if found is not None:
@@ -373,7 +376,7 @@ class Tracer:
         """Of the frames that a break left standing, outermost first: those that return straight to their caller, as far inwards as they go."""
         reach = list(frames[:1])
         for frame in frames[1:]:
-            if not frame.direct or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING:
+            if frame.direct is None or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING:
                 break
             reach.append(frame)
         return reach
@@ -382,9 +385,10 @@ class Tracer:
         """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on."""
         self.trail.undo_to(frames[-1].mark)
         self._restarted.clear()
-        return [self.split_frame(frame) for frame in frames]
+        inner = [frame.direct for frame in frames[1:]]
+        return [self.split_frame(frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
 
-    def split_frame(self, frame: Frame) -> SplitFrame:
+    def split_frame(self, frame: Frame, delivery: Delivery | None) -> SplitFrame:
         for held in (*frame.locals, *frame.stack):
             value = held.content if isinstance(held, CellObject) else held
             if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
@@ -398,9 +402,10 @@ class Tracer:
         effect = OPERATIONS[frame.instruction.op].effect
         instruction = frame.instruction
         items, stack = split_stack(frame)
+        entering = is_prologue(frame.code, instruction.offset)
         return SplitFrame(
             code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction),
-            is_prologue(frame.code, instruction.offset),
+            entering, delivery_of(frame.code) if entering else delivery or AS_IT_IS,
         )  # fmt: skip
 
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
@@ -410,7 +415,7 @@ class Tracer:
             raise NotConstant(generator)
         self._restarted.append(frame)
         items, stack = split_stack(frame)
-        split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False)
+        split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False, AS_IT_IS)
         return restart(split, frame.state is State.SUSPENDED)
 
     # Positions.

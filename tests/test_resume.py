@@ -59,7 +59,7 @@ def same_story(fn: Callable[..., Any], args: tuple[Any, ...], calls: int = 3) ->
     return framejit.statistics()
 
 
-for _module in ("resume_programs_flow", "resume_programs_calls", "resume_programs_statements"):
+for _module in ("resume_programs_flow", "resume_programs_calls", "resume_programs_statements", "resume_programs_objects"):
     importlib.import_module(_module)  # adds its programs to CASES
 
 
@@ -68,6 +68,7 @@ AS_WRITTEN = {"in_for", "dropped_generator_with_finally"}
 RAISES = [
     "failing_assert", "with_exit_prints_exception", "native_exception_not_caught", "bare_raise_to_the_caller", "traced_raise_to_the_caller",
     "context_to_the_caller", "raise_from", "finally_to_the_caller", "escapes_two_frames", "break_below_a_handler",
+    "init_returns_something_to_the_caller", "property_fails_to_the_caller", "getattr_hook",
 ]  # fmt: skip
 """An exception leaves these: what raises it runs as written."""
 

@@ -107,6 +107,14 @@ class Writer:
         self.consts.append(value)
         self.emit("LOAD_CONST", len(self.consts) - 1)
 
+    def skip(self, skipped: Callable[[Writer], None]) -> None:
+        """Take what is on top of the stack for a truth: where it is true, go on behind what `skipped` writes."""
+        rest = Writer(self.consts, position=self.position)
+        skipped(rest)
+        self.emit(CURRENT.jump_if_true, len(rest.code) // 2)
+        self.code += rest.code
+        self.lines += rest.lines
+
     def call_const(self, function: Callable[..., Any]) -> None:
         """Call a function on the value on top of the stack."""
         self.emit("PUSH_NULL")
@@ -266,25 +274,38 @@ def function_of(code: CodeType, namespace: dict[str, Any]) -> FunctionType:
 # Resume functions.
 
 
-def resume_after(
-    code: CodeType, layout: Layout, offset: int, position: Position, name: str, inner: FunctionType | None, call: int, decoded: Decoded
-) -> CodeType:
-    """Enter `code` at `offset`. With `inner`, the top of the state's stack is the inner frame's state: what `inner` makes of it is pushed.
+class Inner(NamedTuple):
+    """The resume function of an inner frame. `finish` writes what makes of its result that of the instruction; `how` is for who asks."""
 
-    `call`: the index of the instruction that is behind: with `inner`, the call that the inner frame is in.
+    function: FunctionType
+    how: Any
+    finish: Callable[[Writer], None]
+
+
+def resume_after(
+    code: CodeType, layout: Layout, offset: int, position: Position, name: str, inner: Inner | None, call: int, decoded: Decoded
+) -> CodeType:
+    """Enter `code` at `offset`. With `inner`, the top of the state's stack is the inner frame's state: what it makes of it is pushed.
+
+    `call`: the index of the instruction that is behind: with `inner`, the one that the inner frame runs for.
     """
     writer = Writer(list(code.co_consts), position=position)
     writer.start(code, layout)
     writer.emit("RESUME", 0)
     writer.unpack(layout, made_cells(code))
+    calls = range(0)
     if inner is None:
         writer.place(layout.stack)
     else:
         writer.place(layout.stack[:-1], above=1)
         start = len(writer.code)
-        writer.call_const(inner)
+        writer.call_const(inner.function)
+        calls = range(start, len(writer.code))
+        inner.finish(writer)
         cover(writer, start, decoded.handler_at[call])
-    return enter(code, writer, offset, len(layout), name, decoded, decoded.instructions[call].offset)
+    return enter(
+        code, writer, offset, len(layout), name, decoded, decoded.instructions[call].offset, calls, None if inner is None else inner.how
+    )
 
 
 def resume_raising(
@@ -299,7 +320,7 @@ def resume_raising(
     start = len(writer.code)
     writer.emit("RERAISE", 0)
     cover(writer, start, handler)
-    return enter(code, writer, 0, len(layout), name, decoded, decoded.instructions[index].offset, calls=False)
+    return enter(code, writer, 0, len(layout), name, decoded, decoded.instructions[index].offset)
 
 
 def resume_generator(code: CodeType, layout: Layout, offset: int, position: Position, decoded: Decoded) -> CodeType:
@@ -314,7 +335,7 @@ def resume_generator(code: CodeType, layout: Layout, offset: int, position: Posi
     writer.unpack(layout, made_cells(code))
     writer.place(layout.stack)
     writer.load_const(None)
-    made = enter(code, writer, offset, len(layout) + 1, code.co_name, decoded, 0, calls=False)
+    made = enter(code, writer, offset, len(layout) + 1, code.co_name, decoded, 0)
     return made.replace(co_qualname=code.co_qualname)
 
 
@@ -324,10 +345,12 @@ def cover(writer: Writer, start: int, handler: Handler | None) -> None:
         writer.handlers.append((start, len(writer.code), handler.target, handler.depth, handler.lasti))
 
 
-def enter(code: CodeType, writer: Writer, offset: int, size: int, name: str, decoded: Decoded, behind: int, calls: bool = True) -> CodeType:
+def enter(
+    code: CodeType, writer: Writer, offset: int, size: int, name: str, decoded: Decoded, behind: int, calls: range = range(0), how: Any = None
+) -> CodeType:
     """Put the prologue in front of the whole original code, with a jump to `offset`.
 
-    `behind`: the original offset of the instruction that the prologue stands for; `calls`: as a call would, if the prologue has one.
+    `behind`: the original offset of the instruction that the prologue stands for; `calls`: where it calls an inner resume function.
     """
     writer.emit("JUMP_FORWARD", (offset + 2) // 2)
     # A NOP with the first line ends the prologue: the original's line table counts from there.
@@ -353,7 +376,7 @@ def enter(code: CodeType, writer: Writer, offset: int, size: int, name: str, dec
         **arguments(code),
     )
     key = id(made)
-    _origins[key] = Origin(weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls)
+    _origins[key] = Origin(weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls, how)
     return made
 
 
@@ -371,7 +394,8 @@ class Origin(NamedTuple):
     code: CodeType
     shift: int
     behind: int
-    calls: bool
+    calls: range
+    how: Any
 
 
 _origins: dict[int, Origin] = {}
@@ -386,7 +410,12 @@ def origin(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
         return None
     if offset >= found.shift:
         return found.code, offset - found.shift
-    return found.code, found.behind if found.calls else -1
+    return found.code, found.behind if offset in found.calls else -1
+
+
+def entered_how(code: CodeType) -> Any:
+    """What a resume function's prologue makes of its inner function's result: `Inner.how`."""
+    return _origins[id(code)].how
 
 
 def is_prologue(code: CodeType, offset: int) -> bool:

@@ -19,6 +19,7 @@ from framejit.bytecode.decode import decode
 from framejit.bytecode.instruction import Instruction, Position
 
 if TYPE_CHECKING:
+    from framejit.objects.delivery import Delivery
     from framejit.objects.dictobject import DictObject
     from framejit.objects.object import Object
 
@@ -65,7 +66,7 @@ class Frame:
     `namespace`: where LOAD_NAME and STORE_NAME look first, in class bodies; None in functions.
     `handled`: the exception whose handler is running in this frame, as `sys.exc_info()` sees it.
     `mark`: the trail's position where the instruction at `pc` began.
-    `direct`: what the frame returns is the result of the parent's CALL, as it is.
+    `direct`: how what the frame returns becomes the result of the parent's instruction; None where other code uses it first.
     `parent`: the frame that called (or, for a generator, that resumed) this one; None at the bottom of the trace.
     """
 
@@ -113,7 +114,7 @@ class Frame:
         self.parent = parent
         self.state = State.CREATED
         self.mark = 0
-        self.direct = False
+        self.direct: Delivery | None = None
 
     @property
     def instruction(self) -> Instruction:

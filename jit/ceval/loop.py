@@ -111,6 +111,7 @@ def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
         except (Return, Yield) as signal:
             return signal.with_traceback(None)  # which leads to the frames that will hold the signal: a cycle
         except Raise as signal:
+            vm.direct = None
             target = unwind(vm, frame, signal)
             if target is None:
                 raise

@@ -12,7 +12,6 @@ from framejit.objects import abstract, build, operators
 if TYPE_CHECKING:
     from framejit.objects.object import Object
 
-
 # Operators.
 
 
@@ -52,7 +51,7 @@ def contains_op(vm: Any, frame: Frame, instruction: Instruction, item: Object, c
 
 @op("LOAD_ATTR", "owner -- value")
 def load_attr(vm: Any, frame: Frame, instruction: Instruction, owner: Object) -> Object:
-    return abstract.getattr_(vm, owner, instruction.value)
+    return abstract.load_attr(vm, owner, instruction.value)
 
 
 @op("LOAD_METHOD", "owner -- method_or_null self_or_value")
@@ -68,7 +67,7 @@ def load_super_attr(vm: Any, frame: Frame, instruction: Instruction, global_supe
 
 @op("STORE_ATTR", "value owner --")
 def store_attr(vm: Any, frame: Frame, instruction: Instruction, value: Object, owner: Object) -> None:
-    abstract.setattr_(vm, owner, instruction.value, value)
+    abstract.store_attr(vm, owner, instruction.value, value)
 
 
 @op("DELETE_ATTR", "owner --")
@@ -81,12 +80,12 @@ def delete_attr(vm: Any, frame: Frame, instruction: Instruction, owner: Object) 
 
 @op("BINARY_SUBSCR", "container key -- item")
 def binary_subscr(vm: Any, frame: Frame, instruction: Instruction, container: Object, key: Object) -> Object:
-    return abstract.getitem(vm, container, key)
+    return abstract.load_item(vm, container, key)
 
 
 @op("STORE_SUBSCR", "value container key --")
 def store_subscr(vm: Any, frame: Frame, instruction: Instruction, value: Object, container: Object, key: Object) -> None:
-    abstract.setitem(vm, container, key, value)
+    abstract.store_item(vm, container, key, value)
 
 
 @op("DELETE_SUBSCR", "container key --")

@@ -8,6 +8,7 @@ from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
 from framejit.objects import abstract, build
+from framejit.objects.delivery import AS_IT_IS
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -21,18 +22,23 @@ def call(vm: Any, frame: Frame, instruction: Instruction, method: Object | None,
     names = instruction.value[1]
     positional = len(args) - len(names)
     kwargs = dict(zip(names, args[positional:]))
-    vm.direct = True
+    vm.direct = AS_IT_IS
     if method is None:
-        return abstract.call(vm, self_or_callable, args[:positional], kwargs)
-    return abstract.call(vm, method, [self_or_callable, *args[:positional]], kwargs)
+        result = abstract.call(vm, self_or_callable, args[:positional], kwargs)
+    else:
+        result = abstract.call(vm, method, [self_or_callable, *args[:positional]], kwargs)
+    vm.direct = None
+    return result
 
 
 @op("CALL_FUNCTION_EX", "null function args kwargs[n] -- result", n=lambda instruction: instruction.value & 1)
 def call_function_ex(
     vm: Any, frame: Frame, instruction: Instruction, null: None, function: Object, args: Object, kwargs: list[Object]
 ) -> Object:
-    vm.direct = True
-    return abstract.call_ex(vm, function, args, kwargs[0] if kwargs else None)
+    vm.direct = AS_IT_IS
+    result = abstract.call_ex(vm, function, args, kwargs[0] if kwargs else None)
+    vm.direct = None
+    return result
 
 
 @op("MAKE_FUNCTION", "attributes[n] code -- function", n=lambda instruction: (instruction.arg or 0).bit_count())

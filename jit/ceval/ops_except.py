@@ -9,6 +9,7 @@ from framejit.ceval.frame import ExceptionState, Frame, LastInstruction
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Raise
 from framejit.objects import abstract, build
+from framejit.objects.delivery import AS_IT_IS, Delivery
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -73,7 +74,10 @@ def before_with(vm: Any, frame: Frame, instruction: Instruction, manager: Object
     enter = abstract.lookup_special(vm, manager, "__enter__")
     exit_ = abstract.lookup_special(vm, manager, "__exit__")
     if enter is not None and exit_ is not None:
-        return exit_, abstract.call(vm, enter, [], {})
+        vm.direct = Delivery(below=(exit_,))
+        entered = abstract.call(vm, enter, [], {})
+        vm.direct = None
+        return exit_, entered
     missed = "" if enter is None else " (missed __exit__ method)"
     name = abstract.type_name(vm, manager)
     return vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")  # type: ignore[no-any-return]
@@ -84,4 +88,7 @@ def with_except_start(
     vm: Any, frame: Frame, instruction: Instruction, exit_: Object, lasti: LastInstruction, state: ExceptionState, exc: Object
 ) -> tuple[Any, ...]:
     cls, traceback = (abstract.getattr_(vm, exc, name) for name in ("__class__", "__traceback__"))
-    return exit_, lasti, state, exc, abstract.call(vm, exit_, [cls, exc, traceback], {})
+    vm.direct = AS_IT_IS
+    result = abstract.call(vm, exit_, [cls, exc, traceback], {})
+    vm.direct = None
+    return exit_, lasti, state, exc, result

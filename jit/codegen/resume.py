@@ -23,6 +23,7 @@ from framejit.bytecode.splice import Item, Kind, Layout, Outcome, RaisedAt, Writ
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.objects.constobject import NONE
+from framejit.objects.delivery import Delivery, How
 from framejit.objects.object import Object
 from framejit.objects.tupleobject import TupleObject
 
@@ -46,6 +47,7 @@ class SplitFrame:
     `stack`: with the exception handled in the place of what PUSH_EXC_INFO pushes, and None for a NULL or a RaisedAt; `items`: what is what.
     `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. `entering`: it is the call of the inner
     resume function in a prologue, which stands for the instruction; where the inner frame can't be split, this call runs natively.
+    `delivery`: what the instruction does with the inner frame's result; where `entering`, what lies below is on the stack already.
     """
 
     code: CodeType
@@ -57,6 +59,7 @@ class SplitFrame:
     pops: int
     pushes: int
     entering: bool
+    delivery: Delivery
 
     @property
     def decoded(self) -> Decoded:
@@ -76,19 +79,33 @@ class SplitFrame:
         return self.decoded.handler_at[self.index]
 
     @property
+    def depth(self) -> int:
+        """How much of the stack the instruction leaves as it is."""
+        keeps = self.instruction.op == "WITH_EXCEPT_START" and not self.entering
+        return len(self.items) - (0 if keeps else self.pops)
+
+    @property
     def lower(self) -> tuple[Item, ...]:
         """The stack below the operands."""
-        return self.items[: len(self.items) - self.pops]
+        return self.items[: self.depth]
 
     @property
     def results(self) -> tuple[Item, ...]:
         """What the instruction leaves on the stack in the place of its operands."""
+        if self.entering:
+            return (Kind.VALUE,) if self.delivery.how is How.AS_IT_IS else ()
         match self.instruction.op:
             case "LOAD_METHOD":
                 return Kind.NULL, Kind.VALUE
             case "WITH_EXCEPT_START":
-                return (*self.items[-self.pops :], Kind.VALUE)
+                return (Kind.VALUE,)
         return (Kind.VALUE,) * self.pushes
+
+    @property
+    def waiting(self) -> tuple[Item, ...]:
+        """The stack while an inner frame runs for the instruction, with its state on top."""
+        below = [Kind.NULL if value is None else Kind.VALUE for value in self.delivery.below]
+        return (*self.lower, *below, Kind.VALUE)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -163,7 +180,7 @@ class _Splitter:
 
     def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
         """The tuple that a step unpacks."""
-        stack = list(frame.stack) if inner is None else [*frame.stack[: len(frame.stack) - frame.pops], inner]
+        stack = list(frame.stack) if inner is None else [*frame.stack[: frame.depth], *frame.delivery.below, inner]
         values = [frame.locals[slot] for slot in before.slots] + stack[::-1]
         return TupleObject([NONE if value is None else value for value in values])
 
@@ -198,7 +215,7 @@ class _Splitter:
         """The step of a frame that is inside the call of the next one."""
         frame = self.frames[level]
         raised = self.raised(level)
-        after = Layout(frame.kept, (*frame.lower, Kind.VALUE))
+        after = Layout(frame.kept, frame.waiting)
         before = Layout(union(after, raised), after.stack)
         return splice.function_of(splice.outer_step(frame.code, before, inner, frame.position, raised, after), frame.namespace), before
 
@@ -209,7 +226,7 @@ class _Splitter:
         """What writes the instruction as it stands in the original."""
         code, decoded = frame.code, frame.decoded
         if frame.entering:
-            return call_with_state
+            return lambda writer: call_with_state(writer, frame.delivery.how)
         if frame.instruction.op == "LOAD_METHOD":
             return lambda writer: load_attribute(writer, code, frame.instruction)
         raw = code.co_code[splice.start_of(code, decoded, frame.index) : splice.end_of(code, decoded, frame.index)]
@@ -258,11 +275,13 @@ class _Splitter:
         return len(self.chosen) - 1
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
-        layout = Layout(frame.kept, (*frame.lower, Kind.VALUE))
+        layout = Layout(frame.kept, frame.waiting)
         offset = splice.start_of(frame.code, frame.decoded, frame.index + 1)
+        how = frame.delivery.how
+        made = splice.Inner(inner, how, FINISH[how])
         return self.resumes.get(
-            ("around", frame.index, layout, inner), frame.code, frame.namespace,
-            lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), inner, frame.index, frame.decoded),
+            ("around", frame.index, layout, inner, how), frame.code, frame.namespace,
+            lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), made, frame.index, frame.decoded),
         )  # fmt: skip
 
     def name(self, frame: SplitFrame) -> str:
@@ -283,10 +302,46 @@ def test_truth(writer: Writer) -> str:
     return CURRENT.jump_if_true
 
 
-def call_with_state(writer: Writer) -> None:
+def call_with_state(writer: Writer, how: How) -> None:
     """The call of an inner resume function, as in a prologue."""
     for op, arg in CURRENT.write["CALL"](1, None):
         writer.emit(op, arg)
+    FINISH[how](writer)
+
+
+def leave_as_it_is(writer: Writer) -> None:
+    """Nothing is left to be done."""
+
+
+def drop(writer: Writer) -> None:
+    writer.emit("POP_TOP")
+
+
+def check_none(writer: Writer) -> None:
+    """Objects/typeobject.c: slot_tp_init. The object is below the result."""
+
+    def fail(writer: Writer) -> None:
+        writer.call_const(init_error)
+        writer.emit("RAISE_VARARGS", 1)
+
+    writer.emit("COPY", 1)
+    writer.load_const(None)
+    writer.emit("IS_OP", 0)
+    writer.skip(fail)
+    writer.emit("POP_TOP")
+
+
+def init_error(result: Any) -> TypeError:
+    return TypeError(f"__init__() should return None, not '{type(result).__name__}'")
+
+
+FINISH: dict[How, Callable[[Writer], None]] = {How.AS_IT_IS: leave_as_it_is, How.DROPPED: drop, How.MADE: check_none}
+"""What is to be written behind the call of an inner frame's resume function."""
+
+
+def delivery_of(code: CodeType) -> Delivery:
+    """What a resume function's prologue makes of its inner function's result."""
+    return Delivery(splice.entered_how(code))
 
 
 def load_attribute(writer: Writer, code: CodeType, instruction: Instruction) -> None:

@@ -111,6 +111,7 @@ class NewlyCompiled(Object):
     """What `compile` gives inside a trace: calls are traced through; if it leaves the trace, `compile` is called for real."""
 
     __slots__ = ("function", "options")
+    delivers = True
 
     def __init__(self, function: Object, options: dict[str, Any]) -> None:
         super().__init__(CompiledFunction)

@@ -25,6 +25,7 @@ class PartialObject(Object):
     """functools.partial: function, positional and keyword arguments."""
 
     __slots__ = ("function", "args", "keywords")
+    delivers = True
 
     def __init__(
         self, cls: type, function: Object, args: Object, keywords: Object, source: Source | None = None, value: Any = MISSING

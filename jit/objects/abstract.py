@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING
+from framejit.objects.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, Delivery
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import VM
 
@@ -106,6 +107,9 @@ def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
     """slot_tp_getattr_hook around PyObject_GenericGetAttr: an overridden `__getattribute__`, the generic rule, `__getattr__`."""
     cls = obj.cls
     getattribute = vm.raw_type_lookup(cls, "__getattribute__")
+    direct = vm.direct
+    if direct is not None and vm.raw_type_lookup(cls, "__getattr__") is not MISSING:
+        vm.direct = None  # what is tried first may raise AttributeError
     try:
         if type(getattribute) is WrapperDescriptorType:  # C types repeat the generic slot under their own name
             found = find_attribute(vm, obj, name)
@@ -121,6 +125,7 @@ def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
     fallback = vm.type_lookup(cls, "__getattr__")
     if fallback is None:
         no_attribute(vm, obj, name)
+    vm.direct = direct
     return fallback.call_as_method(vm, obj, [vm.const(name)])
 
 
@@ -185,9 +190,46 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None
         vm.raise_(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{name}'")
 
 
+# As instructions of their own: what the program's getters and setters return is delivered, unless a C slot of the owner's might do more.
+
+
+def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = AS_IT_IS) -> Object:
+    obj = vm.observe(obj)
+    if type(obj).getattr is Object.getattr:
+        vm.direct = delivery
+    value = obj.getattr(vm, name)
+    vm.direct = None
+    return value
+
+
 def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
     """`obj.name` about to be called. (attribute, None) for now; bound methods are cheap to make."""
-    return getattr_(vm, obj, name), None
+    return load_attr(vm, obj, name, BEHIND_NULL), None
+
+
+def store_attr(vm: VM, obj: Object, name: str, value: Object) -> None:
+    obj = vm.observe(obj)
+    if type(obj).setattr is Object.setattr:
+        vm.direct = DROPPED
+    obj.setattr(vm, name, value)
+    vm.direct = None
+
+
+def load_item(vm: VM, obj: Object, key: Object) -> Object:
+    obj = vm.observe(obj)
+    if type(obj).getitem is Object.getitem and not issubclass(obj.cls, type):
+        vm.direct = AS_IT_IS
+    item = getitem(vm, obj, key)
+    vm.direct = None
+    return item
+
+
+def store_item(vm: VM, obj: Object, key: Object, value: Object) -> None:
+    obj = vm.observe(obj)
+    if type(obj).setitem is Object.setitem:
+        vm.direct = DROPPED
+    setitem(vm, obj, key, value)
+    vm.direct = None
 
 
 def super_attr(vm: VM, global_super: Object, cls: Object, self: Object, name: str) -> Object:
@@ -344,8 +386,11 @@ def unpack_ex(vm: VM, obj: Object, before: int, after: int) -> list[Object]:
 
 
 def call(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+    function = vm.observe(function)
+    if not function.delivers:
+        vm.direct = None
     try:
-        return vm.observe(function).call(vm, args, kwargs or {})
+        return function.call(vm, args, kwargs or {})
     except NotConstant as needed:
         vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)} needs the value of {needed.obj!r} while tracing"))
 
@@ -359,7 +404,7 @@ def generic_call(vm: VM, obj: Object, args: list[Object], kwargs: dict[str, Obje
 
 def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None) -> Object:
     """CALL_FUNCTION_EX."""
-    direct, vm.direct = vm.direct, False
+    direct, vm.direct = vm.direct, None
     positional = list_of(vm, args)
     named: dict[str, Object] = {}
     if kwargs is not None:

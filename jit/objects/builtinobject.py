@@ -141,12 +141,19 @@ class BuiltinMethodObject(Object):
         return vm.const(same == (symbol == "=="))
 
     def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.descriptor)
         cg.load(self.receiver)
-        cg.load_const(self.descriptor.__name__)
-        cg.call_const(getattr, 2)
+        cg.call_const(bound_for_real, 2)
 
     def referents(self) -> list[Object]:
         return [self.receiver]
+
+
+def bound_for_real(descriptor: Any, receiver: Any) -> Any:
+    """A bound method (runs in generated code). The receiver's class may have another one of the name, which `super` has passed over."""
+    if isinstance(descriptor, ClassMethodDescriptorType):
+        return descriptor.__get__(None, receiver)
+    return descriptor.__get__(receiver, type(receiver))
 
 
 def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
@@ -172,6 +179,7 @@ class DescriptorObject(Object):
     """A staticmethod, classmethod or property found on a class. `parts` are its functions, by the field's name."""
 
     __slots__ = ("parts",)
+    delivers = True
 
     def __init__(self, cls: type, parts: dict[str, Object | None], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)

@@ -26,6 +26,7 @@ class FunctionObject(Object):
     """A Python function, from outside (`value` is the real one) or made by the trace (MAKE_FUNCTION)."""
 
     __slots__ = ("code", "globals", "qualname", "defaults", "kwdefaults", "closure", "annotations", "renamed", "checked")
+    delivers = True
 
     def __init__(self, code: CodeType, namespace: DictObject, qualname: str, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(FunctionType, source, value)
@@ -288,6 +289,7 @@ class MethodObject(Object):
     """A bound method of a Python function (or of any callable)."""
 
     __slots__ = ("function", "receiver")
+    delivers = True
 
     def __init__(self, function: Object, receiver: Object, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(MethodType, source, value)

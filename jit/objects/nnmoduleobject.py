@@ -95,7 +95,7 @@ def module_call(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object
 @models(nn.Module._call_impl)
 def module_call_impl(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
     """Without hooks a call is a call of `forward`."""
-    direct, vm.direct = vm.direct, False  # looking for hooks calls methods of dicts, whose results are not this call's
+    direct, vm.direct = vm.direct, None  # looking for hooks calls methods of dicts, whose results are not this call's
     hooked = has_hooks(vm, self)
     vm.direct = direct
     if hooked:
@@ -110,7 +110,7 @@ def module_call_impl(vm: VM, self: Object, *args: Object, **kwargs: Object) -> O
 
 def forward_to(vm: VM, self: Object, name: str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
     """Return what a method returns: its frame is as direct as the call that is modelled."""
-    direct, vm.direct = vm.direct, False
+    direct, vm.direct = vm.direct, None
     method = abstract.getattr_(vm, self, name)
     vm.direct = direct
     return abstract.call(vm, method, list(args), kwargs)

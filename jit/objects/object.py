@@ -14,7 +14,7 @@ Conventions
 from __future__ import annotations
 
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from framejit.guards.source import MISSING, SlotMember, Source
 
@@ -28,6 +28,8 @@ class Object:
 
     __slots__ = ("cls", "source", "value", "attrs")
     replays_first = False
+    delivers: ClassVar[bool] = False
+    """`call` gives the result of the last call that it makes, as it is, and takes care of `vm.direct` before that."""
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -132,7 +134,10 @@ class Object:
 
     def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
         """Call this class attribute on an instance: bind and call in one step."""
-        return self.descriptor_get(vm, receiver, receiver.cls).call(vm, args, kwargs or {})
+        direct, vm.direct = vm.direct, None
+        bound = vm.observe(self.descriptor_get(vm, receiver, receiver.cls))
+        vm.direct = direct if bound.delivers else None
+        return bound.call(vm, args, kwargs or {})
 
     # Operators, where a type has C slots that don't go through its class's attributes (tensors, deferred numbers). None: not mine.
 

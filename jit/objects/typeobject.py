@@ -11,6 +11,7 @@ from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Pinned, Source
 from framejit.objects import abstract
+from framejit.objects.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.object import IdentityConstant, Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, pure, wraps
 from framejit.objects.vm import VM, Codegen
@@ -29,6 +30,7 @@ class TypeObject(IdentityConstant):
     """A class; a constant known by identity. `value` is the real class."""
 
     __slots__ = ()
+    delivers = True
 
     def truth(self, vm: VM) -> bool:
         if type(self.value) is type:
@@ -79,7 +81,7 @@ class TypeObject(IdentityConstant):
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         """type_call, or the model of this very class."""
-        vm.direct = False
+        direct, vm.direct = vm.direct, None
         real = self.value
         model = model_of(real)
         if model is not None:
@@ -90,16 +92,19 @@ class TypeObject(IdentityConstant):
         if self.cls is not type and vm.raw_type_lookup(self.cls, "__call__") is not type.__call__:
             method = vm.type_lookup(self.cls, "__call__")
             assert method is not None
+            vm.direct = direct
             return method.call_as_method(vm, self, args, kwargs)
         entered = vm.call_library(self, args, kwargs)
         if entered is not None:
             return entered
         if is_pure(real):
             return abstract.fold(vm, real, *[vm.observe(a).as_real(vm) for a in args], **{k: vm.observe(a).as_real(vm) for k, a in kwargs.items()})
+        vm.direct = direct
         return self.instantiate(vm, args, kwargs)
 
     def instantiate(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         """Objects/typeobject.c: type_call."""
+        direct, vm.direct = vm.direct, None
         real = self.value
         new = vm.raw_type_lookup(real, "__new__")
         if isinstance(new, staticmethod):
@@ -110,7 +115,10 @@ class TypeObject(IdentityConstant):
             return made
         init = vm.raw_type_lookup(made.cls, "__init__")
         if init is not object.__init__ or new is object.__new__:
+            if direct is AS_IT_IS:
+                vm.direct = Delivery(How.MADE, (made,))
             result = abstract.call_special_with(vm, made, "__init__", args, kwargs)
+            vm.direct = None
             if vm.observe(result).cls is not type(None):
                 vm.raise_(TypeError, f"__init__() should return None, not '{result.cls.__name__}'")
         return made
@@ -170,6 +178,7 @@ class AliasObject(IdentityConstant):
     """A parametrised generic (`list[int]`) or a union (`int | None`) made by C code: a constant known by identity."""
 
     __slots__ = ()
+    delivers = True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         return abstract.call(vm, vm.const(self.value.__origin__), args, kwargs)

@@ -23,6 +23,7 @@ class UserObject(Object):
     """An instance. `slots` holds the members read or stored so far (None: known to be unset)."""
 
     __slots__ = ("slots", "stored")
+    delivers = True
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)

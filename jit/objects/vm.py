@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from framejit.graph.state import GlobalModes
     from framejit.guards.kinds import Guard
     from framejit.guards.source import Source
+    from framejit.objects.delivery import Delivery
     from framejit.objects.dictobject import DictObject
     from framejit.objects.object import Object
     from framejit.trail import Trail
@@ -48,8 +49,11 @@ class VM(Protocol):
 
     resumed: bool
     """The traced frame is a resume function's: it holds what its state brought, and may be all that does."""
-    direct: bool
-    """What is called next returns straight to a CALL of the traced program. Whoever uses results otherwise takes it back before calling."""
+    direct: Delivery | None
+    """How the result of what is called next becomes that of the program's instruction; None where other code uses it first.
+
+    An operation that delivers results sets it; whoever is in between takes it back before calling.
+    """
 
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first."""

@@ -1,0 +1,34 @@
+"""How the result of a frame becomes that of the instruction, in the frame outside it, that the frame runs for."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+
+
+class How(enum.Enum):
+    """What is still to be done once the frame has returned."""
+
+    AS_IT_IS = enum.auto()
+    """Nothing: the result is on top of what the instruction leaves."""
+    DROPPED = enum.auto()
+    """It leaves nothing: a setter's result."""
+    MADE = enum.auto()
+    """It is checked to be None, and what lies below it is the instruction's result: an `__init__`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delivery:
+    """`below`: what lies on the stack below the result meanwhile, None for a NULL."""
+
+    how: How = How.AS_IT_IS
+    below: tuple[Object | None, ...] = ()
+
+
+AS_IT_IS = Delivery()
+BEHIND_NULL = Delivery(below=(None,))
+DROPPED = Delivery(How.DROPPED)
