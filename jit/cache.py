@@ -20,7 +20,7 @@ from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
-from framejit.natives import Record, Region
+from framejit.natives import Natives, Record
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
 from framejit.sharing import Pool, pool_of
@@ -113,7 +113,7 @@ class Families:
 class Compiler:
     """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches.
 
-    `pooled`: entries may come from, and go to, other functions of the same code object. `region`: the one of the compiled function that
+    `pooled`: entries may come from, and go to, other functions of the same code object. `natives`: those of the compiled function that
     this belongs to. `called_natively`: of a function that native code calls.
     """
 
@@ -122,12 +122,12 @@ class Compiler:
         options: Options,
         family: Family | None = None,
         pooled: bool = False,
-        region: Region | None = None,
+        natives: Natives | None = None,
         called_natively: Record | None = None,
     ) -> None:
         self.options = options
         self.family = Family(options) if family is None else family
-        self.region = Region(functools.partial(compiled_natively, replace(options, fullgraph=False))) if region is None else region
+        self.natives = Natives(functools.partial(compiled_natively, replace(options, fullgraph=False))) if natives is None else natives
         self.called_natively = called_natively
         self.families = Families()
         self.compiles = 0
@@ -152,7 +152,7 @@ class Compiler:
         """The CompiledFunction of a resume function; one for each."""
         compiled = self.family.compiled.get(function)
         if compiled is None:
-            compiler = Compiler(self.options, self.family, region=self.region, called_natively=self.called_natively)
+            compiler = Compiler(self.options, self.family, natives=self.natives, called_natively=self.called_natively)
             compiler.behind = behind
             compiled = self.family.compiled[function] = compiler.attach(function)
         return compiled
@@ -160,7 +160,7 @@ class Compiler:
     def attach(self, function: types.FunctionType) -> Any:
         """The CompiledFunction of a function with this as its callback."""
         compiled = CompiledFunction(function, self, self.rejected)
-        compiled.natives = self.region
+        compiled.natives = self.natives
         self._owner = weakref.ref(compiled)
         with _functions_lock:
             _functions.add(compiled)
@@ -372,9 +372,9 @@ def module_in(value: Any) -> nn.Module | None:
     return None
 
 
-def compiled_natively(options: Options, function: types.FunctionType, region: Region) -> Any:
-    """The CompiledFunction of a function that native code has called in a region."""
-    return Compiler(options, pooled=True, region=region, called_natively=Record()).attach(function)
+def compiled_natively(options: Options, function: types.FunctionType, natives: Natives) -> Any:
+    """The CompiledFunction of a function that native code has called at a break."""
+    return Compiler(options, pooled=True, natives=natives, called_natively=Record()).attach(function)
 
 
 def call_of(function: types.FunctionType, args: tuple[Any, ...]) -> Call:

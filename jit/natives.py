@@ -42,16 +42,16 @@ FEW = 8
 FLEETING = (re.Match,)
 """Known to a trace by identity only, and new in every call: what is compiled for one serves no other."""
 MOST = 256
-"""Functions that a region compiles: code that a program makes as it runs must not pile up."""
+"""Functions compiled for the native calls of one compiled function: code that a program makes as it runs must not pile up."""
 
 
-class Region:
+class Natives:
     """What becomes of the functions that native code calls at the graph breaks of a compiled function, and at the breaks of those functions.
 
-    `compile` makes a CompiledFunction of a function in a region.
+    One for a compiled function and all that it leads to. `compile` makes a CompiledFunction of a function.
     """
 
-    def __init__(self, compile: Callable[[FunctionType, Region], Any]) -> None:
+    def __init__(self, compile: Callable[[FunctionType, Natives], Any]) -> None:
         self.compile = compile
         self.compiled: dict[Any, int] = {}
         """What it has made, with how often the entries had run when it was last looked."""
@@ -79,8 +79,9 @@ class Region:
             if self.refused < MOST:
                 return False
             self.refused = 0
-            used = {compiled: sum(entry.hits for entry in compiled.entries) for compiled in self.compiled}
-            self.compiled = {compiled: hits for compiled, hits in used.items() if hits > self.compiled[compiled]}
+            known = self.compiled.copy()  # another thread may be at it too
+            used = {compiled: sum(entry.hits for entry in compiled.entries) for compiled in known}
+            self.compiled = {compiled: hits for compiled, hits in used.items() if hits > known[compiled]}
         return len(self.compiled) < MOST
 
 

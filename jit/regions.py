@@ -107,7 +107,7 @@ class disable:
     """Run uncompiled: `@disable` for a function, `disable(fn)`, or `with disable():` for a block.
 
     A disabled function runs as written, and so does everything that it calls; with `recursive=False` only its own frame does, and
-    compiled functions that it calls run compiled. Tracing that comes upon one is split there. A `with` block inside a compiled function
+    functions that it calls are compiled. Tracing that comes upon one is split there. A `with` block inside a compiled function
     makes the rest of that call run as written. `reason` is shown in reports.
     """
 

@@ -274,6 +274,26 @@ def test_fullgraph_functions_that_allow_breaks():
     assert natively_compiled(compiled) == ["total"]
 
 
+def test_frames_that_run_as_written_are_watched():
+    def whole(a):
+        framejit.skip_frame("as it is")
+        return breaks(a) + 1
+
+    compiled = eager(whole)
+    for _ in range(2):
+        assert torch.equal(compiled(x), whole(x))
+    assert [entry.watched for entry in compiled.entries] == [True] and natively_compiled(compiled) == ["breaks"]
+
+    def fails_at_the_end(a):
+        raise KeyError(breaks(a).sum().shape)
+
+    compiled = eager(fails_at_the_end)
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            compiled(x)
+    assert not any(entry.watched for entry in compiled.entries)
+
+
 def strict_total(v):
     with framejit.error_on_graph_break(True):
         return breaks(v).sum().item()
@@ -799,7 +819,7 @@ def test_marks_and_answers():
     with pytest.raises(TypeError):
         _runtime.mark_code(breaks, _runtime.NEVER)
     compiled = eager(by_sorted)
-    assert isinstance(compiled.natives, natives.Region)
+    assert isinstance(compiled.natives, natives.Natives)
     compiled.natives = lambda function, args: "what"
     with pytest.raises(TypeError, match="a new CompiledFunction, NEVER, OPAQUE or None, not str"):
         compiled(x)
