@@ -316,6 +316,8 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value) {
     return look.release();
 }
 
+const void *tensor_data(PyObject *value) { return reinterpret_cast<PythonTensor *>(value)->impl; }
+
 void delete_look(TensorLook *look) { delete look; }
 
 /* StorageAliasing: the storages, numbered by first appearance, and the offsets are those of the trace. */

@@ -22,21 +22,19 @@ constexpr const char *leaf_names[] = {FRAMEJIT_LEAVES(FRAMEJIT_NAME)};
 PyObject *runtime_module;    /* borrowed: it holds this library in memory */
 PyObject *missing = nullptr; /* guards.source.MISSING, once it is needed */
 
-/* The walk with its surroundings: no garbage collection while values are borrowed, references taken before temporaries go. */
-int32_t match(GuardTree &tree, const CallView &call, bool in_order, PyObject **captures) {
+/* A walk with its surroundings: no garbage collection while values are borrowed, references taken before temporaries go. Without a place for
+ * captures, the walk is the one that finds the first failure. */
+int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
     if (tree.walking || tree.nodes.empty()) return no_guard; /* entered again from within a walk, which nothing should do; or cleared */
     tree.walking = true;
     tree.ambiguous = false;
     int collecting = PyGC_Disable();
     int32_t result;
     try {
-        result = in_order ? walk_in_order(tree, call) : walk(tree, call);
+        result = captures == nullptr ? walk_in_order(tree, call) : walk(tree, call, captures);
         if (tree.arrange) arrange_memos(tree);
     } catch (const std::exception &) {
         result = no_guard; /* c10 throws for a tensor without what was asked for: not the tensor of the trace */
-    }
-    if (result == matches && captures != nullptr) {
-        for (size_t i = 0; i < tree.captures.size(); i++) captures[i] = Py_NewRef(tree.values[tree.captures[i]]);
     }
     tree.walking = false;
     if (collecting) PyGC_Enable();
@@ -87,7 +85,7 @@ bool read_node(GuardTree &tree, PyObject *item) {
         if (node.object == nullptr) return false;
     }
     if (lower_payload(node, payload) < 0) return false;
-    tree.nodes[parent].has_children = !first;
+    if (!first) tree.nodes[parent].has_children = true;
     bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
     node.in_versioned = in_dict || node.accessor == Accessor::type_attr;
     if (in_dict) tree.nodes[parent].versioned = Versioned::dict;
@@ -243,6 +241,7 @@ PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     new (&tree.questions) std::vector<Question>();
     new (&tree.asked) std::vector<int32_t>();
     new (&tree.tensors) std::vector<TensorMemo>();
+    new (&tree.other_captures) std::vector<int32_t>();
     new (&tree.looks) std::vector<TensorLook *>();
     tree.nodes.reserve(PyList_GET_SIZE(nodes));
     tree.leaves.reserve(PyList_GET_SIZE(leaves));
@@ -313,6 +312,7 @@ void tree_dealloc(PyObject *self) {
     std::destroy_at(&tree.questions);
     std::destroy_at(&tree.asked);
     std::destroy_at(&tree.tensors);
+    std::destroy_at(&tree.other_captures);
     for (TensorLook *look : tree.looks) delete_look(look);
     std::destroy_at(&tree.looks);
     PyTypeObject *type = Py_TYPE(self);
@@ -358,7 +358,7 @@ PyObject *tree_failing(PyObject *self, PyObject *args) {
     CallView call;
     if (!read_call(args, slots, call)) return nullptr;
     GuardTree &tree = as_tree(self);
-    int32_t result = match(tree, call, true, nullptr);
+    int32_t result = match(tree, call, nullptr);
     if (result == matches) Py_RETURN_NONE;
     return PyLong_FromLong(result == no_guard ? -1 : result);
 }
@@ -438,7 +438,7 @@ using namespace framejit;
 extern "C" int FJ_GuardTree_Match(PyObject *self, PyObject *const *locals, Py_ssize_t n_locals, PyObject *func, PyObject **captures) {
     GuardTree &tree = as_tree(self);
     if (tree.alive->dead) return 0;
-    return match(tree, {locals, n_locals, func}, false, captures) == matches;
+    return match(tree, {locals, n_locals, func}, captures) == matches;
 }
 
 extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_cast<Py_ssize_t>(as_tree(self).captures.size()); }

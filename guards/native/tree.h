@@ -115,8 +115,10 @@ struct Question {
 struct TensorMemo {
     PyObject *tensor;       /* the node's value */
     const TensorLook *look; /* how the tensor looked when it matched; NULL: not known */
+    const void *near;       /* where its data was then: only for fetching it into the cache in time */
     int32_t leaf;
-    bool is_new; /* the node has been visited since the tensor was last looked at */
+    int32_t capture; /* which capture the tensor is; -1: none */
+    bool is_new;     /* the node has been visited since the tensor was last looked at */
 };
 
 /* Told by weak references that an object a tree compares with is gone. A tree holds one; weak references' callbacks hold it too. */
@@ -140,6 +142,7 @@ struct GuardTree {
     std::vector<Question> questions;
     std::vector<int32_t> asked; /* scratch: of the chunk that is being visited */
     std::vector<TensorMemo> tensors;
+    std::vector<int32_t> other_captures; /* those that are not a capture of one of `tensors` */
     std::vector<TensorLook *> looks; /* owned */
     Alive *alive;
     uint32_t walks;
@@ -183,9 +186,10 @@ bool is_gone(GuardTree &tree, int32_t held);
 int init_leaf_object();
 Alive *new_alive();
 
-/* walk.cpp: both give the number of a guard that fails, `matches` if there is none, `no_guard` where a path ended early. */
+/* walk.cpp: both give the number of a guard that fails, `matches` if there is none, `no_guard` where a path ended early. On a match, `walk`
+ * stores new references to the captured values. */
 constexpr int32_t matches = -1, no_guard = -2;
-int32_t walk(GuardTree &tree, const CallView &call);
+int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures);
 int32_t walk_in_order(GuardTree &tree, const CallView &call);
 void cut_into_chunks(GuardTree &tree);
 void arrange_memos(GuardTree &tree);
@@ -236,6 +240,7 @@ PyObject *tensor_facts_class(TensorFacts *facts);
 bool tensor_matches(const TensorFacts &facts, PyObject *value);
 bool looks_same(const TensorLook &look, PyObject *value);
 const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value);
+const void *tensor_data(PyObject *value);
 void delete_look(TensorLook *look);
 bool storages_match(const std::vector<PyObject *> &values, const Relation &relation);
 GlobalFacts *new_global_facts(PyObject *spec);

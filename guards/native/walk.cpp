@@ -2,6 +2,7 @@
 #include "tree.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace framejit {
 
@@ -44,15 +45,12 @@ bool holds(const Relation &relation, const std::vector<PyObject *> &values) {
     return true;
 }
 
-/* The relations, which by identity need another look only when one of the values is another object; and whether all captures are there. */
+/* The relations, which by identity need another look only when one of the values is another object. */
 int32_t check_relations(const GuardTree &tree, const std::vector<PyObject *> &values, bool by_identity) {
     for (size_t i = 0; i < tree.relations.size(); i++) {
         const Relation &relation = tree.relations[i];
         if (!by_identity && relation.kind != LeafKind::storage_aliasing) continue;
         if (!holds(relation, values)) return static_cast<int32_t>(tree.leaves.size() + i);
-    }
-    for (int32_t capture : tree.captures) {
-        if (values[capture] == nullptr) return no_guard;
     }
     return matches;
 }
@@ -128,7 +126,9 @@ int32_t visit(GuardTree &tree, int32_t number, const CallView &call) {
         if (node.deferred) {
             TensorMemo &tensor = tree.tensors[node.tensor];
             if (value == nullptr) return tensor.leaf;
-            tensor = {value, nullptr, tensor.leaf, true};
+            tensor.tensor = value;
+            tensor.look = nullptr;
+            tensor.is_new = true;
             continue;
         }
         for (int32_t leaf = node.first_leaf; leaf < node.end_leaf; leaf++) {
@@ -145,45 +145,86 @@ int32_t visit(GuardTree &tree, int32_t number, const CallView &call) {
     return matches;
 }
 
-/* Looks at the tensors that are where they were. */
-int32_t check_tensors(GuardTree &tree) {
-    for (TensorMemo &memo : tree.tensors) {
-        if (memo.look != nullptr && looks_same(*memo.look, memo.tensor)) continue;
-        if (!tensor_matches(*tree.leaves[memo.leaf].tensor, memo.tensor)) return memo.leaf;
-        memo.look = memo.is_new ? nullptr : new_look(tree.looks, memo.tensor);
-        memo.is_new = false;
+/* One after the other, because what a word lies in may be gone if one before it differs. */
+const Word *first_difference(const Word *word, const Word *end) {
+#pragma GCC unroll 8
+    for (; word != end; word++) {
+        if (load(word->address) != word->expected) break;
+    }
+    return word;
+}
+
+/* Which chunk a word that differs belongs to. */
+int32_t chunk_of(const GuardTree &tree, const Word &word, int32_t index) {
+    if (word.address == &zero) return static_cast<int32_t>(word.expected - 1);
+    auto begins_behind = [](int32_t place, const Chunk &chunk) { return place < chunk.first_word; };
+    auto next = std::upper_bound(tree.chunks.begin(), tree.chunks.end(), index, begins_behind);
+    return static_cast<int32_t>(next - tree.chunks.begin()) - 1;
+}
+
+/* Looks at the tensors that are where they were, and takes a reference to each that is captured while its memory is at hand. */
+int32_t check_tensors(GuardTree &tree, PyObject **captures) {
+    const size_t size = tree.tensors.size();
+    for (size_t i = 0; i < size; i++) {
+        constexpr size_t ahead = 6;
+        if (i + 2 * ahead < size) __builtin_prefetch(tree.tensors[i + 2 * ahead].tensor, 1);
+        if (i + ahead < size) {
+            const char *near = static_cast<const char *>(tree.tensors[i + ahead].near);
+            for (int line = 0; line < 3; line++) __builtin_prefetch(near + 64 * line);
+        }
+        TensorMemo &memo = tree.tensors[i];
+        if (memo.look == nullptr || !looks_same(*memo.look, memo.tensor)) {
+            if (!tensor_matches(*tree.leaves[memo.leaf].tensor, memo.tensor)) return memo.leaf;
+            memo.look = memo.is_new ? nullptr : new_look(tree.looks, memo.tensor);
+            memo.near = tensor_data(memo.tensor);
+            memo.is_new = false;
+        }
+        if (memo.capture >= 0) captures[memo.capture] = Py_NewRef(memo.tensor);
+    }
+    return matches;
+}
+
+/* What is looked at in every walk, when all values are known. */
+int32_t check_rest(GuardTree &tree, PyObject **captures) {
+    int32_t result = check_tensors(tree, captures);
+    if (result != matches) return result;
+    for (const Question &question : tree.questions) {
+        if (!holds(tree.leaves[question.leaf], tree.values[question.node])) return question.leaf;
+    }
+    result = check_relations(tree, tree.values, tree.unrelated);
+    if (result != matches) return result;
+    tree.unrelated = false;
+    for (int32_t capture : tree.other_captures) {
+        PyObject *value = tree.values[tree.captures[capture]];
+        if (value == nullptr) return no_guard;
+        captures[capture] = Py_NewRef(value);
     }
     return matches;
 }
 
 }  // namespace
 
-int32_t walk(GuardTree &tree, const CallView &call) {
+int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
     if (++tree.walks == 0) tree.walks = 1;
     tree.visited = 0;
-    const Word *words = tree.words.data();
-    const auto n_words = static_cast<int32_t>(tree.words.size());
-    for (int32_t i = 0; i < n_words; i++) {
-        if (load(words[i].address) == words[i].expected) continue;
-        int32_t number;
-        if (words[i].address == &zero) {
-            number = static_cast<int32_t>(words[i].expected - 1);
-        } else {
-            auto behind = std::upper_bound(tree.chunks.begin(), tree.chunks.end(), i,
-                                           [](int32_t word, const Chunk &chunk) { return word < chunk.first_word; });
-            number = static_cast<int32_t>(behind - tree.chunks.begin()) - 1;
-        }
+    const Word *word = tree.words.data();
+    const Word *const end = word + tree.words.size();
+    while ((word = first_difference(word, end)) != end) {
+        const int32_t number = chunk_of(tree, *word, static_cast<int32_t>(word - tree.words.data()));
         int32_t result = visit(tree, number, call);
         if (result != matches) return result;
-        i = tree.chunks[number].first_word + tree.chunks[number].room - 1;
+        word = tree.words.data() + tree.chunks[number].first_word + tree.chunks[number].room;
     }
-    int32_t result = check_tensors(tree);
-    if (result != matches) return result;
-    for (const Question &question : tree.questions) {
-        if (!holds(tree.leaves[question.leaf], tree.values[question.node])) return question.leaf;
+    std::fill(captures, captures + tree.captures.size(), nullptr);
+    int32_t result = no_guard;
+    try {
+        result = check_rest(tree, captures);
+    } catch (const std::exception &) {
+        /* c10 throws for a tensor without what was asked for: not the tensor of the trace */
     }
-    result = check_relations(tree, tree.values, tree.unrelated);
-    tree.unrelated = tree.unrelated && result != matches;
+    if (result != matches) {
+        for (size_t i = 0; i < tree.captures.size(); i++) Py_CLEAR(captures[i]); /* none is the last reference */
+    }
     return result;
 }
 
@@ -199,7 +240,9 @@ int32_t walk_in_order(GuardTree &tree, const CallView &call) {
         }
         if (tree.ambiguous || is_gone(tree, node.held)) return first_guard(node);
     }
-    return check_relations(tree, values, true);
+    int32_t result = check_relations(tree, values, true);
+    bool all_there = std::all_of(tree.captures.begin(), tree.captures.end(), [&](int32_t capture) { return values[capture] != nullptr; });
+    return result == matches && !all_there ? no_guard : result;
 }
 
 /* Lays the memos out again, one behind the other in the order of the chunks. */
@@ -264,8 +307,14 @@ void cut_into_chunks(GuardTree &tree) {
         node.deferred = is_tensor && !node.has_children && !node.volatile_;
         if (node.deferred) {
             node.tensor = static_cast<int32_t>(tree.tensors.size());
-            tree.tensors.push_back({nullptr, nullptr, node.first_leaf, true});
+            tree.tensors.push_back({nullptr, nullptr, nullptr, node.first_leaf, -1, true});
         }
+    }
+    for (size_t i = 0; i < tree.captures.size(); i++) {
+        const Node &node = tree.nodes[tree.captures[i]];
+        bool first = node.deferred && tree.tensors[node.tensor].capture < 0;
+        if (first) tree.tensors[node.tensor].capture = static_cast<int32_t>(i);
+        else tree.other_captures.push_back(static_cast<int32_t>(i));
     }
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         tree.nodes[i].first_outside = static_cast<int32_t>(tree.outside.size());
