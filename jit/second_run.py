@@ -19,7 +19,7 @@ import torch
 from framejit import logs
 from framejit._runtime import CompiledFunction, is_thread_compiling, set_thread_compiling, set_thread_disabled
 from framejit.bytecode.decode import decode
-from framejit.errors import CheckError
+from framejit.errors import CheckError, FramejitError
 from framejit.guards.source import MISSING
 
 TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
@@ -27,9 +27,9 @@ TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
 }  # fmt: skip
 """(relative, absolute) by dtype; others: USUAL. Backends round in another order than eager does."""
 USUAL = (1e-3, 1e-4)
-THEMSELVES = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, torch.dtype, torch.device, weakref.ref, CompiledFunction)
+THEMSELVES = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, torch.dtype, torch.layout, torch.memory_format, weakref.ref, CompiledFunction)
 """What copies share with the original."""
-SCALARS = (int, bool, str, bytes, type(None), range, torch.Size)
+SCALARS = (int, bool, str, bytes, type(None), range, torch.Size, torch.device)
 DRAWS_OTHERWISE = frozenset({"inductor"})
 """Backends whose random numbers are others than eager's."""
 
@@ -42,7 +42,7 @@ def compare_with_eager(compiled: CompiledFunction, args: tuple[Any, ...], kwargs
     """The result of the compiled call. Raises CheckError where the function as written does something else to copies.
 
     Copied is what the call reaches by its arguments, the closure and the defaults; what it does to globals or to the outside world
-    happens twice. The random state is that of the compiled call afterwards.
+    happens twice. The random state is that of the compiled call afterwards. What asks whether it is compiled (`is_compiling`) differs.
     """
     function: Any = compiled.function
     name = function.__qualname__
@@ -77,8 +77,8 @@ def outcome(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     """What a call returns, or raises."""
     try:
         return function(*args, **kwargs), None
-    except CheckError:
-        raise
+    except FramejitError:
+        raise  # no result of the program's
     except Exception as error:
         return None, error
 
@@ -145,19 +145,23 @@ class CallState:
         """A deep copy. Raises CannotCompare, or what the copying of some class raises."""
         values = [value for _, value in self.parts()]
         memo: dict[int, Any] = {id(MISSING): MISSING}
+        incomplete = []
         for value in within(values, set()):
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:
                 if value._base is not None:
                     raise CannotCompare("an argument is a view with a gradient history")
                 memo[id(value)] = value.detach().clone().requires_grad_()
+                incomplete.append(value)
             elif isinstance(value, Iterator):
                 raise CannotCompare(f"a {type(value).__qualname__} can be run through only once")
         outer = is_thread_compiling()
         set_thread_compiling(True)  # nothing that copying calls is the program's
         try:
             args, kwargs, held, defaults, kwdefaults = copy.deepcopy(values, memo)
-            for value in memo[id(memo)]:  # all that was copied: parameters are copied without their gradients
-                if isinstance(value, torch.nn.Parameter) and value.grad is not None:
+            # Parameters are copied without gradient and attributes. memo[id(memo)] lists all that was copied.
+            for value in (*incomplete, *[value for value in memo[id(memo)] if isinstance(value, torch.nn.Parameter)]):
+                memo[id(value)].__dict__.update(copy.deepcopy(value.__dict__, memo))
+                if value.is_leaf and value.grad is not None:
                     memo[id(value)].grad = value.grad.detach().clone()
         finally:
             set_thread_compiling(outer)
@@ -219,7 +223,8 @@ class Comparison:
             self._keep += (mine, theirs)
         if isinstance(mine, torch.Tensor):
             my_gradient, their_gradient = (tensor.grad if tensor.is_leaf else None for tensor in (mine, theirs))
-            return tensor_difference(mine, theirs, where) or self.difference(my_gradient, their_gradient, f"{where}.grad")
+            parts = [(f"{where}.grad", my_gradient, their_gradient), (f"{where}.__dict__", mine.__dict__, theirs.__dict__)]
+            return tensor_difference(mine, theirs, where) or self.first(parts)
         return self.parts(mine, theirs, where)
 
     def parts(self, mine: Any, theirs: Any, where: str) -> str | None:

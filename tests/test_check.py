@@ -32,9 +32,9 @@ def no_checkers_afterwards():
     framejit.set_logs()
 
 
-def checked(f, what, backend="eager", **options):
+def checked(f, what, backend="eager", fullgraph=False, **options):
     with config.replace(check=what, **options):
-        return framejit.compile(f, backend=backend)
+        return framejit.compile(f, backend=backend, fullgraph=fullgraph)
 
 
 def said(caplog):
@@ -236,7 +236,7 @@ def test_wrong_results_are_loud(how, told):
         (Thing(1, []), Thing(1, [2]), r"x.__dict__\['items'\]: 0 and 1 items"),
         (len, repr, "x: <built-in function len> and <built-in function repr>"),
         (1.0, 1.00001, None), (float("nan"), float("nan"), None), (complex(1, 2), complex(1, 2), None), (Thing(1, [2]), Thing(1, [2]), None),
-        (slice(1, 2), slice(1, 2), None), (range(3), range(3), None), (x, x.clone(), None), (Thing, Thing, None),
+        (slice(1, 2), slice(1, 2), None), (torch.device("cpu"), torch.device("cpu"), None), (torch.float, torch.int, "x: torch.float32 and torch.int32"), (range(3), range(3), None), (x, x.clone(), None), (Thing, Thing, None),
     ],
 )  # fmt: skip
 def test_comparison(mine, theirs, told):
@@ -283,6 +283,24 @@ def test_a_wrong_mutation_of_a_module_is_found(monkeypatch):
     f = checked(Counter(), "results", backend=Wrong(lambda gm, inputs: (gm(*inputs), [i.add_(5) for i in inputs if i.dim() == 0])[0]))
     with pytest.raises(CheckError, match=r"\['n'\]: .*not (close|equal)"):
         f(x)
+
+
+def test_attributes_of_tensors(caplog):
+    framejit.set_logs("checks")
+
+    def f(t, p):
+        p.seen = p.scale
+        return t * p.scale + p
+
+    p = nn.Parameter(torch.ones(3))
+    p.scale = 3
+    t = p * 2
+    t.scale = 5
+    fast = checked(f, "results")
+    assert torch.equal(fast(x, p), x * 3 + p) and p.seen == 3
+    assert torch.equal(fast(x, t), x * 5 + t) and t.seen == 5
+    assert all(line.endswith("does as eager does") for line in said(caplog))
+    assert second_run.Comparison().difference(p, copy.deepcopy(p), "p") == "p.__dict__: keys ['scale', 'seen'] and []"
 
 
 def test_random_numbers(caplog):
@@ -355,6 +373,14 @@ def test_exceptions_are_the_programs_own():
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         fast(x)
     assert torch.equal(fast(x, 2), x / 2)
+
+
+def test_errors_of_framejit_are_no_difference():
+    fast = checked(lambda t: t if t.sum() > 0 else -t, "results", fullgraph=True)
+    with pytest.raises(framejit.Unsupported):
+        fast(x)
+    with framejit.set_stance("fail_on_recompile"), pytest.raises(framejit.RecompileError):
+        checked(lambda t: t, "results")(x)
 
 
 def test_a_sample_of_the_calls(caplog):
