@@ -3,6 +3,7 @@
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
 #   make test                  ruff, mypy and the test suite                           (make test ARGS="tests/test_runtime.py -k threads")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
+#   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/test_threads.py")
 #   make test-matrix           the same on every supported pair of Python and torch, in environments outside the repository
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
 #   make build                 only (re)build the extension and refresh the editable install
@@ -30,7 +31,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test lint types test-matrix fuzz bench zoo clean force
+.PHONY: all setup build demo test lint types test-matrix fuzz sanitize stress bench zoo clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -71,6 +72,12 @@ test: lint types
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)
+
+sanitize: $(INSTALLED)
+	PYTHON="$(abspath $(BIN))/python" tools/sanitize.sh $(ARGS)
+
+stress: $(INSTALLED)
+	$(BIN)/python tools/stress.py $(ARGS)
 
 # Each pair gets a copy of the sources, so that builds don't meet in one folder; environments are kept between runs.
 test-matrix:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
@@ -349,3 +351,15 @@ def test_recompiling_does_not_grow():
 
     python, _ = growth(cycle, 40, 10)
     assert python < 40 * SMALL, f"{python / 40:.0f} bytes for each cycle"
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("run", "share", "limit"), [("calls", 50, 4), ("functions", 50, 1500), ("models", 25, 4000)])
+def test_a_stress_run_in_small(run, share, limit):
+    """Every byte that a step of the second half leaves allocated, in a process of its own: an entry has some tens of thousands."""
+    command = [sys.executable, str(ROOT / "tools" / "stress.py"), run, "--share", str(share), "--limit", str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr

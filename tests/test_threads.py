@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -19,8 +20,8 @@ from framejit import _runtime, config
 x = torch.ones(2, 3)
 
 
-def together(*tasks: Callable[[], object]) -> None:
-    """Run the tasks at once, with frequent switches; re-raise the first error."""
+def together(*tasks: Callable[[], object], interval: float = 1e-4) -> None:
+    """Run the tasks at once, with a switch every `interval` seconds; re-raise the first error."""
     errors: list[BaseException] = []
     gate = threading.Barrier(len(tasks))
 
@@ -31,8 +32,8 @@ def together(*tasks: Callable[[], object]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(interval)
     try:
         threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
         for thread in threads:
@@ -41,7 +42,7 @@ def together(*tasks: Callable[[], object]) -> None:
             thread.join(60)
         assert not any(thread.is_alive() for thread in threads)
     finally:
-        sys.setswitchinterval(interval)
+        sys.setswitchinterval(usual)
     if errors:
         raise errors[0]
 
@@ -268,6 +269,176 @@ def test_many_threads_that_come_and_go():
         thread.start()
         thread.join()
     assert len(compiled.entries) == 3
+
+
+# ---- switches at every chance ----
+
+OFTEN = 1e-6
+
+
+def test_first_calls_of_many_threads():
+    """Functions with a module, a mutation, a graph break and a loop: whoever finds an entry finds a whole one."""
+    for _ in range(6):
+        model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+        def program(t: torch.Tensor, items: list[Any]) -> Any:
+            total = model(t)
+            framejit.graph_break()
+            for n in range(3):
+                items.append(n)
+                total = total + n
+            return total, items
+
+        compiled = framejit.compile(program, backend="eager")
+        expected = program(x, [])
+
+        def call() -> None:
+            for _ in range(5):
+                result, items = compiled(x, [])
+                expect(result, expected[0])
+                assert items == [0, 1, 2]
+
+        together(*[call] * 6, interval=OFTEN)
+        assert 1 <= len(compiled.entries) <= 6
+
+
+def test_attributes_change_while_others_call():
+    """Each call sees the values of one moment: the guards and what the walk fetched belong together."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mode = ("plus", 1.0)
+            self.register_buffer("offset", torch.zeros(3))
+
+        def forward(self, t: torch.Tensor) -> torch.Tensor:
+            how, number = self.mode
+            return (t + number if how == "plus" else t * number) + self.offset
+
+    model = Scaled()
+    fast = framejit.compile(model, backend="eager")
+    modes = [("plus", 1.0), ("times", 3.0), ("plus", 5.0)]
+    allowed = [(x + n if how == "plus" else x * n) + offset for how, n in modes for offset in (0.0, 10.0)]
+    stop = threading.Event()
+
+    def call() -> None:
+        try:
+            for _ in range(400):
+                result = fast(x)
+                assert any(torch.equal(result, each) for each in allowed), result
+        finally:
+            stop.set()
+
+    def change() -> None:
+        n = 0
+        while not stop.is_set():
+            n += 1
+            model.mode = modes[n % 3]
+            model.offset = torch.full((3,), 10.0 * (n % 2))
+
+    together(call, call, change, interval=OFTEN)
+    expect(fast(x), model(x))
+
+
+def test_look_ups_while_others_compile_and_reset():
+    compiled = framejit.compile(lambda t, n: t * n + n, backend="eager")
+    stop = threading.Event()
+
+    def call(n: int) -> None:
+        try:
+            for _ in range(150):
+                expect(compiled(x, n), x * n + n)
+        finally:
+            stop.set()
+
+    def compile_others() -> None:
+        n = 100
+        while not stop.is_set():
+            n += 1
+            expect(compiled(x, n), x * n + n)
+
+    def reset() -> None:
+        while not stop.is_set():
+            framejit.reset()
+            compiled.clear()
+            time.sleep(0.005)
+
+    together(lambda: call(1), lambda: call(2), compile_others, reset, interval=OFTEN)
+
+
+def test_models_are_deleted_while_others_are_called():
+    """What a thread drops, another may be calling: entries, their guards and graphs live as long as a call needs them."""
+    shelf: list[Any] = [None] * 4
+    stop = threading.Event()
+
+    def make() -> None:
+        try:
+            for n in range(60):
+                model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+                shelf[n % 4] = framejit.compile(model, backend="eager")
+                del model
+                shelf[(n + 2) % 4] = None
+                if n % 10 == 0:
+                    gc.collect()
+        finally:
+            stop.set()
+
+    def call(start: int) -> None:
+        n = start
+        while not stop.is_set():
+            n += 1
+            fast = shelf[n % 4]
+            if fast is not None:
+                result = fast(x)
+                expect(result, torch.relu(torch.nn.functional.linear(x, fast[0].weight, fast[0].bias)))
+
+    together(make, lambda: call(0), lambda: call(1), interval=OFTEN)
+
+
+def test_entries_are_removed_while_others_look_them_up():
+    """Classes die, and with them the entries that know them."""
+
+    def make() -> Any:
+        class Local:
+            factor = 2.0
+
+        return Local()
+
+    compiled = framejit.compile(lambda t, owner: t * owner.factor, backend="eager")
+    lasting = make()
+
+    def come_and_go() -> None:
+        for n in range(40):
+            owner = make()
+            type(owner).factor = float(n)
+            expect(compiled(x, owner), x * n)
+
+    def call() -> None:
+        for _ in range(300):
+            expect(compiled(x, lasting), x * 2.0)
+
+    together(come_and_go, call, call, interval=OFTEN)
+
+
+def test_modes_and_directives_of_many_threads():
+    model = nn.Linear(3, 3)
+    fast = framejit.compile(lambda t: (model(t).requires_grad, torch.get_default_dtype()), backend="eager")
+
+    def with_grad() -> None:
+        for _ in range(60):
+            assert fast(x)[0]
+
+    def without() -> None:
+        for _ in range(60):
+            with torch.no_grad():
+                assert not fast(x)[0]
+
+    def disabled() -> None:
+        for _ in range(60):
+            with framejit.disable():
+                assert fast(x)[0]
+
+    together(with_grad, without, disabled, with_grad, interval=OFTEN)
 
 
 # ---- programs that compile nothing ----
