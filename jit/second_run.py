@@ -27,7 +27,10 @@ TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
 }  # fmt: skip
 """(relative, absolute) by dtype; others: USUAL. Backends round in another order than eager does."""
 USUAL = (1e-3, 1e-4)
-THEMSELVES = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, torch.dtype, torch.layout, torch.memory_format, weakref.ref, CompiledFunction)
+THEMSELVES = (
+    types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, torch.dtype, torch.layout, torch.memory_format, weakref.ref,
+    CompiledFunction,
+)  # fmt: skip
 """What copies share with the original."""
 SCALARS = (int, bool, str, bytes, type(None), range, torch.Size, torch.device)
 DRAWS_OTHERWISE = frozenset({"inductor"})

@@ -236,7 +236,8 @@ def test_wrong_results_are_loud(how, told):
         (Thing(1, []), Thing(1, [2]), r"x.__dict__\['items'\]: 0 and 1 items"),
         (len, repr, "x: <built-in function len> and <built-in function repr>"),
         (1.0, 1.00001, None), (float("nan"), float("nan"), None), (complex(1, 2), complex(1, 2), None), (Thing(1, [2]), Thing(1, [2]), None),
-        (slice(1, 2), slice(1, 2), None), (torch.device("cpu"), torch.device("cpu"), None), (torch.float, torch.int, "x: torch.float32 and torch.int32"), (range(3), range(3), None), (x, x.clone(), None), (Thing, Thing, None),
+        (slice(1, 2), slice(1, 2), None),
+        (torch.device("cpu"), torch.device("cpu"), None), (torch.float, torch.int, "x: torch.float32 and torch.int32"), (range(3), range(3), None), (x, x.clone(), None), (Thing, Thing, None),
     ],
 )  # fmt: skip
 def test_comparison(mine, theirs, told):
