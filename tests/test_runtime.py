@@ -346,7 +346,7 @@ def test_an_error_of_the_callback_propagates_and_releases_the_arguments():
         with pytest.raises(KeyError, match="from the callback"):
             f(token, token, y=token)
         assert not _runtime.hook_installed() and not _runtime.is_thread_compiling()
-    sys.settrace(lambda frame, event, arg: events.append((event, frame.f_code.co_name)))
+    sys.settrace(lambda frame, event, arg: events.append((event, frame.f_code.co_name)) if frame.f_code.co_filename == __file__ else None)
     try:
         f(1)
     except KeyError:
@@ -381,7 +381,8 @@ def test_tracers_see_the_frame_once():
     events = []
 
     def tracer(frame, event, arg):
-        events.append((event, frame.f_code.co_name))
+        if frame.f_code.co_filename == "<replacement>":  # not what checks the guards
+            events.append((event, frame.f_code.co_name))
         return tracer
 
     sys.settrace(tracer)

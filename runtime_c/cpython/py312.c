@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <frameobject.h>
 #include <internal/pycore_frame.h>
+#include <internal/pycore_instruments.h>
 #include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
 
@@ -88,14 +89,16 @@ void FJ_Recursion_EnterFrame(PyThreadState *tstate) { tstate->py_recursion_remai
 
 void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->py_recursion_remaining++; }
 
-/* sys.settrace and sys.setprofile are tools of sys.monitoring here. Events asked for in one code object are that object's own. */
+/* sys.settrace and sys.setprofile are tools of sys.monitoring here, whose events stay on when the thread that asked for them has ended:
+   for those two the thread's own functions say it. Events asked for in one code object are that object's own. */
 int FJ_Frame_IsWatched(PyThreadState *tstate) {
     const uint8_t *tools = tstate->interp->monitors.tools;
     unsigned any = 0;
     for (size_t i = 0; i < sizeof(tstate->interp->monitors.tools); i++) {
         any |= tools[i];
     }
-    return any != 0;
+    any &= ~(1u << PY_MONITORING_SYS_PROFILE_ID | 1u << PY_MONITORING_SYS_TRACE_ID);
+    return any != 0 || tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL;
 }
 
 void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset) {
