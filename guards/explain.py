@@ -8,6 +8,7 @@ from typing import Any
 
 from framejit.guards.build import check_all
 from framejit.guards.kinds import (
+    OF_CONTENTS,
     CodeIs,
     DictKeys,
     Distinct,
@@ -159,6 +160,11 @@ def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
 def failures(guards: Iterable[Guard], call: Call) -> list[Failure]:
     """All of `guards` that don't hold for `call`, explained."""
     return [failure_of(guard, call) for guard in guards if not guard.check(guard.source.fetch(call), call)]
+
+
+def changed_contents(guards: Iterable[Guard], call: Call) -> set[str]:
+    """The paths of values that are not what the guards expect, whatever their types are."""
+    return {guard.source.describe() for guard in guards if type(guard) in OF_CONTENTS and check_all([guard], call) is not None}
 
 
 def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:

@@ -468,3 +468,7 @@ KINDS: tuple[type[Guard], ...] = (
     StorageAliasing, GlobalState,
 )  # fmt: skip
 """Every kind there is; the C++ side has one leaf for each `leaf` name."""
+
+
+OF_CONTENTS: frozenset[type[Guard]] = frozenset({Equals, Length, KeyAbsent, DictKeys, SetEquals, TensorMatch})
+"""Kinds of guards on what a value is worth, not on which it is or of what type."""

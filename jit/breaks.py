@@ -413,6 +413,23 @@ class ChangesMeanwhile(Break):
     )
 
 
+@dataclass(frozen=True)
+class ChangesFromCallToCall(Break):
+    """A value was different in so many calls that nothing more is compiled for one value of it: what looks at it runs between graphs."""
+
+    what: str
+    id: ClassVar[str] = "FJ028"
+    message: ClassVar[str] = "{what} changes from call to call"
+    explanation: ClassVar[str] = (
+        "Entries for as many of its values as recompile_limit allows are there; so that the rest stays compiled, an entry that fits all values "
+        "leaves out the code that looks at it."
+    )
+    hints: ClassVar[tuple[str, ...]] = (
+        "Pad tensors to one size; pass numbers as tensors.",
+        "Raise the option recompile_limit if the value comes in a few more kinds only.",
+    )
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

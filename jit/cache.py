@@ -10,6 +10,8 @@ import logging
 import threading
 import types
 import weakref
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +26,12 @@ from framejit.natives import Natives, Record
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
 from framejit.sharing import Pool, pool_of
+
+FEW = 2
+"""Entries that are enough to tell that a value changes, in a family where one has been found to."""
+LESSONS = 4
+FAMILY_LESSONS = 16
+"""How often a resume function, and all of a family, may learn that values change: then calls over the limit run as written."""
 
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _functions_lock = threading.Lock()
@@ -90,6 +98,8 @@ class Family:
         self.number = next(_family_numbers)
         self.resumes: Any = None
         self.compiled: dict[types.FunctionType, Any] = {}
+        self.lessons = 0
+        """How often one of its functions has learnt that values change from call to call."""
 
 
 class Families:
@@ -139,6 +149,11 @@ class Compiler:
         self._called = False
         self._sampled = 0
         self._limits_reported: set[Any] = set()
+        self.changing: frozenset[str] = frozenset()
+        """Paths of values that were different in so many calls that the next entries don't rest on what they are."""
+        self._lessons = 0
+        self._learnt_at = 0
+        """The number of the first entry made since the last lesson."""
         self._lock = threading.Lock()
 
     @property
@@ -269,13 +284,41 @@ class Compiler:
     def _cause(self, before: tuple[Entry, ...], call: Call) -> tuple[Cause | None, str]:
         """What a new entry is put down to; None where a limit forbids one: the limit as text."""
         settings = self.options.config
-        if len(before) >= settings.recompile_limit:
-            return None, limit_text("recompile_limit", settings)
-        for entry in before:
-            cause = recompiles.cause_of(entry, call)
-            if sum(made.keep.cause == cause for made in before) < settings.cause_limit - 1:
-                return cause, ""
-        return None, limit_text("cause_limit", settings)
+        recent = [entry for entry in before if entry.keep.number >= self._learnt_at]
+        if self.family.lessons and len(recent) >= FEW and self._learn(recent, call):
+            return recompiles.cause_of(recent[0], call), ""
+        if len(recent) < settings.recompile_limit:
+            for entry in recent or before:
+                cause = recompiles.cause_of(entry, call)
+                if sum(made.keep.cause == cause for made in before) < settings.cause_limit - 1:
+                    return cause, ""
+        if self._learn(recent, call):
+            return recompiles.cause_of(recent[0], call), ""
+        return None, limit_text("recompile_limit" if len(recent) >= settings.recompile_limit else "cause_limit", settings)
+
+    def _learn(self, entries: Sequence[Entry], call: Call) -> bool:
+        """Note what keeps most of the entries from serving the call, so that the next entry serves all values of that; False where the
+        function has to be given up. Only what changes while one call runs is learnt, in a loop: a function called with sizes of many
+        kinds would be broken up at each operation.
+        """
+        if self.behind is None or self.options.fullgraph or self._lessons == LESSONS or self.family.lessons == FAMILY_LESSONS:
+            return False
+        counts = Counter(path for entry in entries for path in recompiles.explain().changed_contents(entry.keep.guards, call))
+        found = {path for path, count in counts.items() if 2 * count > len(entries)} - self.changing
+        if not found:
+            return False
+        self.changing |= found
+        self._learnt_at = self.compiles
+        self._lessons += 1
+        self.family.lessons += 1
+        return True
+
+    def inherit(self, changing: frozenset[str], found: Iterable[tuple[str, str]]) -> None:
+        """What changes from call to call in the function that this one goes on after does so here. `found`: (path here, path there)."""
+        if changing:
+            self.changing |= {
+                here + path[len(there) :] for here, there in found for path in changing if path == there or path.startswith(f"{there}[")
+            }
 
     def _pool_for(self, function: types.FunctionType) -> Pool | None:
         if self._pooled and (self._pool is None or not self._pool.serves(function, self.options)):
@@ -342,6 +385,7 @@ class Compiler:
         if self.called_natively is not None:
             self.called_natively.forget()
             self._enable(True)
+        self.changing, self._lessons, self._learnt_at, self.family.lessons = frozenset(), 0, 0, 0
 
     def _internal_error(self, function: types.FunctionType, error: BaseException) -> Entry:
         STATISTICS.add("internal_errors")

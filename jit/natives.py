@@ -164,7 +164,7 @@ def holds_tensor(value: Any, steps: int) -> bool:
     bases = cls.__mro__
     if torch.Tensor in bases or nn.Module in bases:
         return True
-    if not steps or cls is type or cls is FunctionType or cls is ModuleType:
+    if not steps or type in bases or cls is FunctionType or cls is ModuleType:
         return False
     parts: Any
     if list in bases:

@@ -127,7 +127,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
     note = FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno)
     frame_id = next(_numbers)
     with _lock, deeper_recursion(), quiet(), collector(False) as collects:
-        tracer = Tracer(function, args, compiler.options.config)
+        tracer = Tracer(function, args, compiler.options.config, compiler.changing)
         job = Compilation(tracer, compiler, frame_id, number, collects, note)
         try:
             try:
@@ -208,6 +208,8 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
             try:
                 planned = split(tracer.split_frames(reach), compiler.resumes)
                 following = tuple(compiler.resume_function(resume, broke) for resume in planned.resumes)
+                for resume, found in zip(following, planned.found, strict=True):
+                    resume.compile_callback.inherit(compiler.changing, found)
                 if foreign:
                     ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
                 entry = finish(job, planned.state, planned.step, following)

@@ -27,7 +27,7 @@ from framejit.errors import FramejitError, ResumeError, UserFrame
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
-from framejit.guards.kinds import Distinct, GlobalState, Guard, IsMissing, Length, Same, TypeIs, ValueIs
+from framejit.guards.kinds import OF_CONTENTS, Distinct, GlobalState, Guard, IsMissing, Length, Same, TypeIs, ValueIs
 from framejit.guards.source import (
     MISSING,
     Call,
@@ -119,13 +119,14 @@ class AppNamespace(DictObject):
 
 
 class Tracer:
-    """One trace. `args`: the frame's raw argument slots (MISSING where unset)."""
+    """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on."""
 
     Raise = Raise
     missing = MISSING
 
-    def __init__(self, function: FunctionType, args: Sequence[Any], config: Config) -> None:
+    def __init__(self, function: FunctionType, args: Sequence[Any], config: Config, changing: frozenset[str] = frozenset()) -> None:
         self.function = function
+        self.changing = changing
         self.args = args
         self.config = config
         self.trail = Trail()
@@ -481,6 +482,8 @@ class Tracer:
         return found
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
+        if self.changing and guard_class in OF_CONTENTS and (path := source.describe()) in self.changing:
+            self.unsupported(breaks.ChangesFromCallToCall(path))
         self.guards.append(guard_class(source, self.user_line(), *payload))
         self.trail.log(self.guards.pop)
 

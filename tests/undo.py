@@ -23,6 +23,7 @@ from framejit.effects import Effects, Logged
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes, Scope
 from framejit.objects.object import LazyObject, Object
+from framejit.tracer import Tracer
 
 OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBuilder, GlobalModes, Scope)
 """Classes of the state: their fields are looked into. Everything else is compared by identity."""
@@ -68,7 +69,8 @@ class Portrait:
             self.shape(part)
         while self.waiting:
             obj = self.waiting.pop()
-            self.rows[id(obj)] = {name: self.shape(value) for name, value in fields(obj).items()}
+            # `value` is the real object behind an Object: the program's, which a trace doesn't change.
+            self.rows[id(obj)] = {name: id(value) if name == "value" else self.shape(value) for name, value in fields(obj).items()}
 
     def shape(self, value: Any) -> Any:
         """A value as it stands in a row."""
@@ -117,7 +119,7 @@ def undoing(rate: float, seed: object, deep: float = 1.0) -> Iterator[list[str]]
 
     def retrying(execute: Callable[..., Any]) -> Callable[..., Any]:
         def run(vm: Any, frame: Any, instruction: Any) -> Any:
-            if random.random() >= rate:
+            if type(vm) is not Tracer or random.random() >= rate:
                 return execute(vm, frame, instruction)
             looks = random.random() < deep
             before = Portrait(vm) if looks else None

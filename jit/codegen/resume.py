@@ -9,7 +9,7 @@ goes on: it is compiled in its turn, so that the rest of all frames is one trace
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, GeneratorType
 from typing import Any
@@ -125,11 +125,15 @@ class SplitFrame:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from."""
+    """`state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
+
+    `found`: for each of these, where in its state it finds what had a source here: (path there, path here).
+    """
 
     state: Object
     step: FunctionType
     resumes: tuple[FunctionType, ...]
+    found: tuple[tuple[tuple[str, str], ...], ...]
 
 
 class Resumes:
@@ -169,6 +173,7 @@ class _Splitter:
         self.frames = frames
         self.resumes = resumes
         self.chosen: list[FunctionType] = []
+        self.found: list[tuple[tuple[str, str], ...]] = []
 
     def split(self) -> Split:
         step, before = self.innermost(len(self.frames) - 1)
@@ -176,7 +181,7 @@ class _Splitter:
         for level in range(len(self.frames) - 2, -1, -1):
             step, before = self.around(level, step)
             state = self.state(self.frames[level], before, state)
-        return Split(state, step, tuple(self.chosen))
+        return Split(state, step, tuple(self.chosen), tuple(self.found))
 
     def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
         """The tuple that a step unpacks."""
@@ -250,7 +255,7 @@ class _Splitter:
             ("after", frame.index, offset, layout), frame.code, frame.namespace,
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), None, frame.index, frame.decoded),
         )  # fmt: skip
-        return Outcome(self.choose(level, function), layout, drops)
+        return Outcome(self.choose(level, function, layout), layout, drops)
 
     def raised(self, level: int) -> Outcome | None:
         """The frame handles the exception that the instruction raises; None where it doesn't."""
@@ -265,14 +270,22 @@ class _Splitter:
             ("raising", frame.index, layout), frame.code, frame.namespace,
             lambda: splice.resume_raising(frame.code, layout, frame.position, self.name(frame), handler, frame.decoded, frame.index),
         )  # fmt: skip
-        return Outcome(self.choose(level, function), layout)
+        return Outcome(self.choose(level, function, layout), layout)
 
-    def choose(self, level: int, function: FunctionType) -> int:
+    def choose(self, level: int, function: FunctionType, layout: Layout) -> int:
         """The number of the outcome in which the frame at `level` goes on in `function`, and the outer ones around it."""
         for frame in self.frames[level - 1 :: -1] if level else ():
             function = self.outer(frame, function)
         self.chosen.append(function)
+        self.found.append(tuple(self.paths(level, function.__code__.co_varnames[0], layout)))
         return len(self.chosen) - 1
+
+    def paths(self, level: int, state: str, layout: Layout) -> Iterator[tuple[str, str]]:
+        """Where the resume function finds the variables that it is given as they came in: (path there, path here)."""
+        for frame in self.frames[:level]:
+            yield from sources(frame, state, frame.kept)
+            state += f"[{len(frame.kept)}]"
+        yield from sources(self.frames[level], state, layout.slots)
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
         layout = Layout(frame.kept, frame.waiting)
@@ -286,6 +299,14 @@ class _Splitter:
 
     def name(self, frame: SplitFrame) -> str:
         return f"{frame.code.co_name} (resumed at {os.path.basename(frame.code.co_filename)}:{frame.position.lineno})"
+
+
+def sources(frame: SplitFrame, state: str, slots: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Of the variables in a state those that came from outside: (path in the state, path here)."""
+    for position, slot in enumerate(slots):
+        value = frame.locals[slot]
+        if value is not None and value.source is not None:
+            yield f"{state}[{position}]", value.source.describe()
 
 
 def union(*outcomes: Any) -> tuple[int, ...]:
