@@ -206,3 +206,26 @@ def test_sizes_that_differ_from_call_to_call_break_nothing_up() -> None:
         assert torch.equal(compiled(torch.ones(n)), program(torch.ones(n)))
     counts = framejit.statistics()
     assert counts["graphs"] == 6 and [reason[:5] for reason in counts["reasons"]].count("FJ019") == 1
+
+
+def test_a_later_call_that_raises_behind_a_break() -> None:
+    """It is compiled once more at most, to be run as written; calls that don't raise keep their entries."""
+
+    def program(x: torch.Tensor, n: int) -> torch.Tensor:
+        y = x + 1
+        print("before", n)
+        y = y * 2
+        if n == 3:
+            raise ValueError(n)
+        return y * {1: 1, 2: 2}[n]
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    x = torch.ones(2)
+    for n in (1, 3, 2):
+        assert story(program, (x, n))[1:3] == story(compiled, (x, n))[1:3]
+    before = framejit.statistics()
+    assert before["fallbacks"] == 1 and [reason for reason in before["reasons"] if reason.startswith("FJ007")]
+    for n in (3, 3, 1, 3, 2, 3, 3):
+        assert story(program, (x, n))[1:3] == story(compiled, (x, n))[1:3]
+    assert framejit.statistics() == before

@@ -1,0 +1,48 @@
+"""contextvars: what a variable holds is guarded like a setting of the process, where it is a plain constant. Changing one breaks."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+@models(ContextVar.get)
+def get(vm: VM, self: Object, *default: Object) -> Object:
+    """Python/context.c: PyContextVar_Get. A default that is given comes before the variable's own."""
+    variable = self.value
+    if variable is MISSING or len(default) > 1:
+        vm.unsupported(breaks.UnsupportedCall("ContextVar.get of a variable that the trace has made, or with these arguments"))
+    found = held(variable, bool(default))
+    if not (found is MISSING and default) and type(found) not in PLAIN:
+        vm.unsupported(breaks.UnsupportedCall(f"ContextVar.get of {variable.name}, which holds no plain constant"))
+    if self.source is not None:
+        vm.guard(ValueIs, self.source, variable)
+    vm.read_setting(told, variable, bool(default))
+    return default[0] if found is MISSING else vm.const(found)
+
+
+def held(variable: ContextVar[Any], unset: bool) -> Any:
+    """What the variable holds, MISSING for nothing; with `unset`, its own default counts as nothing."""
+    if unset:
+        return variable.get(MISSING)
+    try:
+        return variable.get()
+    except LookupError:
+        return MISSING
+
+
+def told(variable: ContextVar[Any], unset: bool) -> tuple[type, str]:
+    """What the variable holds, as text that tells 1 from 1.0 and 0.0 from -0.0; the text of what is no plain constant is not asked for."""
+    found = held(variable, unset)
+    return type(found), repr(found) if type(found) in PLAIN else ""

@@ -1,0 +1,87 @@
+"""Context variables: read in a trace as guarded constants."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+
+import torch
+from agreement import agree
+
+import framejit
+
+x = torch.arange(6.0).reshape(2, 3)
+scale = contextvars.ContextVar("scale", default=3)
+bare = contextvars.ContextVar("bare")
+
+
+def reads(t):
+    return t * scale.get(), scale.get(7), bare.get(None), bare.get("given")
+
+
+def test_reading():
+    agree(reads, x)
+    framejit.reset()
+    compiled = framejit.compile(reads, backend="eager", fullgraph=True)
+    for value in (3, 4.0, True, -0.0, 0.0, 3):
+        token = scale.set(value)
+        expected, got = reads(x), compiled(x)
+        assert torch.equal(got[0], expected[0]) and got[0].dtype == expected[0].dtype
+        assert str(got[1:]) == str(expected[1:]) and type(got[1]) is type(expected[1])
+        assert torch.equal(torch.signbit(got[0]), torch.signbit(expected[0]))
+        scale.reset(token)
+    assert compiled(x)[1] == 7
+    token = bare.set("set")
+    assert compiled(x)[2:] == ("set", "set")
+    bare.reset(token)
+    assert compiled(x)[2:] == (None, "given")
+
+
+def test_reading_in_other_threads_and_contexts():
+    compiled = framejit.compile(reads, backend="eager", fullgraph=True)
+    context = contextvars.copy_context()
+    context.run(scale.set, 5)
+    assert compiled(x)[1] == 7
+    assert context.run(compiled, x)[1] == 5
+    results = []
+    thread = threading.Thread(target=lambda: results.append(compiled(x)[1]))
+    thread.start()
+    thread.join()
+    assert results == [7]
+
+
+def test_a_variable_that_is_an_argument():
+    def read(t, variable):
+        return t * variable.get(2)
+
+    compiled = framejit.compile(read, backend="eager", fullgraph=True)
+    other = contextvars.ContextVar("other", default=9)
+    for variable in (scale, other, scale):
+        assert torch.equal(compiled(x, variable), read(x, variable))
+    token = other.set(8)
+    assert torch.equal(compiled(x, other), read(x, other))
+    other.reset(token)
+
+
+def test_what_breaks():
+    def writes(t):
+        token = scale.set(10)
+        t = t * scale.get()
+        scale.reset(token)
+        return t * scale.get()
+
+    def missing(t):
+        try:
+            return t, bare.get()
+        except LookupError:
+            return t + 1
+
+    def holds_a_list(t):
+        return t + len(shared.get())
+
+    shared = contextvars.ContextVar("shared", default=[1, 2])
+    for program in (writes, missing, holds_a_list):
+        framejit.reset()
+        agree(program, x, fullgraph=False)
+        assert not framejit.statistics()["fallbacks"]
+        assert framejit.statistics()["graph_breaks"], program
