@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -36,27 +37,20 @@ from framejit.guards.source import (
     Call,
     CAttr,
     ClosureCell,
-    DictKey,
-    DictValueAt,
     FunctionField,
-    Item,
     IteratorField,
     Local,
     MethodField,
     Pinned,
     Root,
     Source,
-    TypeAttr,
     WrappedDescriptor,
 )  # fmt: skip
 
 RELATIONS = (Same, Distinct, StorageAliasing)
-LAST_IN_NODE = (Length, KeyAbsent, DictKeys)
-"""Kinds that the C++ tree skips while their dict is unchanged; it wants them after a node's other leaves."""
 EXACT_TYPES = (TypeIs, ValueIs, Equals, TensorMatch, CodeIs)
 TELL_THE_TYPE = (ValueIs, Equals, TensorMatch, CodeIs)
 """Kinds that hold for values of one exact type only: beside one of them TypeIs says nothing new, but for modules, whose class may be changed."""
-IMMUTABLE_TYPE = 1 << 8
 FUNCTION_FIELDS = {"code": 0, "defaults": 1, "kwdefaults": 2, "globals": 3, "closure": 4, "dict": 5}
 WRAPPED_FIELDS = {None: 0, "fget": 1, "fset": 2, "fdel": 3}
 ITERATOR_FIELDS = {"sequence": 0, "intact": 1, "count": 2, "strict": 3}
@@ -119,39 +113,18 @@ class BuiltGuards:
 class Step:
     """A source that the tree needs, with what hangs on it."""
 
-    __slots__ = ("source", "leaves", "children", "needed", "weight", "pure")
+    __slots__ = ("source", "leaves", "children", "weight")
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.leaves: list[Guard] = []
         self.children: list[Step] = []
-        self.needed = False
         self.weight = 1
-        self.pure = False
-
-
-VERSIONED_STEPS = (Item, DictKey, DictValueAt, TypeAttr)
-
-
-def is_pure(guard: Guard) -> bool:
-    """Whether the answer can't change while the container that the value came from doesn't; the C++ tree decides by the same rule."""
-    if isinstance(guard, TypeIs):
-        return keeps_type(guard.cls)
-    return isinstance(guard, (ValueIs, IsMissing, Equals))
 
 
 def names_module_class(guard: TypeIs) -> bool:
     """Whether it says something beside a guard on the very object: a module may be given another class."""
     return guard.cls is not MISSING and issubclass(guard.cls, ModuleType)
-
-
-def keeps_type(cls: Any) -> bool:
-    """Whether instances of the class can't be given another by storing to `__class__` (typeobject.c: object_set_class)."""
-    return cls is not MISSING and bool(type_flags(cls) & IMMUTABLE_TYPE) and cls is not ModuleType
-
-
-def type_flags(cls: type) -> int:
-    return type.__dict__["__flags__"].__get__(cls)  # type: ignore[no-any-return]  # past any metaclass
 
 
 class Builder:
@@ -176,34 +149,29 @@ class Builder:
         return found
 
     def sort(self) -> list[Step]:
-        """All steps in preorder. Siblings: first those that an unchanged container lets the walk skip, then small subtrees; objects
-        that the tree itself holds come last, because they change rarely."""
+        """All steps in preorder. Siblings: small subtrees first; objects that the tree itself holds come last, because they change rarely."""
         if self.root is None:
             self.root = Step(Root())
-        order = preorder(self.root)
-        for step in reversed(order):
-            if len(step.leaves) > 1:
-                if any(isinstance(guard, TELL_THE_TYPE) for guard in step.leaves):
-                    step.leaves = [guard for guard in step.leaves if not isinstance(guard, TypeIs) or names_module_class(guard)]
-                step.leaves.sort(key=leaf_order)
-            step.weight = 1 + sum(guard.cost for guard in step.leaves) + sum(child.weight for child in step.children)
-            step.pure = (
-                not step.children
-                and not step.needed
-                and isinstance(step.source, VERSIONED_STEPS)
-                and all(map(is_pure, step.leaves))
-            )
-            if len(step.children) > 1:
-                step.children.sort(key=sibling_order)
+        for step in reversed(preorder(self.root)):
+            leaves, children = step.leaves, step.children
+            if len(leaves) > 1:
+                if any(isinstance(guard, TELL_THE_TYPE) for guard in leaves):
+                    leaves = step.leaves = [guard for guard in leaves if not isinstance(guard, TypeIs) or names_module_class(guard)]
+                leaves.sort(key=COST)
+            weight = 1 if type(step.source) is not Pinned else AT_THE_END
+            for guard in leaves:
+                weight += guard.cost
+            for child in children:
+                weight += child.weight
+            step.weight = weight
+            if len(children) > 1:
+                children.sort(key=WEIGHT)
         return preorder(self.root)
 
 
-def leaf_order(guard: Guard) -> tuple[bool, int]:
-    return isinstance(guard, LAST_IN_NODE), guard.cost
-
-
-def sibling_order(step: Step) -> tuple[bool, bool, int]:
-    return not step.pure, isinstance(step.source, Pinned), step.weight
+COST = attrgetter("cost")
+WEIGHT = attrgetter("weight")
+AT_THE_END = 1 << 40
 
 
 def preorder(root: Step) -> list[Step]:
@@ -240,17 +208,19 @@ def related_sources(guard: Guard) -> tuple[Source, ...]:
     raise TypeError(f"{type(guard).__name__} is not a relation")
 
 
-def check_safe(step: Step) -> None:
-    """Refuses what could run the user's Python: attributes of objects of unguarded type, and `==` of the user's."""
-    for child in step.children:
-        if isinstance(child.source, CAttr) and not any(isinstance(guard, EXACT_TYPES) for guard in step.leaves):
-            owner = step.source.describe()
-            raise ValueError(f"{child.source.describe()}: an attribute of a C type needs a guard on the exact type of {owner}")
-    for guard in step.leaves:
-        if isinstance(guard, Equals) and isinstance(type(guard.value).__eq__, FunctionType):
-            raise TypeError(f"{step.source.describe()} can't be guarded by ==: {type(guard.value).__qualname__}.__eq__ is Python code")
-        if isinstance(guard, (ValueIs, TypeIs, CodeIs)) and guard.reference.get() is MISSING:
-            raise ValueError(f"{step.source.describe()}: what it is compared with is gone already")
+def check_attribute(source: Source, parent: Step) -> None:
+    """Refuses attributes of objects of unguarded type: reading them could run the user's Python."""
+    if not any(isinstance(guard, EXACT_TYPES) for guard in parent.leaves):
+        owner = parent.source.describe()
+        raise ValueError(f"{source.describe()}: an attribute of a C type needs a guard on the exact type of {owner}")
+
+
+def check_payload(guard: Guard, payload: Any) -> None:
+    """Refuses `==` of the user's, and objects that are gone."""
+    if payload is MISSING:
+        raise ValueError(f"{guard.source.describe()}: what it is compared with is gone already")
+    if isinstance(guard, Equals) and isinstance(type(payload).__eq__, FunctionType):
+        raise TypeError(f"{guard.source.describe()} can't be guarded by ==: {type(payload).__qualname__}.__eq__ is Python code")
 
 
 def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
@@ -269,35 +239,40 @@ def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[
 
 def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
     builder = Builder()
+    steps = builder.steps
     relations = []
     for guard in without_duplicates(guards):
         if isinstance(guard, RELATIONS):
             relations.append(guard)
             for source in related_sources(guard):
-                builder.step(source).needed = True
+                builder.step(source)
         else:
-            builder.step(guard.source).leaves.append(guard)
-    relations.sort(key=lambda guard: guard.cost)
+            (steps.get(id(guard.source)) or builder.step(guard.source)).leaves.append(guard)
+    relations.sort(key=COST)
     captured = [*inputs, *captures]
     for source in captured:
-        builder.step(source).needed = True
+        builder.step(source)
 
     nodes: list[tuple[int, int, Any]] = []
     leaves: list[tuple[int, int, Any]] = []
     ordered: list[Guard] = []
     index: dict[int, int] = {}
     for number, step in enumerate(builder.sort()):
-        source = step.source
+        source, base = step.source, step.source.base
         index[id(source)] = number
         accessor, lower = STEPS[type(source)]
         payload = source.payload if lower is None else lower(source.payload)
-        nodes.append((accessor, 0 if source.base is None else index[id(source.base)], payload))
         if payload is MISSING:
             raise ValueError(f"{source.describe()}: what the path goes through is gone already")
-        check_safe(step)
+        if base is not None and type(source) is CAttr:
+            check_attribute(source, steps[id(base)])
+        nodes.append((accessor, 0 if base is None else index[id(base)], payload))
         for guard in step.leaves:
             kind, get_payload = LEAVES[type(guard)]
-            leaves.append((number, kind, get_payload(guard)))
+            payload = get_payload(guard)
+            if payload is MISSING or type(guard) is Equals:
+                check_payload(guard, payload)
+            leaves.append((number, kind, payload))
         ordered += step.leaves
     relation_specs = [relation_spec(guard, index) for guard in relations]
     tree = GuardTree(nodes, leaves, relation_specs, [index[id(source)] for source in captured])
