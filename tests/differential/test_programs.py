@@ -113,6 +113,7 @@ def test_programs(tmp_path_factory: Any, source: str, calls: list[tuple[float, i
         check(source, calls, path)
     finally:
         path.unlink(missing_ok=True)
+        linecache.cache.pop(str(path), None)
         framejit.reset()
     assert sys.getrecursionlimit() == limit
 
