@@ -15,6 +15,7 @@ from framejit import breaks
 from framejit.graph.callables import graph_callable, is_tensor_method
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, Source
+from framejit.modules import numpy as _numpy_rules  # noqa: F401  (its rule for torch.tensor is asked before the one here)
 from framejit.objects import abstract
 from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import library, models, wraps
