@@ -489,6 +489,52 @@ def test_relations_after_memos() -> None:
     assert agrees(built, values, x)
 
 
+@given(st.integers(0, 2**32))
+@settings(deadline=None, max_examples=50)
+def test_objects_that_are_changed_are_none_of_the_others(seed: int) -> None:
+    rng = random.Random(seed)
+    root = Root()
+    paths = [slot(root).child(Index, i) for i in range(8)]
+    own = rng.sample(range(8), rng.randrange(1, 6))
+    distinct = [Distinct(paths[i], HERE, tuple(rng.sample([p for p in paths if p is not paths[i]], 7))) for i in own]
+    some = Distinct(paths[0], HERE, (paths[3], paths[5]))
+    built = build([*distinct, Distinct(paths[own[0]], HERE, tuple(p for p in paths if p is not paths[own[0]])), some], [], [])
+    objects = [object() for _ in range(8)]
+    assert agrees(built, objects)
+    for _ in range(20):
+        changed = list(objects)
+        for _ in range(rng.randrange(3)):
+            changed[rng.randrange(8)] = rng.choice([*objects, None, object()])
+        agrees(built, changed)
+        objects = [rng.choice([one, object()]) for one in objects]
+        assert agrees(built, objects)
+
+
+@given(st.integers(0, 2**32))
+@settings(deadline=None, max_examples=50)
+def test_storages_shared_otherwise(seed: int) -> None:
+    rng = random.Random(seed)
+    root = Root()
+    paths = [slot(root).child(Index, i) for i in range(6)]
+    bases = [torch.zeros(8) for _ in range(3)]
+
+    def views() -> list[torch.Tensor]:
+        return [rng.choice(bases)[rng.choice([0, 2]) :][:4] for _ in paths]
+
+    tensors = views()
+    groups: dict[int, int] = {}
+    numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
+    built = build([StorageAliasing(paths[0], HERE, tuple(paths), numbers, tuple(t.storage_offset() for t in tensors))], [], [])
+    assert agrees(built, tensors)
+    for _ in range(10):
+        agrees(built, views())
+        other = list(tensors)
+        other[rng.randrange(6)] = rng.choice([*views(), torch.zeros(4)])
+        agrees(built, other)
+    bases.reverse()
+    assert agrees(built, tensors)
+
+
 def test_function_of_the_frame_is_looked_at_in_every_call() -> None:
     root = Root()
     function = root.child(FrameFunction)

@@ -7,6 +7,7 @@
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -322,19 +323,22 @@ void delete_look(TensorLook *look) { delete look; }
 
 /* StorageAliasing: the storages, numbered by first appearance, and the offsets are those of the trace. */
 bool storages_match(const std::vector<PyObject *> &values, const Relation &relation) {
-    std::vector<c10::StorageImpl *> storages;
+    std::vector<const c10::StorageImpl *> storages(relation.nodes.size(), nullptr); /* of each group, as far as it has appeared */
+    size_t known = 0;
     for (size_t i = 0; i < relation.nodes.size(); i++) {
         PyObject *value = values[relation.nodes[i]];
         if (value == nullptr || !PyObject_TypeCheck(value, tensor_base)) return false;
         const Reader &tensor = read(value);
         if (tensor.has_custom_sizes() || !tensor.has_storage() || tensor.offset() != relation.offsets[i]) return false;
-        c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
-        size_t number = 0;
-        while (number < storages.size() && storages[number] != storage) number++;
-        if (number == storages.size()) storages.push_back(storage);
-        if (static_cast<int64_t>(number) != relation.groups[i]) return false;
+        const c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
+        auto group = static_cast<size_t>(relation.groups[i]);
+        if (group > known) return false;
+        if (group == known) storages[known++] = storage;
+        else if (storages[group] != storage) return false;
     }
-    return true;
+    storages.resize(known);
+    std::sort(storages.begin(), storages.end());
+    return std::adjacent_find(storages.begin(), storages.end()) == storages.end();
 }
 
 /* spec: (grad mode, inference mode, forward grad mode, included keys, excluded keys, default dtype,

@@ -230,6 +230,7 @@ PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     new (&tree.nodes) std::vector<Node>();
     new (&tree.leaves) std::vector<Leaf>();
     new (&tree.relations) std::vector<Relation>();
+    new (&tree.apart) std::vector<Apart>();
     new (&tree.captures) std::vector<int32_t>();
     new (&tree.held) std::vector<PyObject *>();
     new (&tree.values) std::vector<PyObject *>();
@@ -260,6 +261,7 @@ PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     }
     tree.values.resize(tree.nodes.size());
     cut_into_chunks(tree);
+    merge_distinct(tree);
     PyObject_GC_Track(self);
     return self;
 }
@@ -301,6 +303,7 @@ void tree_dealloc(PyObject *self) {
     std::destroy_at(&tree.nodes);
     std::destroy_at(&tree.leaves);
     std::destroy_at(&tree.relations);
+    std::destroy_at(&tree.apart);
     std::destroy_at(&tree.captures);
     std::destroy_at(&tree.held);
     std::destroy_at(&tree.values);

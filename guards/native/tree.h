@@ -66,6 +66,11 @@ struct Relation {
     std::vector<int64_t> offsets;
 };
 
+/* All Distinct guards about one set of nodes: the values of `own` differ from one another and from those of `others`. */
+struct Apart {
+    std::vector<int32_t> own, others;
+};
+
 struct Node {
     Accessor accessor;
     Versioned versioned;
@@ -132,6 +137,7 @@ struct GuardTree {
     std::vector<Node> nodes;
     std::vector<Leaf> leaves;
     std::vector<Relation> relations;
+    std::vector<Apart> apart; /* what the Distinct guards among the relations come to */
     std::vector<int32_t> captures;
     std::vector<PyObject *> held;      /* strong: objects, and weak references to objects */
     std::vector<PyObject *> values;    /* of each node, in this walk */
@@ -192,6 +198,7 @@ constexpr int32_t matches = -1, no_guard = -2;
 int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures);
 int32_t walk_in_order(GuardTree &tree, const CallView &call);
 void cut_into_chunks(GuardTree &tree);
+void merge_distinct(GuardTree &tree);
 void arrange_memos(GuardTree &tree);
 
 /* memo.cpp */

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
+#include <map>
 
 namespace framejit {
 
@@ -45,12 +47,25 @@ bool holds(const Relation &relation, const std::vector<PyObject *> &values) {
     return true;
 }
 
+bool are_apart(const Apart &apart, const std::vector<PyObject *> &values) {
+    std::vector<PyObject *> own;
+    for (int32_t node : apart.own) own.push_back(values[node]);
+    std::sort(own.begin(), own.end());
+    if (std::adjacent_find(own.begin(), own.end()) != own.end()) return false;
+    auto is_own = [&](int32_t node) { return std::binary_search(own.begin(), own.end(), values[node]); };
+    return std::none_of(apart.others.begin(), apart.others.end(), is_own);
+}
+
 /* The relations, which by identity need another look only when one of the values is another object. */
-int32_t check_relations(const GuardTree &tree, const std::vector<PyObject *> &values, bool by_identity) {
+int32_t check_relations(const GuardTree &tree) {
     for (size_t i = 0; i < tree.relations.size(); i++) {
-        const Relation &relation = tree.relations[i];
-        if (!by_identity && relation.kind != LeafKind::storage_aliasing) continue;
-        if (!holds(relation, values)) return static_cast<int32_t>(tree.leaves.size() + i);
+        LeafKind kind = tree.relations[i].kind;
+        if (kind == LeafKind::distinct || (kind == LeafKind::same && !tree.unrelated)) continue;
+        if (!holds(tree.relations[i], tree.values)) return static_cast<int32_t>(tree.leaves.size() + i);
+    }
+    if (!tree.unrelated) return matches;
+    for (const Apart &apart : tree.apart) {
+        if (!are_apart(apart, tree.values)) return no_guard;
     }
     return matches;
 }
@@ -191,7 +206,7 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
     for (const Question &question : tree.questions) {
         if (!holds(tree.leaves[question.leaf], tree.values[question.node])) return question.leaf;
     }
-    result = check_relations(tree, tree.values, tree.unrelated);
+    result = check_relations(tree);
     if (result != matches) return result;
     tree.unrelated = false;
     for (int32_t capture : tree.other_captures) {
@@ -240,9 +255,11 @@ int32_t walk_in_order(GuardTree &tree, const CallView &call) {
         }
         if (tree.ambiguous || is_gone(tree, node.held)) return first_guard(node);
     }
-    int32_t result = check_relations(tree, values, true);
+    for (size_t i = 0; i < tree.relations.size(); i++) {
+        if (!holds(tree.relations[i], values)) return static_cast<int32_t>(tree.leaves.size() + i);
+    }
     bool all_there = std::all_of(tree.captures.begin(), tree.captures.end(), [&](int32_t capture) { return values[capture] != nullptr; });
-    return result == matches && !all_there ? no_guard : result;
+    return all_there ? matches : no_guard;
 }
 
 /* Lays the memos out again, one behind the other in the order of the chunks. */
@@ -269,6 +286,24 @@ void arrange_memos(GuardTree &tree) {
     tree.words.swap(words);
     tree.questions.swap(questions);
     tree.arrange = false;
+}
+
+/* Distinct guards come one for each object that a call changes, and each names all others: together, they are looked at in one pass. */
+void merge_distinct(GuardTree &tree) {
+    std::map<std::vector<int32_t>, std::vector<int32_t>> own_of;
+    for (const Relation &relation : tree.relations) {
+        if (relation.kind != LeafKind::distinct) continue;
+        std::vector<int32_t> all = relation.nodes;
+        std::sort(all.begin(), all.end());
+        own_of[std::move(all)].push_back(relation.nodes[0]);
+    }
+    for (auto &[all, own] : own_of) {
+        std::sort(own.begin(), own.end());
+        own.erase(std::unique(own.begin(), own.end()), own.end());
+        std::vector<int32_t> others;
+        std::set_difference(all.begin(), all.end(), own.begin(), own.end(), std::back_inserter(others));
+        tree.apart.push_back({own, others});
+    }
 }
 
 /* Cuts the nodes into chunks: an instance's dict begins one, so that it goes with what hangs on one object. */
