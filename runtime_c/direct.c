@@ -334,7 +334,7 @@ static PyObject *unpack(const FJ_Direct *direct, PyObject *returned) {
     if (n == 0) {
         return returned;
     }
-    if (!PyTuple_CheckExact(returned) && !(PyList_CheckExact(returned) && n <= 1)) {
+    if (!PyTuple_CheckExact(returned) && !(PyList_CheckExact(returned) && direct->n_operations == 1)) {
         /* A copy: whoever holds a list could change it while the result is being built. */
         Py_SETREF(returned, PySequence_Tuple(returned));
     }
@@ -537,6 +537,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
     FJ_Entry *entry = FJ_CompiledFunction_Find(self, (PyObject *)function, arguments.slots, arguments.n, &captured);
     release(arguments.slots, arguments.n);
     match->searched = 1;
+    match->version = self->version;
     int done = 1;
     *result = NULL;
     if (entry == NULL) {

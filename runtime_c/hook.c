@@ -209,6 +209,15 @@ static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFu
     return result;
 }
 
+static void forget_match(FJ_Match *match) {
+    match->searched = 0;
+    if (match->entry != NULL) {
+        Py_CLEAR(match->inputs);
+        Py_CLEAR(match->captures);
+        Py_CLEAR(match->entry);
+    }
+}
+
 /* Runs the frame of a call to `self`, compiled if possible. */
 static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCall *pending) {
     FJ_CompiledFunction *self = pending->target;
@@ -218,10 +227,13 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
     PyObject *function = FJ_Frame_Function(frame);
     Py_ssize_t n_arguments = FJ_Code_CountArguments(FJ_Frame_Code(frame));
     FJ_Match *match = &pending->match;
+    FJ_CompiledFunction_CheckCode(self);
+    if (match->version != self->version) { /* a garbage collection in between may have run anything */
+        forget_match(match);
+    }
     FJ_Entry *entry = match->entry;
     match->entry = NULL;
     if (entry == NULL) {
-        FJ_CompiledFunction_CheckCode(self);
         entry = entry_for(self, function, FJ_Frame_Locals(frame), n_arguments, match);
     }
     if (entry == NULL) {
@@ -291,11 +303,7 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
         thread->pending = pending.previous;
         hook_down(interpreter);
     }
-    if (pending.match.entry != NULL) {
-        Py_CLEAR(pending.match.inputs);
-        Py_CLEAR(pending.match.captures);
-        Py_CLEAR(pending.match.entry);
-    }
+    forget_match(&pending.match);
     *split = pending.split;
     return result;
 }

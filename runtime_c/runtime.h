@@ -42,7 +42,8 @@ typedef struct {
 
 /* The outcome of looking for a call's entry before the call has a frame. */
 typedef struct {
-    int searched;    /* no entry is found later that isn't found now */
+    int searched;    /* what follows holds as long as the entries are the same */
+    size_t version;  /* theirs */
     FJ_Entry *entry; /* the one that matches: a new reference, as are its inputs and captures; or NULL */
     PyObject *inputs;
     PyObject *captures;

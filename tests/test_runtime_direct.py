@@ -226,6 +226,40 @@ def test_a_call_without_entry_is_compiled_once():
     assert f("a") == "eager" and calls == [("a",)]
 
 
+@pytest.mark.parametrize("when", range(8))
+def test_a_collection_during_the_search_may_change_anything(when):
+    """The function gets other code, with another number of parameters, at each point where a garbage collection can run."""
+
+    def f(x, *rest):
+        return "old"
+
+    def other(x, y=1, *rest):
+        return "new"
+
+    g = CompiledFunction(f, lambda function, arguments: None)
+    g.add(direct_entry(f, (("constant", 0),), constants=("int",), types=(int,)))
+    g.add(Entry(replacement(f, "return 'str', captures"), guard_tree((str,), (0, 1)), 0))
+    left = when
+
+    def change(phase, info):
+        nonlocal left
+        if phase == "start":
+            left -= 1
+            if left < 0:
+                f.__code__ = other.__code__
+                f.__defaults__ = other.__defaults__
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(change)
+    gc.set_threshold(1)
+    try:
+        result = g("a", "b", "c")
+    finally:
+        gc.callbacks.remove(change)
+        gc.set_threshold(*thresholds)
+    assert result in (("str", ("a", ("b", "c"))), "new")
+
+
 # ---- what runs ----
 
 
