@@ -233,8 +233,13 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
     }
     FJ_Entry *entry = match->entry;
     match->entry = NULL;
-    if (entry == NULL) {
+    if (entry == NULL && self->code == (PyObject *)FJ_Frame_Code(frame)) {
         entry = entry_for(self, function, FJ_Frame_Locals(frame), n_arguments, match);
+    }
+    if (entry != NULL && self->code != (PyObject *)FJ_Frame_Code(frame)) { /* compiling has given the function other code */
+        match->entry = entry;
+        forget_match(match);
+        entry = NULL;
     }
     if (entry == NULL) {
         return PyErr_Occurred() ? abandon(tstate, frame) : run_as_written(tstate, frame, 0);
