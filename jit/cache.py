@@ -227,8 +227,10 @@ class Compiler:
         entries = self._entries()
         pool = self._pool_for(function)
         found = pool.find(function, call.locals, entries) if pool is not None else None
-        if found is not None:
-            return found
+        if found is not None and pool is not None:
+            adopted = pipeline().with_own_tree(found)
+            pool.add(adopted)
+            return adopted
         module = module_in(call.locals[0]) if call.locals else None
         family = self.family if module is None or self.behind is not None else self.families.of(module, self.options)
         before = entries if module is None else tuple(entry for entry in entries if entry.keep.made_for is None or entry.keep.made_for() is module)

@@ -35,7 +35,7 @@ from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import function_modes, global_state_guard
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
-from framejit.guards.source import Call, Local, Root, Slot, UserLine
+from framejit.guards.source import Call, Local, Root, Slot, Source, UserLine
 from framejit.modules import ecosystem
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import Codegen
@@ -72,6 +72,10 @@ class Keep:
     """What the entry is put down to, if it was made although there were others."""
     shared: bool = False
     """Whether its guards say all that the entry rests on, so that it may serve other functions of the same code."""
+    inputs: Sequence[Source] = ()
+    captures: Sequence[Source] = ()
+    direct: Any = None
+    """What the tree captures, and how the entry runs without a frame: to make it once more."""
 
 
 @contextlib.contextmanager
@@ -306,7 +310,20 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     if logs.enabled("bytecode"):
         logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__} as compiled", decode(code).listing())
-    return Entry(code, built.tree, len(inputs), Keep(fn, built.guards, shared=True), step, resumes, direct)
+    keep = Keep(fn, built.guards, shared=True, inputs=inputs, captures=planned.captures, direct=direct)
+    return Entry(code, built.tree, len(inputs), keep, step, resumes, direct)
+
+
+def with_own_tree(entry: Entry) -> Entry:
+    """The same entry for another function, with a tree of its own: a tree remembers what it has found, and is fast while that stays."""
+    keep = entry.keep
+    try:
+        built = build(keep.guards, keep.inputs, keep.captures)
+    except ValueError:
+        return entry  # something that it compares with is going: the entry will not last
+    # The garbage collector looks into a code object only where the entry is its one owner.
+    code = None if entry.code is None else entry.code.replace()
+    return Entry(code, built.tree, entry.n_inputs, replace(keep, guards=built.guards), entry.step, entry.resumes or (), keep.direct)
 
 
 def verify(guards: Sequence[Guard], call: Call) -> None:
@@ -452,4 +469,4 @@ def leave(function: types.FunctionType, args: tuple[Any, ...], error: BaseExcept
 
 
 modules.load()
-__all__ = ["Keep", "Resumes", "compile_frame", "explain_failure", "leave", "waited"]
+__all__ = ["Keep", "Resumes", "compile_frame", "explain_failure", "leave", "with_own_tree", "waited"]

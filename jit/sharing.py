@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from framejit._runtime import CompiledFunction, Entry
+from framejit.guards.source import Reference
 
 TRIES = 64
 """Entries of other functions that a call without an entry of its own is tried on, the newest first."""
@@ -82,28 +83,55 @@ def _forget_pool(key: int, gone: weakref.ref[Pool]) -> None:
 
 
 class Front:
-    """What the compiled modules of one class share: the subclass that they are objects of, with its `__call__`. It goes with the last one."""
+    """What the compiled modules of one class share: the subclass that they are objects of, with its `__call__`. It goes with the last one.
+
+    The subclass is held only until there is an object of it, so that the two are garbage together.
+    """
 
     def __init__(self, cls: type, raw: Any, options: Any, subclass: type) -> None:
-        self.cls = cls
-        self.raw = raw
+        self.key = id(cls)
+        self._raw = Reference(raw)
         self.options = options
-        self.subclass = subclass
+        self._subclass = weakref.ref(subclass)
+        self._held: type | None = subclass
         self.instances: set[weakref.ref[Any]] = set()
+
+    @property
+    def subclass(self) -> Any:
+        return self._subclass()
+
+    @property
+    def cls(self) -> Any:
+        return self.subclass.__mro__[1]
+
+    @property
+    def raw(self) -> Any:
+        """What calls of the modules run as written."""
+        return self._raw.get()
+
+    def fits(self, raw: Any, options: Any) -> bool:
+        """Whether it is there, made of that and for these options. Then it stays for one more object."""
+        subclass = self.subclass
+        if subclass is None or self.raw is not raw or not options.same_as(self.options):
+            return False
+        self._held = subclass
+        return True
 
     def add(self, instance: Any) -> None:
         """One more object of the subclass."""
         self.instances.add(weakref.ref(instance, self._remove))
+        self._held = None
 
     def _remove(self, gone: weakref.ref[Any]) -> None:
         self.instances.discard(gone)
         if not self.instances:
-            known = _fronts.get(id(self.cls), [])
+            known = _fronts.get(self.key, [])
             if self in known:
                 known.remove(self)
             if not known:
-                _fronts.pop(id(self.cls), None)
-            call = self.subclass.__dict__["__call__"]
+                _fronts.pop(self.key, None)
+            subclass = self.subclass
+            call = None if subclass is None else subclass.__dict__["__call__"]
             if isinstance(call, CompiledFunction):
                 call.clear()
 
@@ -112,7 +140,7 @@ def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) ->
     """The front of a module class whose calls run `raw`, for these options."""
     with _lock:
         for front in _fronts.get(id(cls), []):
-            if front.raw is raw and options.same_as(front.options):
+            if front.fits(raw, options):
                 return front
     front = Front(cls, raw, options, make())
     with _lock:

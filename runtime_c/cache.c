@@ -259,7 +259,7 @@ PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_ar
 
 /* Where there are many entries, one for each of many modules, the search begins with the one that the first argument had last. The
    addresses of both are only ever compared, and a hint that is wrong costs one walk. */
-enum { HINTS_FROM = 3, N_HINTS = 128 };
+enum { HINTS_FROM = 3, N_HINTS = 512 };
 
 static FJ_Hint *hint_of(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals) {
     if (self->n_entries < HINTS_FROM || n_locals == 0 || locals[0] == NULL) {
