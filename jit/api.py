@@ -20,7 +20,7 @@ from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
 from framejit.errors import BadArgument
 from framejit.report import reset_statistics
-from framejit.sharing import shared_class
+from framejit.sharing import TAKE_OVER, Front, follow, shared_class
 
 F = TypeVar("F")
 Function = Any
@@ -191,15 +191,31 @@ def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], setting
     It copies and pickles as the module's class does: the copy is an ordinary module. `settings`: what `wrap` depends on, where the
     subclass may be shared with other modules of the class; then they share the entries of its `__call__`.
     """
-    cls = type(module)
-    if ORIGINAL in cls.__dict__:
-        cls = cls.__dict__[ORIGINAL]
-    if settings is None:
-        return object_of(class_with_call(cls, wrap), module)
-    front = shared_class(cls, raw_call(cls), settings, lambda: class_with_call(cls, wrap))
+    def subclass_of(cls: type) -> Front:
+        if settings is None:
+            return Front(cls, raw_call(cls), None, class_with_call(cls, wrap, take_over))
+        return shared_class(cls, raw_call(cls), settings, lambda: class_with_call(cls, wrap, take_over))
+
+    def take_over(made: nn.Module, module: nn.Module) -> None:
+        front = subclass_of(class_of(module))
+        if front.raw is not raw_call(type(made).__dict__[ORIGINAL]):
+            raise BadArgument(f"the compiled module's original has been given the class {front.cls.__qualname__}, with a __call__ of its own; "
+                              "compile the module again")  # fmt: skip
+        object.__setattr__(made, "__class__", front.subclass)
+        front.add(made)
+
+    front = subclass_of(class_of(module))
     made = object_of(front.subclass, module)
     front.add(made)
+    follow(made, module)
     return made
+
+
+def class_of(module: nn.Module) -> type:
+    """The module's class; of a compiled module the one that was compiled."""
+    cls = type(module)
+    found: type = cls.__dict__.get(ORIGINAL, cls)
+    return found
 
 
 def object_of(subclass: type, module: nn.Module) -> nn.Module:
@@ -209,10 +225,11 @@ def object_of(subclass: type, module: nn.Module) -> nn.Module:
     return made
 
 
-def class_with_call(cls: type, wrap: Callable[[Function], Any]) -> type:
+def class_with_call(cls: type, wrap: Callable[[Function], Any], take_over: Callable[[Any, Any], None]) -> type:
     """A subclass of a module class that differs in `__call__`, and in how its objects are copied and pickled."""
     namespace = {
         ORIGINAL: cls,
+        TAKE_OVER: take_over,
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,

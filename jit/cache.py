@@ -25,7 +25,7 @@ from framejit.guards.source import MISSING, Call
 from framejit.natives import Natives, Record
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
-from framejit.sharing import Pool, pool_of
+from framejit.sharing import Pool, catch_up, pool_of
 
 FEW = 2
 """Entries that are enough to tell that a value changes, in a family where one has been found to."""
@@ -224,6 +224,8 @@ class Compiler:
     def _entry_for(self, call: Call) -> Any:
         """The policy: an entry made for another function, a new one, or none: then the call runs as written."""
         function = call.function
+        if call.locals and catch_up(call.locals[0]):
+            return None  # from the next call on it is the new class's `__call__` that runs
         entries = self._entries()
         pool = self._pool_for(function)
         found = pool.find(function, call.locals, entries) if pool is not None else None

@@ -146,3 +146,33 @@ def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) ->
     with _lock:
         _fronts.setdefault(id(cls), []).append(front)
     return front
+
+
+_followed: dict[int, Following] = {}
+TAKE_OVER = "__framejit_take_over__"
+"""The attribute of a compiled module's class that is called with the compiled module and the one that it was made of."""
+
+
+class Following:
+    """A compiled module and the module that it shares its state with, whose class may be changed: parametrizations and the like do so."""
+
+    def __init__(self, made: Any, module: Any) -> None:
+        self.made = weakref.ref(made, lambda gone, key=id(made): _followed.pop(key, None))  # type: ignore[misc]
+        self.module = weakref.ref(module)
+        self.cls = weakref.ref(type(module))
+
+
+def follow(made: Any, module: Any) -> None:
+    """From here on `catch_up(made)` lets it take over the module's class where that has become another one."""
+    _followed[id(made)] = Following(made, module)
+
+
+def catch_up(made: Any) -> bool:
+    """Whether a compiled module has had to take over another class."""
+    following = _followed.get(id(made))
+    module = None if following is None or following.made() is not made else following.module()
+    if following is None or module is None or type(module) is following.cls():
+        return False
+    getattr(type(made), TAKE_OVER)(made, module)
+    following.cls = weakref.ref(type(module))
+    return True

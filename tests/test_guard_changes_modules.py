@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from scenarios import BACK, NEW, NEW_UNSEEN, OTHER, SAME, play, start
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, play, start
 from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrizations, parametrize, prune
@@ -344,6 +344,29 @@ def a_parametrization():
     yield NEW
     parametrize.remove_parametrizations(m.linear, "weight", leave_parametrized=False)
     yield BACK
+
+
+@scenario
+def a_parametrization_of_the_model_itself():
+    torch.manual_seed(0)
+    m = nn.Linear(3, 3)
+    yield start(m, x)
+    parametrize.register_parametrization(m, "weight", Doubled())
+    yield NEW
+    parametrize.remove_parametrizations(m, "weight", leave_parametrized=False)
+    yield EITHER  # what was compiled for the class may be gone
+
+
+@scenario
+def a_parametrization_of_the_model_itself_by_another_name():
+    m = block()
+    yield start(m, x)
+    parametrize.register_parametrization(m, "weight", Doubled())
+    yield NEW
+    m.parametrizations.weight.original.data += 1
+    yield OTHER
+    m.parametrizations.weight[0] = Shifted()
+    yield NEW
 
 
 @scenario
