@@ -259,7 +259,6 @@ def test_a_collection_during_the_search_may_change_anything(when):
         gc.callbacks.remove(change)
         gc.set_threshold(*thresholds)
     assert result in (("str", many // 2, many // 2), "new", "old")  # old: the frame was there already
-    assert result == "new" or when > 0
 
 
 # ---- what runs ----
