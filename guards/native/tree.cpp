@@ -441,7 +441,8 @@ using namespace framejit;
 extern "C" int FJ_GuardTree_Match(PyObject *self, PyObject *const *locals, Py_ssize_t n_locals, PyObject *func, PyObject **captures) {
     GuardTree &tree = as_tree(self);
     if (tree.alive->dead) return 0;
-    return match(tree, {locals, n_locals, func}, captures) == matches;
+    PyObject *nothing; /* a list of no captures has no items to point to */
+    return match(tree, {locals, n_locals, func}, captures != nullptr ? captures : &nothing) == matches;
 }
 
 extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_cast<Py_ssize_t>(as_tree(self).captures.size()); }
