@@ -41,6 +41,7 @@ from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import Codegen
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, place, record
+from framejit.splitting import split_frames, within_reach
 from framejit.tracer import GraphBreak, Tracer
 
 FRAMES_FOR_TRACING = 5000
@@ -203,14 +204,14 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     guards = list(tracer.guards)
     if not isinstance(stop.reason, WHOLE_FRAME):
         skipped = isinstance(stop.reason, breaks.SkippedFrame)
-        reach = tracer.within_reach(stop.frames[:-1] if skipped else stop.frames)
+        reach = within_reach(stop.frames[:-1] if skipped else stop.frames)
         if innermost(tracer.directives, NESTED) is False:
             # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.
             del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != regions.__file__), 0) :]
         broke = BreakNote(stop.reason, tuple(stop.stack))
         while reach:
             try:
-                planned = split(tracer.split_frames(reach), compiler.resumes)
+                planned = split(split_frames(tracer, reach), compiler.resumes)
                 following = tuple(compiler.resume_function(resume, broke) for resume in planned.resumes)
                 for resume, found in zip(following, planned.found, strict=True):
                     resume.compile_callback.inherit(compiler.changing, found)

@@ -10,16 +10,13 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import breaks, directives, regions
+from framejit import breaks, directives, regions, splitting
 from framejit.bytecode.instruction import Instruction, Position
-from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue, origin
+from framejit.bytecode.splice import origin
 from framejit.ceval.closing import drops_silently
-from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
+from framejit.ceval.frame import Frame, State
 from framejit.ceval.loop import resume, run
-from framejit.ceval.operation import OPERATIONS
 from framejit.ceval.signals import Raise, Yield
-from framejit.codegen.recorder import CannotGenerate
-from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
 from framejit.codegen.tracebacks import traceback_stub
 from framejit.config import Config
 from framejit.effects import Effects
@@ -49,7 +46,7 @@ from framejit.objects import abstract, build
 from framejit.objects.builtinobject import BuiltinMethodObject, bound_method
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import const_object
-from framejit.objects.delivery import AS_IT_IS, Delivery
+from framejit.objects.delivery import Delivery
 from framejit.objects.dictobject import DictObject
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.funcobject import FunctionObject, bind
@@ -84,40 +81,6 @@ class GraphBreak(Exception):
         self.stack = stack
 
 
-def is_restoring(frame: Frame) -> bool:
-    """Whether a frame is in the prologue of a resume function, but not in its call of an inner one."""
-    return is_prologue(frame.code, frame.instruction.offset) and frame.instruction.op != "CALL"
-
-
-def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ...]]:
-    """A frame's stack as data: what each item is, and the Object that the state takes for it."""
-    items: list[Item] = []
-    values: list[Object | None] = []
-    for value in frame.stack:
-        item: Item = Kind.VALUE
-        if value is None:
-            item = Kind.NULL
-        elif isinstance(value, ExceptionState):
-            item, value = Kind.HANDLED, value.handled
-        elif isinstance(value, LastInstruction):
-            item, value = place_of_raise(frame.code, value.index), None
-        elif type(value.value) is Lasti:  # asking for more would ask a `__class__` of the program's
-            item, value = RaisedAt(value.value.offset), None
-        items.append(item)
-        values.append(value)
-    return tuple(items), tuple(values)
-
-
-class AppNamespace(DictObject):
-    """The globals of framejit's own stand-ins (modules/app): fixed, so nothing of them is guarded."""
-
-    __slots__ = ()
-
-    def lookup(self, vm: Any, name: Any) -> Object | None:
-        value = self.value.get(name, MISSING)
-        return None if value is MISSING else vm.pin(value)
-
-
 class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on."""
 
@@ -143,8 +106,8 @@ class Tracer:
         self.direct: Delivery | None = None
         self.apart = False
         self.resumed = origin(function.__code__, 0) is not None
-        self._guarded_generators: list[Frame] = []
-        self._restarted: list[Frame] = []
+        self.guarded_generators: list[Frame] = []
+        self.restarted: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
@@ -187,7 +150,7 @@ class Tracer:
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
         except Exception as error:
-            if self.resumed and not isinstance(error, (Raise, GraphBreak, FramejitError)) and is_restoring(frame):
+            if self.resumed and not isinstance(error, (Raise, GraphBreak, FramejitError)) and splitting.is_restoring(frame):
                 raise ResumeError(f"framejit failed to go on in {frame.code.co_name}: {type(error).__name__}: {error}") from error
             raise
         finally:
@@ -223,15 +186,15 @@ class Tracer:
         finally:
             self.depth -= 1
             self.frame = caller
-        if type(signal) is Yield and frame.decoded.handler_at[frame.pc] is not None and frame not in self._guarded_generators:
-            self._guarded_generators.append(frame)
-            self.trail.log(self._guarded_generators.pop)
+        if type(signal) is Yield and frame.decoded.handler_at[frame.pc] is not None and frame not in self.guarded_generators:
+            self.guarded_generators.append(frame)
+            self.trail.log(self.guarded_generators.pop)
         return signal.value, type(signal) is not Yield
 
     def check_generators(self) -> None:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
-        for frame in self._guarded_generators:
-            if frame.state is State.SUSPENDED and frame not in self._restarted and not drops_silently(self, frame):
+        for frame in self.guarded_generators:
+            if frame.state is State.SUSPENDED and frame not in self.restarted and not drops_silently(self, frame):
                 self.unsupported(
                     breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`")
                 )
@@ -276,7 +239,7 @@ class Tracer:
         if found is None:
             namespace = self._namespaces.get(id(function.__globals__))
             if namespace is None:
-                namespace = AppNamespace(dict, None, function.__globals__)
+                namespace = splitting.AppNamespace(dict, None, function.__globals__)
                 self._namespaces[id(function.__globals__)] = namespace
                 self.trail.log(self._namespaces.pop, id(function.__globals__))
             found = self._constants[id(function)] = FunctionObject(function.__code__, namespace, function.__qualname__, None, function)
@@ -334,7 +297,7 @@ class Tracer:
 
     def add_traceback(self, exc: Object, frame: Frame) -> None:
         exc = self.observe(exc)
-        if isinstance(exc, ExceptionObject) and not isinstance(frame.globals, AppNamespace):
+        if isinstance(exc, ExceptionObject) and not isinstance(frame.globals, splitting.AppNamespace):
             stub = functools.partial(traceback_stub, frame.code, frame.position(), frame.globals.value)
             exc.add_entry(self, UserFrame.of(frame.code, frame.position()), stub)
 
@@ -373,51 +336,8 @@ class Tracer:
         self.root_source.forget_children()
         self.__dict__.clear()
 
-    def within_reach(self, frames: Sequence[Frame]) -> list[Frame]:
-        """Of the frames that a break left standing, outermost first: those that return straight to their caller, as far inwards as they go."""
-        reach = list(frames[:1])
-        for frame in frames[1:]:
-            if frame.direct is None or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING:
-                break
-            reach.append(frame)
-        return reach
-
-    def split_frames(self, frames: Sequence[Frame]) -> list[SplitFrame]:
-        """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on."""
-        self.trail.undo_to(frames[-1].mark)
-        self._restarted.clear()
-        inner = [frame.direct for frame in frames[1:]]
-        return [self.split_frame(frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
-
-    def split_frame(self, frame: Frame, delivery: Delivery | None) -> SplitFrame:
-        for held in (*frame.locals, *frame.stack):
-            value = held.content if isinstance(held, CellObject) else held
-            if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
-                # The state would hold it until the next graph begins, and let it go there: not when the program does.
-                raise CannotGenerate(breaks.CannotReconstruct(f"{settle(value)!r}, whose __del__ runs when the last reference goes,"))
-            if isinstance(value, GeneratorObject) and value.frame in self._guarded_generators and not drops_silently(self, value.frame):
-                raise CannotGenerate(
-                    breaks.CannotReconstruct(f"the generator {value.frame.code.co_qualname}, suspended inside `try` or `with`,")
-                )
-        code, index = original_place(frame.code, frame.pc)
-        effect = OPERATIONS[frame.instruction.op].effect
-        instruction = frame.instruction
-        items, stack = split_stack(frame)
-        entering = is_prologue(frame.code, instruction.offset)
-        return SplitFrame(
-            code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction),
-            entering, delivery_of(frame.code) if entering else delivery or AS_IT_IS,
-        )  # fmt: skip
-
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
-        assert isinstance(generator, GeneratorObject)
-        frame: Frame = generator.frame
-        if isinstance(frame.globals, AppNamespace) or frame.state in (State.RUNNING, State.FINISHED):
-            raise NotConstant(generator)
-        self._restarted.append(frame)
-        items, stack = split_stack(frame)
-        split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False, AS_IT_IS)
-        return restart(split, frame.state is State.SUSPENDED)
+        return splitting.restart_generator(self, generator)
 
     # Positions.
 
@@ -427,7 +347,7 @@ class Tracer:
         known = self._frames
         frame = self.frame
         while frame is not None:
-            if type(frame.globals) is not AppNamespace and frame.code.co_filename != regions.__file__:
+            if type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != regions.__file__:
                 instruction = frame.decoded.instructions[frame.pc]
                 found = known.get(instruction)
                 if found is None:
@@ -444,7 +364,7 @@ class Tracer:
     def user_line(self) -> UserLine | None:
         """Where the program is now, for guards."""
         frame = self.frame
-        while frame is not None and type(frame.globals) is AppNamespace:
+        while frame is not None and type(frame.globals) is splitting.AppNamespace:
             frame = frame.parent
         if frame is None:
             return None

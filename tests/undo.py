@@ -61,7 +61,7 @@ class Portrait:
         self.rows["guards"] = [id(guard) for guard in vm.guards[1:]]  # the first, on settings of the process, only grows
         self.rows["nodes"] = [(node.name, node.op, str(node.target), len(node.users)) for node in vm.graph.graph.nodes]
         self.rows["inputs"] = sorted(described.name for _, described in vm.graph._inputs.values())
-        for name in ("_shared", "_namespaces", "_guarded_generators", "_restarted", "_attributes", "_raw_attributes"):
+        for name in ("_shared", "_namespaces", "guarded_generators", "restarted", "_attributes", "_raw_attributes"):
             self.rows[name] = self.shape(getattr(vm, name))
         for name in ONLY_GROWS:
             self.shape(getattr(vm, name))

@@ -1,0 +1,108 @@
+"""The frames that a graph break left standing, as data from which codegen makes the way they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
+from framejit.ceval.closing import drops_silently
+from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
+from framejit.ceval.operation import OPERATIONS
+from framejit.codegen.recorder import CannotGenerate
+from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
+from framejit.guards.source import MISSING
+from framejit.objects.cellobject import CellObject
+from framejit.objects.delivery import AS_IT_IS, Delivery
+from framejit.objects.dictobject import DictObject
+from framejit.objects.genobject import GeneratorObject
+from framejit.objects.object import NotConstant, Object, settle
+
+if TYPE_CHECKING:
+    from framejit.tracer import Tracer
+
+
+class AppNamespace(DictObject):
+    """The globals of framejit's own stand-ins (modules/app): fixed, so nothing of them is guarded."""
+
+    __slots__ = ()
+
+    def lookup(self, vm: Any, name: Any) -> Object | None:
+        value = self.value.get(name, MISSING)
+        return None if value is MISSING else vm.pin(value)
+
+
+def is_restoring(frame: Frame) -> bool:
+    """Whether a frame is in the prologue of a resume function, but not in its call of an inner one."""
+    return is_prologue(frame.code, frame.instruction.offset) and frame.instruction.op != "CALL"
+
+
+def within_reach(frames: Sequence[Frame]) -> list[Frame]:
+    """Of the frames that a break left standing, outermost first: those that return straight to their caller, as far inwards as they go."""
+    reach = list(frames[:1])
+    for frame in frames[1:]:
+        if frame.direct is None or isinstance(frame.globals, AppNamespace) or frame.state is not State.RUNNING:
+            break
+        reach.append(frame)
+    return reach
+
+
+def split_frames(tracer: Tracer, frames: Sequence[Frame]) -> list[SplitFrame]:
+    """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on."""
+    tracer.trail.undo_to(frames[-1].mark)
+    tracer.restarted.clear()
+    inner = [frame.direct for frame in frames[1:]]
+    return [split_frame(tracer, frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
+
+
+def split_frame(tracer: Tracer, frame: Frame, delivery: Delivery | None) -> SplitFrame:
+    for held in (*frame.locals, *frame.stack):
+        value = held.content if isinstance(held, CellObject) else held
+        if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
+            # The state would hold it until the next graph begins, and let it go there: not when the program does.
+            raise CannotGenerate(breaks.CannotReconstruct(f"{settle(value)!r}, whose __del__ runs when the last reference goes,"))
+        if isinstance(value, GeneratorObject) and value.frame in tracer.guarded_generators and not drops_silently(tracer, value.frame):
+            raise CannotGenerate(
+                breaks.CannotReconstruct(f"the generator {value.frame.code.co_qualname}, suspended inside `try` or `with`,")
+            )
+    code, index = original_place(frame.code, frame.pc)
+    effect = OPERATIONS[frame.instruction.op].effect
+    instruction = frame.instruction
+    items, stack = split_stack(frame)
+    entering = is_prologue(frame.code, instruction.offset)
+    return SplitFrame(
+        code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction),
+        entering, delivery_of(frame.code) if entering else delivery or AS_IT_IS,
+    )  # fmt: skip
+
+
+def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ...]]:
+    """A frame's stack as data: what each item is, and the Object that the state takes for it."""
+    items: list[Item] = []
+    values: list[Object | None] = []
+    for value in frame.stack:
+        item: Item = Kind.VALUE
+        if value is None:
+            item = Kind.NULL
+        elif isinstance(value, ExceptionState):
+            item, value = Kind.HANDLED, value.handled
+        elif isinstance(value, LastInstruction):
+            item, value = place_of_raise(frame.code, value.index), None
+        elif type(value.value) is Lasti:  # asking for more would ask a `__class__` of the program's
+            item, value = RaisedAt(value.value.offset), None
+        items.append(item)
+        values.append(value)
+    return tuple(items), tuple(values)
+
+
+def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+    assert isinstance(generator, GeneratorObject)
+    frame: Frame = generator.frame
+    if isinstance(frame.globals, AppNamespace) or frame.state in (State.RUNNING, State.FINISHED):
+        raise NotConstant(generator)
+    tracer.restarted.append(frame)
+    items, stack = split_stack(frame)
+    split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False, AS_IT_IS)
+    return restart(split, frame.state is State.SUSPENDED)
