@@ -98,7 +98,7 @@ PROGRAMS = [take, drain, with_else, with_break, in_pairs, left_in_enumerate, pas
 
 def drained(value: Any) -> Any:
     """Iterators replaced by what they still give."""
-    if hasattr(value, "__next__"):
+    if hasattr(value, "__next__") and not isinstance(value, type):
         return list(value)
     return tuple(map(drained, value)) if type(value) is tuple else value
 

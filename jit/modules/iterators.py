@@ -21,6 +21,7 @@ from framejit.objects.iterobject import (
     ascii_iterator,
     bytes_iterator,
     range_iterator,
+    str_iterator,
 )
 from framejit.objects.object import Object
 from framejit.objects.rangeobject import RangeObject
@@ -77,7 +78,8 @@ def reversed_(vm: VM, sequence: Object) -> Object:
 
 def string_iter(vm: VM, text: Object) -> Object:
     """`iter` of a constant string or bytes."""
-    return ConstantIterator(text.constant(vm), bytes_iterator if issubclass(text.cls, bytes) else ascii_iterator)
+    value = text.constant(vm)
+    return ConstantIterator(value, bytes_iterator if issubclass(text.cls, bytes) else ascii_iterator if value.isascii() else str_iterator)
 
 
 models(str.__iter__, bytes.__iter__)(string_iter)
