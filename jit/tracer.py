@@ -332,6 +332,8 @@ class Tracer:
     def dispose(self) -> None:
         """Let go of everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
         self.trail.forget()
+        for obj in self._wrapped.values():
+            obj.value = obj.real = None  # type: ignore[attr-defined]  # plans are full of cycles too
         self.graph.dispose()
         self.root_source.forget_children()
         self.__dict__.clear()

@@ -221,6 +221,36 @@ def test_the_tracers_structures_are_gone_at_once():
     assert count(Tracer, FakeTensor, FakeTensorMode) == before
 
 
+def test_a_generator_that_a_loop_leaves_ends_at_once():
+    ended: list[str] = []
+
+    def halves(t):
+        try:
+            for i in range(3):
+                framejit.graph_break()
+                yield t / 2
+        finally:
+            ended.append("ended")
+
+    def f(t):
+        for half in halves(t):
+            framejit.graph_break()
+            t = t + half
+            break
+        ended.append("left")
+        return t
+
+    compiled = framejit.compile(f, backend="eager")
+    gc.disable()
+    try:
+        for _ in range(2):
+            ended.clear()
+            compiled(x)
+            assert ended == ["ended", "left"]
+    finally:
+        gc.enable()
+
+
 def test_the_backends_graph_dies_with_the_entry():
     graphs: list[weakref.ref[Any]] = []
 

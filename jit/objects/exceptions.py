@@ -156,6 +156,7 @@ class Passing(Exception):
 def add_entries(exc: BaseException, stubs: tuple[Any, ...]) -> None:
     """Lengthen a traceback outwards by an entry for each stub, innermost first (runs in generated code)."""
     traceback = exc.__traceback__
+    entry: TracebackType | None = None
     for stub in stubs:
         try:
             stub(Passing)
@@ -165,6 +166,7 @@ def add_entries(exc: BaseException, stubs: tuple[Any, ...]) -> None:
         assert entry is not None
         traceback = TracebackType(traceback, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     BaseException.with_traceback(exc, traceback)
+    del exc, traceback, entry  # the frames in the traceback refer back to this one
 
 
 def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
