@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 Backend = str | Callable[..., Any]
+MOST_REASONS = 4
+"""So many reasons are shown of what isn't good."""
 
 
 def quiet() -> None:
@@ -25,7 +27,7 @@ def quiet() -> None:
 
 def one_line(text: str, limit: int = 300) -> str:
     """A message on one line, shortened, with the paths of libraries relative to where they are installed."""
-    text = re.sub(r"[^\s\"']*/site-packages/", "", " ".join(text.split()))
+    text = re.sub(r"[^\s\"']*/(site-packages|lib/python3\.\d+)/", "", " ".join(text.split()))
     return text if len(text) <= limit else text[:limit] + " ..."
 
 
@@ -51,7 +53,9 @@ class Statistics:
             found.append(f"{self.recompiles} recompile(s)")
         if self.graphs != entries:
             found.append(f"{self.graphs} graphs")
-        return ", ".join(found) + (": " + "; ".join(one_line(reason) for reason in self.reasons) if found and self.reasons else "")
+        reasons = list(dict.fromkeys(one_line(reason) for reason in self.reasons))
+        more = f"; and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+        return ", ".join(found) + (": " + "; ".join(reasons[:MOST_REASONS]) + more if found and reasons else "")
 
 
 class Compiler:
