@@ -46,7 +46,7 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
     if real.__module__ == "torch._dynamo.decorators" and real.__name__ in STOPS:
         message = args[0] if args else kwargs.get("msg")
         vm.unsupported(STOPS[real.__name__]("" if message is None else str(vm.observe(message).constant(vm))))
-    if real.__module__ == "torch._dynamo.mutation_guard" and real.__qualname__ == "GenerationTracker.tag":
+    if real.__module__ == "torch._dynamo.mutation_guard" and real.__qualname__.lstrip("_") == "GenerationTracker.tag":
         if function.source is not None:
             vm.guard(ValueIs, function.source, real)
         return vm.const(None)
