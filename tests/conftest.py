@@ -27,8 +27,6 @@ def undone(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
     if seed is None:
         yield None
         return
-    if request.node.get_closest_marker("counts_work"):
-        pytest.skip("what the test counts, --undo adds to")
     from undo import undoing  # loads the compiler
 
     with undoing(UNDO_RATE, f"{seed} {request.node.nodeid}", UNDO_LOOKS) as undone:
