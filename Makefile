@@ -86,6 +86,7 @@ test-matrix:
 		echo "== Python $$python, torch $$torch"; \
 		mkdir -p "$$folder/source"; \
 		find "$$folder/source" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +; \
+		rm -f "$$folder"/source/build/installed-*; \
 		tar -c --exclude='./.venv*' --exclude=./.git --exclude=./.dev --exclude=./build --exclude=./jit/guards --exclude='*.so' . | tar -x -C "$$folder/source"; \
 		$(MAKE) --no-print-directory -C "$$folder/source" PYTHON="$$(for p in python$$python \
 			$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$python.*/bin/python$$python; do "$$p" -V >/dev/null 2>&1 && { echo "$$p"; break; }; done)" \
