@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from framejit.ceval.closing import drops_silently
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Raise, Yield
-from framejit.codegen.tracebacks import traceback_stub
+from framejit.codegen.tracebacks import Passed, without_variables
 from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame
@@ -298,8 +297,9 @@ class Tracer:
     def add_traceback(self, exc: Object, frame: Frame) -> None:
         exc = self.observe(exc)
         if isinstance(exc, ExceptionObject) and not isinstance(frame.globals, splitting.AppNamespace):
-            stub = functools.partial(traceback_stub, frame.code, frame.position(), frame.globals.value)
-            exc.add_entry(self, UserFrame.of(frame.code, frame.position()), stub)
+            lineno = frame.position().lineno or frame.code.co_firstlineno
+            passed = Passed(without_variables(frame.code), frame.instruction.offset, lineno, frame.globals.value)
+            exc.add_entry(self, UserFrame.of(frame.code, frame.position()), passed)
 
     def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
         """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""

@@ -40,6 +40,9 @@ void FJ_Recursion_LeaveFrame(PyThreadState *tstate);
 /* Whether a tracer, a profiler or a monitoring tool would be told of a frame that runs. */
 int FJ_Frame_IsWatched(PyThreadState *tstate);
 
+/* A frame that stands at the instruction at an offset of a code without free variables, whose cells f_locals would look into. */
+PyFrameObject *FJ_Frame_Stopped(PyCodeObject *code, PyObject *globals, int offset);
+
 /* Puts a frame of the code, which has no cells, in front of the traceback of the current exception, as if the instruction at that
    offset in the code had raised it. */
 void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset);

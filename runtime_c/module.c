@@ -31,10 +31,29 @@ static PyObject *mark_code(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *stopped_frame(PyObject *module, PyObject *args) {
+    PyObject *code, *globals;
+    int offset;
+    if (!PyArg_ParseTuple(args, "O!O!i:stopped_frame", &PyCode_Type, &code, &PyDict_Type, &globals, &offset)) {
+        return NULL;
+    }
+    if (((PyCodeObject *)code)->co_nfreevars > 0) {
+        PyErr_SetString(PyExc_ValueError, "stopped_frame: the code has free variables");
+        return NULL;
+    }
+    if (offset < 0 || (size_t)offset >= (size_t)Py_SIZE(code) * sizeof(_Py_CODEUNIT)) {
+        return PyErr_Format(PyExc_ValueError, "stopped_frame: there is no instruction at %d", offset);
+    }
+    return (PyObject *)FJ_Frame_Stopped((PyCodeObject *)code, globals, offset);
+}
+
 static PyMethodDef module_functions[] = {
     {"mark_code", mark_code, METH_VARARGS,
      "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run as written; OPAQUE: "
      "so does everything that they call."},
+    {"stopped_frame", stopped_frame, METH_VARARGS,
+     "stopped_frame(code, globals, offset, /)\n--\n\nA frame that stands at the instruction at an offset in bytes, without variables or a caller: for "
+     "entries of tracebacks. Raises ValueError where the code has free variables or no such instruction."},
     {"hook_installed", hook_installed, METH_NOARGS, "hook_installed()\n--\n\nWhether the interpreter's frame evaluator is framejit's now."},
     {NULL},
 };

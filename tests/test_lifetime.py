@@ -251,6 +251,42 @@ def test_a_generator_that_a_loop_leaves_ends_at_once():
         gc.enable()
 
 
+def test_a_traced_exception_that_was_handled_holds_no_frame():
+    ended: list[str] = []
+
+    @framejit.disable
+    def halves(t):
+        try:
+            yield t / 2
+        finally:
+            ended.append("ended")
+
+    def refuse():
+        raise ValueError("refused")
+
+    def f(t):
+        for half in halves(t):
+            t = t + half
+            try:
+                refuse()
+            except ValueError as error:
+                framejit.graph_break()
+                t = t * len(error.args)
+            break
+        ended.append("left")
+        return t
+
+    compiled = framejit.compile(f, backend="eager")
+    gc.disable()
+    try:
+        for _ in range(2):
+            ended.clear()
+            compiled(x)
+            assert ended == ["ended", "left"]
+    finally:
+        gc.enable()
+
+
 def test_the_backends_graph_dies_with_the_entry():
     graphs: list[weakref.ref[Any]] = []
 

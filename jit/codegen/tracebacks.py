@@ -1,22 +1,41 @@
-"""Traceback entries of exceptions that the trace raised: a stub for each frame that is gone, which raises at the same place."""
+"""Traceback entries of exceptions that the trace raised, for frames that have never been."""
 
 from __future__ import annotations
 
 import inspect
-from types import CodeType, FunctionType
+from dataclasses import dataclass
+from types import CodeType, TracebackType
 from typing import Any
 
-from framejit.bytecode import splice
-from framejit.bytecode.instruction import Position
+from framejit._runtime import stopped_frame
 
-SUSPENDING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+WITH_VARIABLES = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_NESTED
 
 
-def traceback_stub(code: CodeType, position: Position, namespace: dict[str, Any]) -> FunctionType:
-    """A function that raises its argument as `code` did at `position`: its frame has the same name, file, line and globals."""
-    writer = splice.Writer([], position=position if position.lineno is not None else Position(code.co_firstlineno, None, None, None))
-    writer.emit("RESUME", 0)
-    writer.emit("LOAD_FAST", 0)
-    writer.emit("RAISE_VARARGS", 1)
-    made = splice.finish_step(code, writer, 0, 0, None, 0)
-    return splice.function_of(made.replace(co_flags=made.co_flags & ~SUSPENDING), namespace)
+@dataclass(frozen=True, slots=True, eq=False)
+class Passed:
+    """A place that an exception has passed: the instruction at a byte offset in the code, which is `without_variables`.
+
+    It is made once for a trace: resume functions guard the codes of the tracebacks that they look at.
+    """
+
+    code: CodeType
+    offset: int
+    lineno: int
+    namespace: dict[str, Any]
+
+    def ahead_of(self, traceback: TracebackType | None) -> TracebackType:
+        """The traceback, longer by this place. Its frame has the code's name, file, lines and globals, but no variables and no caller.
+
+        A frame that ran would hold on to the one that calls it, and through it the exception to itself.
+        """
+        frame = stopped_frame(self.code, self.namespace, self.offset)
+        return TracebackType(traceback, frame, self.offset, self.lineno)
+
+
+def without_variables(code: CodeType) -> CodeType:
+    """The code with its instructions and positions, for frames that don't run."""
+    return code.replace(
+        co_argcount=0, co_posonlyargcount=0, co_kwonlyargcount=0, co_nlocals=0, co_varnames=(), co_cellvars=(), co_freevars=(),
+        co_flags=code.co_flags & ~WITH_VARIABLES,
+    )  # fmt: skip

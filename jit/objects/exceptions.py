@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import BuiltinFunctionType, TracebackType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -27,14 +26,14 @@ FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
-    __slots__ = ("args", "fields", "entries", "stubs")
+    __slots__ = ("args", "fields", "entries", "passed")
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.args = args
         self.fields: dict[str, Object] = {}
-        self.entries: list[Any] = []  # where it passed, innermost first, and what makes the functions that pass as traceback entries
-        self.stubs: list[Callable[[], Any]] = []
+        self.entries: list[Any] = []  # where it passed, innermost first, for reports and (`passed`) for its traceback
+        self.passed: list[Any] = []
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
@@ -75,19 +74,19 @@ class ExceptionObject(Object):
         self.check_made_here(vm)
         vm.trail.set(self, "args", args)
 
-    def add_entry(self, vm: VM, entry: Any, stub: Callable[[], Any]) -> None:
-        """The exception leaves the instruction that raised it, or a call. `stub()` is a function that raises its argument at that place."""
+    def add_entry(self, vm: VM, entry: Any, passed: Any) -> None:
+        """The exception leaves the instruction that raised it, or a call: `entry` for reports, `passed` (codegen.tracebacks) for its traceback."""
         if self.source is not None:
-            vm.effects.at_end(AddedEntry(self, stub))
+            vm.effects.at_end(AddedEntry(self, passed))
         vm.trail.set(self, "entries", [*self.entries, entry])
-        vm.trail.set(self, "stubs", [*self.stubs, stub])
+        vm.trail.set(self, "passed", [*self.passed, passed])
 
     def set_traceback(self, vm: VM, traceback: Object) -> None:
         """None forgets the entries; an exception's own traceback, which nothing is known of, changes nothing."""
         self.check_made_here(vm)
         if vm.observe(traceback).cls is type(None):
             vm.trail.set(self, "entries", [])
-            vm.trail.set(self, "stubs", [])
+            vm.trail.set(self, "passed", [])
         elif not (isinstance(traceback, TracebackObject) and traceback.exc is self):
             vm.unsupported(breaks.UnsupportedOperation("giving an exception another traceback"))
 
@@ -105,8 +104,8 @@ class ExceptionObject(Object):
             cg.load(value)
             cg.load(self)
             cg.store_attr(name)
-        if self.stubs:
-            load_entries(cg, self, self.stubs)
+        if self.passed:
+            load_entries(cg, self, self.passed)
         fill_instance_dict(cg, self.attrs)
 
     def referents(self) -> list[Object]:
@@ -132,41 +131,29 @@ class AddedEntry:
     """The effect of an exception from outside passing through a frame of the trace."""
 
     exc: ExceptionObject
-    stub: Callable[[], Any]
+    passed: Any
 
     def replay(self, cg: Codegen) -> None:
-        load_entries(cg, self.exc, [self.stub])
+        load_entries(cg, self.exc, [self.passed])
 
     def referents(self) -> list[Object]:
         return [self.exc]
 
 
-def load_entries(cg: Codegen, exc: ExceptionObject, stubs: list[Callable[[], Any]]) -> None:
+def load_entries(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
     """Emit what adds entries to a traceback."""
     cg.load(exc)
-    cg.load_const(tuple(stub() for stub in stubs))
+    cg.load_const(tuple(passed))
     cg.call_const(add_entries, 2)
     cg.pop_top()
 
 
-class Passing(Exception):
-    """What a stub raises to get an entry made."""
-
-
-def add_entries(exc: BaseException, stubs: tuple[Any, ...]) -> None:
-    """Lengthen a traceback outwards by an entry for each stub, innermost first (runs in generated code)."""
+def add_entries(exc: BaseException, passed: tuple[Any, ...]) -> None:
+    """Lengthen a traceback outwards by the places passed, innermost first (runs in generated code)."""
     traceback = exc.__traceback__
-    entry: TracebackType | None = None
-    for stub in stubs:
-        try:
-            stub(Passing)
-        except Passing as passing:
-            assert passing.__traceback__ is not None
-            entry = passing.__traceback__.tb_next
-        assert entry is not None
-        traceback = TracebackType(traceback, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    for place in passed:
+        traceback = place.ahead_of(traceback)
     BaseException.with_traceback(exc, traceback)
-    del exc, traceback, entry  # the frames in the traceback refer back to this one
 
 
 def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
@@ -219,7 +206,7 @@ def field_getter(name: str) -> Any:
     def get(vm: VM, self: Object) -> Object:
         assert isinstance(self, ExceptionObject)
         if self.source is not None:
-            if name == "__traceback__" and self.stubs:
+            if name == "__traceback__" and self.passed:
                 vm.unsupported(breaks.UnsupportedOperation("looking at the traceback of an exception made outside, which has got longer"))
             return vm.wrap(getattr(self.value, name), self.source.child(CAttr, name))
         if name == "__traceback__" and self.entries:

@@ -68,13 +68,20 @@ void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->recursion_remainin
 
 int FJ_Frame_IsWatched(PyThreadState *tstate) { return tstate->cframe->use_tracing; }
 
+PyFrameObject *FJ_Frame_Stopped(PyCodeObject *code, PyObject *globals, int offset) {
+    PyFrameObject *frame = PyFrame_New(PyThreadState_Get(), code, globals, NULL);
+    if (frame != NULL) {
+        frame->f_frame->prev_instr = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
+    }
+    return frame;
+}
+
 void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyFrameObject *frame = PyFrame_New(tstate, code, globals, NULL);
+    PyFrameObject *frame = FJ_Frame_Stopped(code, globals, offset);
     PyErr_Restore(type, value, traceback);
     if (frame != NULL) {
-        frame->f_frame->prev_instr = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
         frame->f_back = PyThreadState_GetFrame(tstate);
         PyTraceBack_Here(frame);
         Py_DECREF(frame);

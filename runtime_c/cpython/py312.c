@@ -101,13 +101,20 @@ int FJ_Frame_IsWatched(PyThreadState *tstate) {
     return any != 0 || tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL;
 }
 
+PyFrameObject *FJ_Frame_Stopped(PyCodeObject *code, PyObject *globals, int offset) {
+    PyFrameObject *frame = PyFrame_New(PyThreadState_Get(), code, globals, NULL);
+    if (frame != NULL) {
+        frame->f_frame->prev_instr = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
+    }
+    return frame;
+}
+
 void FJ_Traceback_Add(PyThreadState *tstate, PyCodeObject *code, PyObject *globals, int offset) {
     PyObject *error = PyErr_GetRaisedException();
-    PyFrameObject *frame = PyFrame_New(tstate, code, globals, NULL);
+    PyFrameObject *frame = FJ_Frame_Stopped(code, globals, offset);
     PyErr_Clear();
     PyErr_SetRaisedException(error);
     if (frame != NULL) {
-        frame->f_frame->prev_instr = _PyCode_CODE(code) + offset / (int)sizeof(_Py_CODEUNIT);
         frame->f_back = PyThreadState_GetFrame(tstate);
         PyTraceBack_Here(frame);
         Py_DECREF(frame);
