@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import sys
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tools import isolate
 from tools.bench import cases, markdown
 from tools.bench.measures import MEASURES, Measure, Numbers
+from tools.bench.page import HEADER, Page, read
 from tools.compilers import COMPILERS
 
-HEADER = ("case", "measure", "unit", "eager", "torch.compile", "framejit", "ratio", "target", "verdict")
 WIDTHS = (11, 36, 4, 9, 13, 9, 6, 6, 7)
 
 
@@ -62,7 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=5, help="fresh compiles per first call, and half-seconds per timing (default 5)")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
     parser.add_argument("--timeout", type=float, default=900, help="seconds after which one measure is given up (default 900)")
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file, such as docs/bench.md")
+    parser.add_argument("--markdown", type=Path, help="also put the rows into the table of this page, such as docs/bench.md")
     options = parser.parse_args()
     wanted = [name.strip() for name in options.measure.split(",")] if options.measure else [measure.name for measure in MEASURES]
     unknown = [name for name in wanted if name not in {measure.name for measure in MEASURES}]
@@ -76,35 +75,16 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def document(options: argparse.Namespace, rows: list[tuple[str, ...]], failures: list[str]) -> str:
-    """The Markdown page."""
+def run_of(options: argparse.Namespace) -> str:
+    """The command of this run, and the machine."""
     machine = f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores, {options.device}"
-    return "\n".join(
-        [
-            "# Benchmarks beside torch.compile",
-            "",
-            f"Written by `python tools/bench/compare.py --markdown docs/bench.md` ({options.compiler}; {machine}).",
-            "Read the ratios, not the figures: both compilers are measured in turns, in the same process for times and in",
-            "processes of their own for memory. Tensors are computed on one thread.",
-            "",
-            *(f"- **{case.name}**: {case.about}." for case in options.cases),
-            "",
-            "*ratio* is framejit / torch.compile. The first call is the median over fresh compiles with a reset in between, with",
-            "the backend that runs the graph as it is. The overhead of a call is what remains when the backend returns stored",
-            "outputs. Peak memory is the highest resident size of a process that builds, compiles and calls. Growth is what one",
-            "more compile, call and reset leaves behind in the process.",
-            "",
-            markdown.table(HEADER, rows, right=(3, 4, 5, 6, 7)),
-            "",
-            *(["## Failures", "", *(f"- {failure}" for failure in failures), ""] if failures else []),
-        ]
-    )
+    return f"`{shlex.join(['python', '-m', 'tools.bench', *sys.argv[1:]])}` ({options.compiler}; {machine})"
 
 
 def main() -> int:
     """Runs the benchmarks; the exit status is 1 if something could not be measured (a missed target is no failure)."""
     options = arguments()
-    rows: list[tuple[str, ...]] = []
+    page = read(options.markdown) if options.markdown else Page()
     failures: list[str] = []
     start = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -115,17 +95,15 @@ def main() -> int:
             for case in options.cases:
                 progress.update(task, description=f"{case.name}, {measure.name}")
                 found = numbers(measure, case, options.compiler, options)
-                rows.append(row(measure, case, options.compiler, found))
-                progress.console.print(markdown.fixed(rows[-1], WIDTHS), soft_wrap=True, highlight=False, markup=False)
-                failures += [f"{case.name}, {measure.name}, {name}: {value}" for name, value in found.items() if isinstance(value, str)]
+                cells = row(measure, case, options.compiler, found)
+                progress.console.print(markdown.fixed(cells, WIDTHS), soft_wrap=True, highlight=False, markup=False)
+                failed = [f"{name}: {value}" for name, value in found.items() if isinstance(value, str)]
+                page.add(run_of(options), cells, failed)
+                failures += [f"{case.name}, {measure.name}, {text}" for text in failed]
                 progress.advance(task)
     for failure in failures:
         print(failure)
-    print(f"{len(rows)} rows in {time.perf_counter() - start:.0f} s")
+    print(f"{len(options.measures) * len(options.cases)} rows in {time.perf_counter() - start:.0f} s")
     if options.markdown:
-        options.markdown.write_text(document(options, rows, failures), encoding="utf-8")
+        options.markdown.write_text(page.text(), encoding="utf-8")
     return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -10,6 +11,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
     rule = ["---:" if index in right else "---" for index in range(len(header))]
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join("| " + " | ".join(row) + " |" for row in [list(header), rule, *escaped])
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of the table in a text that has one; what is in no table is passed over."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
 
 
 def fixed(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from tools.bench.cases import select
+from tools.bench.cases import Case, select
 from tools.check import describe
 from tools.compilers import COMPILERS, Backend, Compiler
 from tools.compilers import quiet as quiet_compilers
@@ -59,6 +59,11 @@ def quiet() -> None:
     torch.set_num_threads(1)
 
 
+def complaint(compiler: Compiler, case: Case) -> str:
+    """Why a compiler hasn't made one graph for each entry of the case; eager makes none."""
+    return "" if compiler.name == Compiler.name else compiler.statistics().complaint(case.entries)
+
+
 def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tuple[dict[str, Callable[[], Any]], Numbers]:
     """Per compiler a call without arguments, compiled and called once; and the failures."""
     chosen = select(case)[0]
@@ -73,7 +78,7 @@ def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tu
         except Exception as error:
             failures[name] = describe(error)
             continue
-        if found := compiler.statistics().complaint(chosen.entries):
+        if found := complaint(compiler, chosen):
             failures[name] = found
             continue
         ready[name] = call
@@ -100,7 +105,7 @@ def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Num
             except Exception as error:
                 failures[compiler.name] = describe(error)
                 continue
-            if found := compiler.statistics().complaint(chosen.entries):
+            if found := complaint(compiler, chosen):
                 failures[compiler.name] = found
             elif round_number:
                 times[compiler.name].append(seconds)
