@@ -250,18 +250,18 @@ class TooDeep(Break):
     id: ClassVar[str] = "FJ016"
     message: ClassVar[str] = "calls are nested too deeply at {what}"
     explanation: ClassVar[str] = "Every call is inlined into the trace, and the nesting reached the option inline_depth_limit."
-    hints: ClassVar[tuple[str, ...]] = ("Turn the recursion into a loop, or raise the option inline_depth_limit.",)
+    hints: ClassVar[tuple[str, ...]] = ("Turn the recursion into a loop, or raise the option inline_depth_limit (FRAMEJIT_INLINE_DEPTH_LIMIT).",)
 
 
 @dataclass(frozen=True)
 class TooLong(Break):
-    """The trace of one frame has more instructions than the limit; most often a loop that does not end while tracing."""
+    """The loops of one trace have more iterations in all than the limit; most often one that does not end while tracing."""
 
     what: str
     id: ClassVar[str] = "FJ017"
     message: ClassVar[str] = "the trace is too long: {what}"
-    explanation: ClassVar[str] = "Loops are unrolled into the trace, and its length reached the option unroll_limit."
-    hints: ClassVar[tuple[str, ...]] = ("Compile the body of the loop in its place, or raise the option unroll_limit.",)
+    explanation: ClassVar[str] = "Loops are unrolled into the trace, and their iterations reached the option unroll_limit."
+    hints: ClassVar[tuple[str, ...]] = ("Compile the body of the loop in its place, or raise the option unroll_limit (FRAMEJIT_UNROLL_LIMIT).",)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class RecompileLimit(Break):
     """A function was compiled as often as a limit allows, and the call matches none of its entries: it runs as written.
 
     Three options limit that: `recompile_limit` for a function (or for one module, where the first argument is a module),
-    `accumulated_recompile_limit` for all modules together, `cause_limit` for what one and the same failing guard may bring about.
+    `accumulated_recompile_limit` for all modules together, `cause_limit` for those that differ in what one and the same guard expects.
     """
 
     what: str

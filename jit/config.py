@@ -20,47 +20,50 @@ CHECKS = frozenset({"compile", "guards", "results"})
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Options of framejit. `current()` gives the ones in force, `replace()` changes them for a `with` block."""
+    """Options of framejit. `current()` gives the ones in force, `replace()` changes them for a `with` block.
+
+    Each is set by an environment variable: FRAMEJIT_ and its name in capital letters.
+    """
 
     strict: bool = False
-    """Raise framejit's own internal errors instead of running the frame as written (FRAMEJIT_STRICT)."""
+    """Raise framejit's own internal errors instead of running the frame as written."""
     disable: bool = False
-    """Compile nothing: decorated functions run as written (FRAMEJIT_DISABLE, TORCH_COMPILE_DISABLE)."""
+    """Compile nothing: decorated functions run as written (TORCH_COMPILE_DISABLE does so too)."""
     logs: str = ""
-    """Comma-separated log names, `+name` for more and `-name` for less (FRAMEJIT_LOGS)."""
+    """Comma-separated log names, `+name` for more and `-name` for less."""
     logs_out: str = ""
-    """A file that the logs are appended to, in place of stderr (FRAMEJIT_LOGS_OUT)."""
+    """A file that the logs are appended to, in place of stderr."""
     backend: str = "inductor"
-    """The backend of `compile()` where none is given (FRAMEJIT_BACKEND)."""
+    """The backend of `compile()` where none is given."""
     recompile_limit: int = 8
     """Entries of a compiled function, or of one module where its first argument is a module; beyond it a call that no entry matches runs
-    as written (FRAMEJIT_RECOMPILE_LIMIT)."""
+    as written."""
     accumulated_recompile_limit: int = 256
-    """The same for all modules together (FRAMEJIT_ACCUMULATED_RECOMPILE_LIMIT)."""
-    cause_limit: int = 8
-    """Entries that one and the same failing guard may bring about; lower than recompile_limit, it keeps room for other causes
-    (FRAMEJIT_CAUSE_LIMIT)."""
+    """The same for all modules together."""
+    cause_limit: int = 256
+    """Entries that may differ in what one and the same guard expects. Lower than recompile_limit, it keeps room for other differences; as
+    it is, the other limits are reached first."""
     fail_on_recompile: bool = False
-    """Raise RecompileError where a function would be compiled once more (FRAMEJIT_FAIL_ON_RECOMPILE)."""
+    """Raise RecompileError where a function would be compiled once more."""
     fail_on_recompile_limit: bool = False
-    """Raise RecompileError where a limit is reached, instead of running the call as written (FRAMEJIT_FAIL_ON_RECOMPILE_LIMIT)."""
+    """Raise RecompileError where a limit is reached, instead of running the call as written."""
     inline_depth_limit: int = 200
     """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
     unroll_limit: int = 100_000
     """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
     check: str = ""
-    """What framejit checks of itself, comma-separated, for functions compiled from now on (FRAMEJIT_CHECK): `compile`: invariants while
-    compiling, new guards included; `guards`: on each call, the native verdict of each entry against the guards' Python reference;
+    """What framejit checks of itself, comma-separated, for functions compiled from now on: `compile`: invariants while compiling,
+    new guards included; `guards`: on each call, the native verdict of each entry against the guards' Python reference;
     `results`: results and mutations of calls against eager runs on copied arguments."""
     check_every: int = 1
-    """Of how many calls of a function `check="results"` runs one eagerly too (FRAMEJIT_CHECK_EVERY)."""
+    """Of how many calls of a function `check="results"` runs one eagerly too."""
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             if type(value) is not kind:
                 raise ConfigError(f"option {name!r} is of type {kind.__name__}; got {value!r} of type {type(value).__name__}")
-            if isinstance(value, int) and kind is int and value < 1:
+            if kind is int and value < 1:
                 raise ConfigError(f"option {name!r} must be at least 1; got {value}")
         for word in sorted(self.checks() - CHECKS):
             raise ConfigError(f"option 'check': there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
@@ -71,20 +74,8 @@ class Config:
 
 
 _KINDS: dict[str, type] = {f.name: type(f.default) for f in dataclasses.fields(Config)}
-_ENVIRONMENT: dict[str, tuple[str, ...]] = {
-    "strict": ("FRAMEJIT_STRICT",),
-    "disable": ("FRAMEJIT_DISABLE", "TORCH_COMPILE_DISABLE"),
-    "logs": ("FRAMEJIT_LOGS",),
-    "logs_out": ("FRAMEJIT_LOGS_OUT",),
-    "backend": ("FRAMEJIT_BACKEND",),
-    "recompile_limit": ("FRAMEJIT_RECOMPILE_LIMIT",),
-    "accumulated_recompile_limit": ("FRAMEJIT_ACCUMULATED_RECOMPILE_LIMIT",),
-    "cause_limit": ("FRAMEJIT_CAUSE_LIMIT",),
-    "fail_on_recompile": ("FRAMEJIT_FAIL_ON_RECOMPILE",),
-    "fail_on_recompile_limit": ("FRAMEJIT_FAIL_ON_RECOMPILE_LIMIT",),
-    "check": ("FRAMEJIT_CHECK",),
-    "check_every": ("FRAMEJIT_CHECK_EVERY",),
-}
+_ENVIRONMENT: dict[str, tuple[str, ...]] = {name: (f"FRAMEJIT_{name.upper()}",) for name in _KINDS}
+_ENVIRONMENT["disable"] += ("TORCH_COMPILE_DISABLE",)
 
 
 def _parse(variable: str, text: str, kind: type) -> Any:

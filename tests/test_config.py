@@ -1,0 +1,71 @@
+"""framejit.config: every option is read from the environment, checked, and has an effect."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+import framejit
+from framejit import config
+
+x = torch.ones(3)
+EXAMPLES = {bool: ("1", True), int: ("7", 7), str: ("eager", "eager")}
+
+
+@pytest.mark.parametrize("field", [field for field in dataclasses.fields(config.Config) if field.name != "check"], ids=lambda field: field.name)
+def test_each_option_is_read_from_the_environment(field):
+    text, value = EXAMPLES[type(field.default)]
+    found = config.from_environment({f"FRAMEJIT_{field.name.upper()}": text})
+    assert found == dataclasses.replace(config.Config(), **{field.name: value}) != config.Config()
+
+
+@pytest.mark.parametrize(("variable", "text"), [("FRAMEJIT_STRICT", "perhaps"), ("FRAMEJIT_RECOMPILE_LIMIT", "many")])
+def test_a_value_that_cannot_be_read(variable, text):
+    with pytest.raises(framejit.ConfigError, match=f"{variable}='{text}'"):
+        config.from_environment({variable: text})
+
+
+@pytest.mark.parametrize(("option", "value"), [("strict", 1), ("unroll_limit", True), ("unroll_limit", 0), ("backend", None)])
+def test_a_value_of_the_wrong_kind(option, value):
+    with pytest.raises(framejit.ConfigError, match=f"option '{option}'"), config.replace(**{option: value}):
+        pass
+
+
+def test_an_unknown_option_gets_a_suggestion():
+    with pytest.raises(framejit.UnknownOption, match="no option 'unrol_limit'; did you mean 'unroll_limit'"), config.replace(unrol_limit=3):
+        pass
+
+
+@pytest.mark.parametrize("limit", [3, 12])
+def test_one_changing_value_may_take_all_entries_that_the_limit_allows(limit):
+    compiled = framejit.compile(lambda t, n: t * n, backend="eager", recompile_limit=limit)
+    for n in range(limit + 2):
+        assert torch.equal(compiled(x, n), x * n)
+    assert len(compiled.entries) == limit
+
+
+def test_the_depth_of_inlined_calls_is_limited():
+    def nested(t, depth):
+        return t + 1 if depth == 0 else nested(t, depth - 1)
+
+    with config.replace(inline_depth_limit=5):
+        compiled = framejit.compile(nested, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x, 4), x + 1)
+    with pytest.raises(framejit.Unsupported, match="FJ016"):
+        compiled(x, 5)
+
+
+def test_the_iterations_of_all_loops_of_a_trace_are_limited():
+    def loop(t, n):
+        for _ in range(n):
+            for _ in range(2):
+                t = t + 1
+        return t
+
+    with config.replace(unroll_limit=9):
+        compiled = framejit.compile(loop, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x, 3), x + 6)
+    with pytest.raises(framejit.Unsupported, match="FJ017"):
+        compiled(x, 4)
