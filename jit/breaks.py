@@ -50,10 +50,10 @@ class UnsupportedCall(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ001"
-    message: ClassVar[str] = "call of {what}, which framejit cannot trace"
-    explanation: ClassVar[str] = "The callable is written in C, or otherwise hidden from the interpreter, and framejit has no model of it."
-    hints: ClassVar[tuple[str, ...]] = (
+    id = "FJ001"
+    message = "call of {what}, which framejit cannot trace"
+    explanation = "The callable is written in C, or otherwise hidden from the interpreter, and framejit has no model of it."
+    hints = (
         "Move the call out of the compiled function, or mark the function that makes it with @framejit.disable.",
         "If it computes tensors, wrap it in a custom operator (torch.library.custom_op); that can be traced.",
     )
@@ -67,10 +67,10 @@ class UnsupportedValue(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ002"
-    message: ClassVar[str] = "use of {what}, a value that framejit does not model"
-    explanation: ClassVar[str] = "The trace had to look into a value whose type has no model."
-    hints: ClassVar[tuple[str, ...]] = (
+    id = "FJ002"
+    message = "use of {what}, a value that framejit does not model"
+    explanation = "The trace had to look into a value whose type has no model."
+    hints = (
         "Pass the plain numbers, strings or tensors that it holds to the compiled function in its place.",
         "Keep its use outside the compiled function, or in a function marked with @framejit.disable.",
     )
@@ -81,10 +81,10 @@ class UnsupportedOperation(Break):
     """An operation on values that are modelled, but not this operation, or not with these operands."""
 
     what: str
-    id: ClassVar[str] = "FJ003"
-    message: ClassVar[str] = "operation that framejit cannot trace: {what}"
-    explanation: ClassVar[str] = "The types are known, but this operation on them, or with these operands, is not."
-    hints: ClassVar[tuple[str, ...]] = ("Write it with simpler operations, or move it into a function marked with @framejit.disable.",)
+    id = "FJ003"
+    message = "operation that framejit cannot trace: {what}"
+    explanation = "The types are known, but this operation on them, or with these operands, is not."
+    hints = ("Write it with simpler operations, or move it into a function marked with @framejit.disable.",)
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ class UnsupportedOpcode(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ004"
-    message: ClassVar[str] = "bytecode instruction {what} is not supported"
-    explanation: ClassVar[str] = "The statement compiles to an instruction that framejit does not interpret."
-    hints: ClassVar[tuple[str, ...]] = ("Rewrite the statement, or move it into a function marked with @framejit.disable.",)
+    id = "FJ004"
+    message = "bytecode instruction {what} is not supported"
+    explanation = "The statement compiles to an instruction that framejit does not interpret."
+    hints = ("Rewrite the statement, or move it into a function marked with @framejit.disable.",)
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class DataDependent(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ005"
-    message: ClassVar[str] = "{what} depends on the data of a tensor"
-    explanation: ClassVar[str] = "While tracing, tensors have shapes and types but no data, so the answer is not known."
-    hints: ClassVar[tuple[str, ...]] = (
+    id = "FJ005"
+    message = "{what} depends on the data of a tensor"
+    explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
+    hints = (
         "Choose between values with torch.where, between functions with torch.cond.",
         "Compute the number outside the compiled function and pass it in.",
     )
@@ -126,10 +126,10 @@ class OperatorRaises(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ006"
-    message: ClassVar[str] = "tensor operator raises: {what}"
-    explanation: ClassVar[str] = "The operator was run on tensors without data, to learn the shape of its result, and raised an error."
-    hints: ClassVar[tuple[str, ...]] = (
+    id = "FJ006"
+    message = "tensor operator raises: {what}"
+    explanation = "The operator was run on tensors without data, to learn the shape of its result, and raised an error."
+    hints = (
         "Check the shapes, dtypes and devices of the operands: the program probably fails here uncompiled too.",
     )
 
@@ -142,10 +142,10 @@ class ExceptionEscapes(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ007"
-    message: ClassVar[str] = "the program raises {what}"
-    explanation: ClassVar[str] = "Nothing in the compiled function catches the exception, so there is no result to compile."
-    hints: ClassVar[tuple[str, ...]] = ("Catch the exception inside the compiled function, or check the condition before calling it.",)
+    id = "FJ007"
+    message = "the program raises {what}"
+    explanation = "Nothing in the compiled function catches the exception, so there is no result to compile."
+    hints = ("Catch the exception inside the compiled function, or check the condition before calling it.",)
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ class ExplicitBreak(Break):
     """The program asked for a graph break, with `framejit.graph_break()` or `torch._dynamo.graph_break()`."""
 
     reason: str
-    id: ClassVar[str] = "FJ008"
-    message: ClassVar[str] = "graph break asked for by the program: {reason}"
-    explanation: ClassVar[str] = "The program calls graph_break() here."
-    hints: ClassVar[tuple[str, ...]] = ("Remove the call to graph_break().",)
+    id = "FJ008"
+    message = "graph break asked for by the program: {reason}"
+    explanation = "The program calls graph_break() here."
+    hints = ("Remove the call to graph_break().",)
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ class DisabledFunction(Break):
     """A call of a function marked with `framejit.disable` or `torch.compiler.disable`."""
 
     what: str
-    id: ClassVar[str] = "FJ009"
-    message: ClassVar[str] = "call of {what}, which is marked not to be compiled"
-    explanation: ClassVar[str] = "The function, or one of its wrappers, is decorated with disable."
-    hints: ClassVar[tuple[str, ...]] = ("Remove the decorator if the function can be traced.", "Call it outside the compiled function.")
+    id = "FJ009"
+    message = "call of {what}, which is marked not to be compiled"
+    explanation = "The function, or one of its wrappers, is decorated with disable."
+    hints = ("Remove the decorator if the function can be traced.", "Call it outside the compiled function.")
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,10 @@ class GeneratorFrame(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ010"
-    message: ClassVar[str] = "{what} is not compiled on its own"
-    explanation: ClassVar[str] = "Generators and coroutines are suspended half-way; framejit compiles frames that run to their end."
-    hints: ClassVar[tuple[str, ...]] = ("Compile the function that consumes it.", "Return a list instead of yielding.")
+    id = "FJ010"
+    message = "{what} is not compiled on its own"
+    explanation = "Generators and coroutines are suspended half-way; framejit compiles frames that run to their end."
+    hints = ("Compile the function that consumes it.", "Return a list instead of yielding.")
 
 
 @dataclass(frozen=True)
@@ -189,10 +189,10 @@ class MutatedInputUnsupported(Break):
     """The program changes a value from outside in a way that cannot be replayed after the graph has run."""
 
     what: str
-    id: ClassVar[str] = "FJ011"
-    message: ClassVar[str] = "change of {what}, which cannot be replayed"
-    explanation: ClassVar[str] = "Changes of values from outside are collected while tracing and made real afterwards; this one cannot be."
-    hints: ClassVar[tuple[str, ...]] = ("Return the new value and store it outside the compiled function.",)
+    id = "FJ011"
+    message = "change of {what}, which cannot be replayed"
+    explanation = "Changes of values from outside are collected while tracing and made real afterwards; this one cannot be."
+    hints = ("Return the new value and store it outside the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -203,10 +203,10 @@ class SideEffect(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ012"
-    message: ClassVar[str] = "{what} is a side effect"
-    explanation: ClassVar[str] = "It must happen on each call, at this point of the program, and a graph cannot do it."
-    hints: ClassVar[tuple[str, ...]] = ("Move it out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
+    id = "FJ012"
+    message = "{what} is a side effect"
+    explanation = "It must happen on each call, at this point of the program, and a graph cannot do it."
+    hints = ("Move it out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
 
 
 @dataclass(frozen=True)
@@ -214,10 +214,10 @@ class TensorSubclass(Break):
     """A tensor of a Python subclass that takes part in operators by code of its own (`__torch_function__`, `__torch_dispatch__`)."""
 
     what: str
-    id: ClassVar[str] = "FJ013"
-    message: ClassVar[str] = "tensor subclass {what}"
-    explanation: ClassVar[str] = "Operators on this class run Python code of the class; framejit traces plain tensors and parameters."
-    hints: ClassVar[tuple[str, ...]] = ("Convert it with .as_subclass(torch.Tensor) before the compiled function.",)
+    id = "FJ013"
+    message = "tensor subclass {what}"
+    explanation = "Operators on this class run Python code of the class; framejit traces plain tensors and parameters."
+    hints = ("Convert it with .as_subclass(torch.Tensor) before the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -225,10 +225,10 @@ class CannotReconstruct(Break):
     """A value that the trace made must exist for real (it is returned or stored) and there is no way to build it."""
 
     what: str
-    id: ClassVar[str] = "FJ014"
-    message: ClassVar[str] = "{what} cannot be rebuilt for the code outside the trace"
-    explanation: ClassVar[str] = "The value exists only in the trace; it leaves it here, and framejit has no code that builds one."
-    hints: ClassVar[tuple[str, ...]] = ("Return or store its parts (tensors, numbers, lists) in its place.",)
+    id = "FJ014"
+    message = "{what} cannot be rebuilt for the code outside the trace"
+    explanation = "The value exists only in the trace; it leaves it here, and framejit has no code that builds one."
+    hints = ("Return or store its parts (tensors, numbers, lists) in its place.",)
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,10 @@ class HookUnsupported(Break):
     """A hook on a tensor, a parameter or a module that cannot take part in a graph."""
 
     what: str
-    id: ClassVar[str] = "FJ015"
-    message: ClassVar[str] = "hook that cannot be traced: {what}"
-    explanation: ClassVar[str] = "The hook runs at a moment that the graph does not have, or is registered on a tensor inside the graph."
-    hints: ClassVar[tuple[str, ...]] = ("Register the hook outside the compiled function, on a parameter or an input.",)
+    id = "FJ015"
+    message = "hook that cannot be traced: {what}"
+    explanation = "The hook runs at a moment that the graph does not have, or is registered on a tensor inside the graph."
+    hints = ("Register the hook outside the compiled function, on a parameter or an input.",)
 
 
 @dataclass(frozen=True)
@@ -247,10 +247,10 @@ class TooDeep(Break):
     """Inlined calls are nested deeper than the limit; most often a recursion that a traced value should have stopped."""
 
     what: str
-    id: ClassVar[str] = "FJ016"
-    message: ClassVar[str] = "calls are nested too deeply at {what}"
-    explanation: ClassVar[str] = "Every call is inlined into the trace, and the nesting reached the option inline_depth_limit."
-    hints: ClassVar[tuple[str, ...]] = ("Turn the recursion into a loop, or raise the option inline_depth_limit (FRAMEJIT_INLINE_DEPTH_LIMIT).",)
+    id = "FJ016"
+    message = "calls are nested too deeply at {what}"
+    explanation = "Every call is inlined into the trace, and the nesting reached the option inline_depth_limit."
+    hints = ("Turn the recursion into a loop, or raise the option inline_depth_limit (FRAMEJIT_INLINE_DEPTH_LIMIT).",)
 
 
 @dataclass(frozen=True)
@@ -258,10 +258,10 @@ class TooLong(Break):
     """The loops of one trace have more iterations in all than the limit; most often one that does not end while tracing."""
 
     what: str
-    id: ClassVar[str] = "FJ017"
-    message: ClassVar[str] = "the trace is too long: {what}"
-    explanation: ClassVar[str] = "Loops are unrolled into the trace, and their iterations reached the option unroll_limit."
-    hints: ClassVar[tuple[str, ...]] = ("Compile the body of the loop in its place, or raise the option unroll_limit (FRAMEJIT_UNROLL_LIMIT).",)
+    id = "FJ017"
+    message = "the trace is too long: {what}"
+    explanation = "Loops are unrolled into the trace, and their iterations reached the option unroll_limit."
+    hints = ("Compile the body of the loop in its place, or raise the option unroll_limit (FRAMEJIT_UNROLL_LIMIT).",)
 
 
 @dataclass(frozen=True)
@@ -273,10 +273,10 @@ class IteratorFromOutside(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ018"
-    message: ClassVar[str] = "step of {what}, an iterator made outside the compiled function"
-    explanation: ClassVar[str] = "Its next item cannot be known without taking it, and taking it while tracing would lose it."
-    hints: ClassVar[tuple[str, ...]] = ("Pass the list or tuple that it runs over, or make the iterator inside the compiled function.",)
+    id = "FJ018"
+    message = "step of {what}, an iterator made outside the compiled function"
+    explanation = "Its next item cannot be known without taking it, and taking it while tracing would lose it."
+    hints = ("Pass the list or tuple that it runs over, or make the iterator inside the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -291,10 +291,10 @@ class RecompileLimit(Break):
     limit: str
     changing: str
     advice_on_it: str
-    id: ClassVar[str] = "FJ019"
-    message: ClassVar[str] = "{what} has reached {limit}; what is changing: {changing}"
-    explanation: ClassVar[str] = "Each entry serves the calls that its guards accept. None accepts this call, and no further entry is made."
-    hints: ClassVar[tuple[str, ...]] = (
+    id = "FJ019"
+    message = "{what} has reached {limit}; what is changing: {changing}"
+    explanation = "Each entry serves the calls that its guards accept. None accepts this call, and no further entry is made."
+    hints = (
         "{advice_on_it}.",
         "FRAMEJIT_LOGS=recompiles shows for each compilation why it was necessary.",
         "Raise the option that is the limit if the calls really differ in so many ways.",
@@ -306,10 +306,10 @@ class FrameIntrospection(Break):
     """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`."""
 
     what: str
-    id: ClassVar[str] = "FJ020"
-    message: ClassVar[str] = "{what} looks at the frames of the program"
-    explanation: ClassVar[str] = "Inlined calls have no frames of their own, so what it would see is not there."
-    hints: ClassVar[tuple[str, ...]] = ("Move it out of the compiled function.",)
+    id = "FJ020"
+    message = "{what} looks at the frames of the program"
+    explanation = "Inlined calls have no frames of their own, so what it would see is not there."
+    hints = ("Move it out of the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -317,10 +317,10 @@ class GlobalStateUnsupported(Break):
     """The program reads or changes state of the interpreter or of torch that is not modelled: context variables, modes, defaults."""
 
     what: str
-    id: ClassVar[str] = "FJ021"
-    message: ClassVar[str] = "use of global state that is not modelled: {what}"
-    explanation: ClassVar[str] = "The state may differ on the next call, and framejit can neither guard it nor replay its change."
-    hints: ClassVar[tuple[str, ...]] = ("Set or read it outside the compiled function.",)
+    id = "FJ021"
+    message = "use of global state that is not modelled: {what}"
+    explanation = "The state may differ on the next call, and framejit can neither guard it nor replay its change."
+    hints = ("Set or read it outside the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -331,10 +331,10 @@ class ComparesByPython(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ022"
-    message: ClassVar[str] = "{what} compares or hashes with Python code"
-    explanation: ClassVar[str] = "Checking this on each call would run the program's own __eq__ or __hash__, which guards never do."
-    hints: ClassVar[tuple[str, ...]] = ("Use strings, numbers, or objects that compare by identity as keys.",)
+    id = "FJ022"
+    message = "{what} compares or hashes with Python code"
+    explanation = "Checking this on each call would run the program's own __eq__ or __hash__, which guards never do."
+    hints = ("Use strings, numbers, or objects that compare by identity as keys.",)
 
 
 @dataclass(frozen=True)
@@ -342,10 +342,10 @@ class Random(Break):
     """A random generator whose state cannot be saved and advanced as eager would."""
 
     what: str
-    id: ClassVar[str] = "FJ023"
-    message: ClassVar[str] = "random numbers from {what}"
-    explanation: ClassVar[str] = "Compiled code must draw the same stream as eager; this generator cannot be followed."
-    hints: ClassVar[tuple[str, ...]] = ("Draw with torch's generators, or outside the compiled function.",)
+    id = "FJ023"
+    message = "random numbers from {what}"
+    explanation = "Compiled code must draw the same stream as eager; this generator cannot be followed."
+    hints = ("Draw with torch's generators, or outside the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -356,10 +356,10 @@ class SkippedFrame(Break):
     """
 
     reason: str
-    id: ClassVar[str] = "FJ024"
-    message: ClassVar[str] = "the frame is skipped, as the program asks: {reason}"
-    explanation: ClassVar[str] = "The program calls skip_frame() here."
-    hints: ClassVar[tuple[str, ...]] = ("Remove the call to skip_frame().",)
+    id = "FJ024"
+    message = "the frame is skipped, as the program asks: {reason}"
+    explanation = "The program calls skip_frame() here."
+    hints = ("Remove the call to skip_frame().",)
 
 
 @dataclass(frozen=True)
@@ -369,10 +369,10 @@ class StanceChange(Break):
     What compiled functions do from there on is decided while the program runs, so the call happens for real, between two graphs.
     """
 
-    id: ClassVar[str] = "FJ025"
-    message: ClassVar[str] = "set_stance() in compiled code"
-    explanation: ClassVar[str] = "The stance says whether and how the rest of the program is compiled; a graph can't hold that."
-    hints: ClassVar[tuple[str, ...]] = ("Set the stance outside the compiled function.",)
+    id = "FJ025"
+    message = "set_stance() in compiled code"
+    explanation = "The stance says whether and how the rest of the program is compiled; a graph can't hold that."
+    hints = ("Set the stance outside the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -385,10 +385,10 @@ class CachedCall(Break):
     """
 
     what: str
-    id: ClassVar[str] = "FJ026"
-    message: ClassVar[str] = "call of {what}, whose cache may know another answer"
-    explanation: ClassVar[str] = "What the function returns depends on more than its arguments, or is an object that it returns each time."
-    hints: ClassVar[tuple[str, ...]] = (
+    id = "FJ026"
+    message = "call of {what}, whose cache may know another answer"
+    explanation = "What the function returns depends on more than its arguments, or is an object that it returns each time."
+    hints = (
         "Call it outside the compiled function, and pass in what it returns.",
         "Give what it reads as arguments; let it return numbers, strings or tuples of such.",
     )
@@ -404,10 +404,10 @@ class ChangesMeanwhile(Break):
 
     what: str
     changing: str
-    id: ClassVar[str] = "FJ027"
-    message: ClassVar[str] = "{what} can't be compiled while this changes: {changing}"
-    explanation: ClassVar[str] = "It has changed between each trace of this call and the first use of what was compiled."
-    hints: ClassVar[tuple[str, ...]] = (
+    id = "FJ027"
+    message = "{what} can't be compiled while this changes: {changing}"
+    explanation = "It has changed between each trace of this call and the first use of what was compiled."
+    hints = (
         "Make a first call before the threads start that change it.",
         "Pass it as an argument, or as a tensor, whose values are not guarded.",
     )
@@ -418,13 +418,13 @@ class ChangesFromCallToCall(Break):
     """A value was different in so many calls that nothing more is compiled for one value of it: what looks at it runs between graphs."""
 
     what: str
-    id: ClassVar[str] = "FJ028"
-    message: ClassVar[str] = "{what} changes from call to call"
-    explanation: ClassVar[str] = (
+    id = "FJ028"
+    message = "{what} changes from call to call"
+    explanation = (
         "Entries for as many of its values as recompile_limit allows are there; so that the rest stays compiled, an entry that fits all values "
         "leaves out the code that looks at it."
     )
-    hints: ClassVar[tuple[str, ...]] = (
+    hints = (
         "Pad tensors to one size; pass numbers as tensors.",
         "Raise the option recompile_limit if the value comes in a few more kinds only.",
     )
