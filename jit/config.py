@@ -63,7 +63,7 @@ class Config:
             value = getattr(self, name)
             if type(value) is not kind:
                 raise ConfigError(f"option {name!r} is of type {kind.__name__}; got {value!r} of type {type(value).__name__}")
-            if kind is int and value < 1:
+            if isinstance(value, int) and kind is int and value < 1:
                 raise ConfigError(f"option {name!r} must be at least 1; got {value}")
         for word in sorted(self.checks() - CHECKS):
             raise ConfigError(f"option 'check': there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
