@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import pickle
-import sys
 import threading
 import time
 import weakref
@@ -13,6 +13,7 @@ import weakref
 import pytest
 import torch
 from handmade import compiled, entry
+from together import together
 
 from framejit import _runtime, torch_stance
 from framejit._runtime import CompiledFunction
@@ -275,28 +276,16 @@ def test_threads_share_a_function():
     def f(x):
         return "eager"
 
-    wrong = []
     values = [1, "a", 2.5, (1,), [2], {3: 4}, None, b"x"]
 
     def work(shift):
         for i in range(2000):
             value = values[(i + shift) % len(values)]
-            if f(value) != (type(value).__name__, value):
-                wrong.append(value)
+            assert f(value) == (type(value).__name__, value)
             if i % 500 == 0 and shift == 0:
                 f.clear()
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(shift,)) for shift in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert wrong == []
+    together(*(functools.partial(work, shift) for shift in range(4)), interval=1e-5)
     assert set(compilations) == {type(value) for value in values}
 
 

@@ -6,7 +6,6 @@ import functools
 import gc
 import re
 import sys
-import threading
 import traceback
 import tracemalloc
 import types
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from test_resume import same_story
+from together import together
 from torch import nn
 
 import framejit
@@ -597,41 +597,25 @@ def test_frames_are_the_programs_own():
 def test_threads():
     compiled = eager(by_sorted)
     expected = by_sorted(x)
-    stop = threading.Event()
+    ended: list[None] = []
     other = []
 
     def plain(n):
         return n if n < 2 else plain(n - 1) + 1
 
     def beside():
-        while not stop.is_set():
+        while len(ended) < 2:
             other.append(plain(600))
 
     def work():
-        for _ in range(200):
-            assert torch.equal(compiled(x), expected)
-
-    errors = []
-
-    def guarded(task):
         try:
-            task()
-        except BaseException as error:
-            errors.append(error)
+            for _ in range(200):
+                assert torch.equal(compiled(x), expected)
+        finally:
+            ended.append(None)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
-    try:
-        threads = [threading.Thread(target=guarded, args=(task,)) for task in (work, work, beside)]
-        for thread in threads:
-            thread.start()
-        for thread in threads[:2]:
-            thread.join()
-        stop.set()
-        threads[2].join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert not errors and set(other) == {600}
+    together(work, work, beside)
+    assert set(other) == {600}
 
 
 def test_disabled_inside():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 import gc
 import inspect
 import sys
-import threading
 import traceback
 import weakref
 from collections.abc import Callable
@@ -18,6 +18,7 @@ import pytest
 from handmade import Token, guard_tree, n_slots, never, replacement, run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from together import together
 
 from framejit import _runtime
 from framejit._runtime import CompiledFunction, Entry
@@ -773,24 +774,12 @@ def test_threads_share_entries():
     def f(a, b):
         pass
 
-    wrong = []
-
     def work(shift):
         for i in range(5000):
-            if f(i, b=shift) != (i + 1, shift):
-                wrong.append(i)
+            assert f(i, b=shift) == (i + 1, shift)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(shift,)) for shift in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert wrong == [] and f.entries[0].direct_hits == 20_000
+    together(*(functools.partial(work, shift) for shift in range(4)), interval=1e-5)
+    assert f.entries[0].direct_hits == 20_000
 
 
 def test_under_the_debugging_allocator():
