@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from framejit import breaks, config, directives, logs, recompiles, stance, torch_stance
+from framejit import breaks, config, directives, interrupts, logs, recompiles, stance, torch_stance
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
@@ -337,6 +337,8 @@ class Compiler:
             compiler.family = family
         try:
             return pipeline().compile_frame(function, call.locals, compiler, number)
+        except interrupts.Interrupted as interrupted:
+            raised = interrupted.error
         except RecursionError:
             # The stack had no room for the compiler: this call runs as written, and a later one with more room may compile.
             self._report(function, breaks.TooDeep(function.__qualname__), [UserFrame.of(function.__code__, None)])
@@ -345,6 +347,7 @@ class Compiler:
             if isinstance(error, ResumeError) or (isinstance(error, FramejitError) and not isinstance(error, InternalError)):
                 raise
             return self._internal_error(function, error)
+        raise raised
 
     def _enable(self, setting: bool) -> None:
         owner = self._owner() if self._owner is not None else None

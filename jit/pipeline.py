@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framejit import breaks, logs, modules, regions
+from framejit import breaks, interrupts, logs, modules, regions
 from framejit._runtime import Entry
 from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
@@ -126,12 +126,12 @@ def waited() -> bool:
 def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: Compiler, number: int) -> Entry:
     """Compile one call of a function. The entry holds replacement code, or None where the frame has to run as written.
 
-    Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails.
+    Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails, what a signal handler raises.
     """
     code = function.__code__
     note = FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno)
     frame_id = next(_numbers)
-    with _lock, deeper_recursion(), quiet(), collector(False) as collects:
+    with _lock, interrupts.waiting(), deeper_recursion(), quiet(), collector(False) as collects:
         tracer = Tracer(function, args, compiler.options.config, compiler.changing)
         job = Compilation(tracer, compiler, frame_id, number, collects, note)
         try:
@@ -288,7 +288,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
             logs.info("graph_code", f"graph of {function.__qualname__}", graph.gm.print_readable(print_output=False))
         note.operations = count_operations(graph)
         request = request_of(tracer, graph, options.backend, job.frame_id, job.number)
-        with collector(job.collects):
+        with collector(job.collects), interrupts.at_once():
             compiled = compile_graph(request)
         fn, boxed = compiled.fn, compiled.boxed
         guards = [*guards, *(translated for asked in compiled.guards for translated in backend_guards(asked, graph))]

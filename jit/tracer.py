@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import breaks, directives, regions, splitting
+from framejit import breaks, directives, interrupts, regions, splitting
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
 from framejit.ceval.closing import drops_silently
@@ -324,6 +324,7 @@ class Tracer:
 
     def count_iteration(self) -> None:
         """A loop begins anew. A trace that would not end is given up."""
+        interrupts.heed()
         self.jumps_back += 1
         if self.jumps_back > self.config.unroll_limit:
             assert self.frame is not None

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
 # Layer -> what it may import of framejit, besides itself. "" is the package's root level (api.py, compile.py ...).
-FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "logs", "report", "stance", "trail"}
+FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "interrupts", "logs", "report", "stance", "trail"}
 ALLOWED: dict[str, set[str]] = {
     "bytecode": set(),
     "guards": set(),

@@ -19,7 +19,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit import breaks
+from framejit import breaks, interrupts
 from framejit.errors import UserFrame
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, meaning_of, refusal, to_fake, version_of
 from framejit.graph.prune import fake_of, output_nodes, prune, run_node
@@ -163,6 +163,7 @@ class GraphBuilder:
         return self._call("call_method", name, (receiver, *args), kwargs or EMPTY)
 
     def _call(self, op: str, target: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+        interrupts.heed()
         vm = self.vm
         fx_args = tuple([vm.observe(arg).as_graph_argument(vm) for arg in args])
         fx_kwargs = {name: vm.observe(arg).as_graph_argument(vm) for name, arg in kwargs.items()} if kwargs else EMPTY
