@@ -221,6 +221,19 @@ def test_the_tracers_structures_are_gone_at_once():
     assert count(Tracer, FakeTensor, FakeTensorMode) == before
 
 
+def assert_ends_before_it_is_left(f: Any, ended: list[str]) -> None:
+    """Compiled, the generator that `f` runs over ends when the loop is left, without the garbage collector."""
+    compiled = framejit.compile(f, backend="eager")
+    gc.disable()
+    try:
+        for _ in range(2):
+            ended.clear()
+            compiled(x)
+            assert ended == ["ended", "left"]
+    finally:
+        gc.enable()
+
+
 def test_a_generator_that_a_loop_leaves_ends_at_once():
     ended: list[str] = []
 
@@ -240,15 +253,7 @@ def test_a_generator_that_a_loop_leaves_ends_at_once():
         ended.append("left")
         return t
 
-    compiled = framejit.compile(f, backend="eager")
-    gc.disable()
-    try:
-        for _ in range(2):
-            ended.clear()
-            compiled(x)
-            assert ended == ["ended", "left"]
-    finally:
-        gc.enable()
+    assert_ends_before_it_is_left(f, ended)
 
 
 def test_a_traced_exception_that_was_handled_holds_no_frame():
@@ -276,15 +281,7 @@ def test_a_traced_exception_that_was_handled_holds_no_frame():
         ended.append("left")
         return t
 
-    compiled = framejit.compile(f, backend="eager")
-    gc.disable()
-    try:
-        for _ in range(2):
-            ended.clear()
-            compiled(x)
-            assert ended == ["ended", "left"]
-    finally:
-        gc.enable()
+    assert_ends_before_it_is_left(f, ended)
 
 
 def test_the_backends_graph_dies_with_the_entry():

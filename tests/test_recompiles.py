@@ -228,19 +228,20 @@ def test_more_tells_of_all_failing_guards(told):
     assert "entry 0: n: expected that it == 1; found 2" in text and "entry 0: t: expected" in text
 
 
+class Scaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, t):
+        return t * self.factor
+
+
 def test_the_log_tells_why_a_module_does_not_share(told):
-    class Scaled(nn.Module):
-        def __init__(self, factor):
-            super().__init__()
-            self.factor = factor
-
-        def forward(self, t):
-            return t * self.factor
-
     blocks = [eager(Scaled(factor)) for factor in (1, 1, 2)]
     assert all(torch.equal(block(x), x * block.factor) for block in blocks)
     text = told()
-    assert "<locals>.Scaled: nothing compiled for others of its kind fits; this makes entry 1" in text
+    assert "compiling the module Scaled: nothing compiled for others of its kind fits; this makes entry 1" in text
     assert "self.factor: expected that it == 1; found 2" in text and framejit.statistics()["recompiles"] == 0
     functions = [eager(closure(n)) for n in (1, 1, 2)]
     for f in functions:
@@ -305,15 +306,6 @@ def test_the_limit_of_one_cause_leaves_room_for_others(caplog):
     for n in range(6):
         assert torch.equal(f(x, n, True), x * n) and torch.equal(f(x, n, False), x + n)
     assert len(f.entries) <= config.current().recompile_limit
-
-
-class Scaled(nn.Module):
-    def __init__(self, factor):
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, t):
-        return t * self.factor
 
 
 def test_limits_are_for_each_module(caplog):

@@ -15,11 +15,10 @@ import pytest
 import torch
 from agreement import Comparison
 from resume_programs import CASES, vector
-from undo import undoing
+from undo import executed_by, undoing
 
 import framejit
 from framejit.bytecode.decode import decode
-from framejit.ceval import loop
 
 
 def told(error: BaseException | None, depth: int = 0) -> list[Any]:
@@ -93,7 +92,7 @@ def twenty_breaks() -> Callable[..., Any]:
     return namespace["twenty"]
 
 
-def test_a_function_with_many_breaks_is_traced_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_with_many_breaks_is_traced_about_once() -> None:
     """A break goes on where it was: the instructions interpreted are those of the function, and those of the prologues."""
     counted: list[str] = []
 
@@ -104,14 +103,9 @@ def test_a_function_with_many_breaks_is_traced_about_once(monkeypatch: pytest.Mo
 
         return run
 
-    def link(decoded: Any) -> list[Any]:
-        decoded.program = [(counting(execute), instruction) for execute, instruction in linked(decoded)]
-        return decoded.program
-
-    linked = loop.link
-    monkeypatch.setattr(loop, "link", link)
     fn = twenty_breaks()
-    counts = same_story(fn, (torch.ones(2),))
+    with executed_by(counting):
+        counts = same_story(fn, (torch.ones(2),))
     assert counts["graph_breaks"] == 20 and counts["graphs"] == 21 and not counts["fallbacks"]
     own = len(decode(fn.__code__).instructions)
     assert own <= len(counted) <= own + 20 * 12

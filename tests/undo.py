@@ -109,6 +109,24 @@ MISSING = object()
 
 
 @contextlib.contextmanager
+def executed_by(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Inside the block, traces execute each instruction by `wrap(execute)` in place of `execute(vm, frame, instruction)`."""
+
+    def link(decoded: Any) -> list[Any]:
+        decoded.program = [(wrap(execute), instruction) for execute, instruction in linked(decoded)]
+        return decoded.program
+
+    linked = loop.link
+    module = sys.modules[decode.__module__]
+    cache = module._cache
+    loop.link, module._cache = link, {}  # code objects decoded before are linked anew as well
+    try:
+        yield
+    finally:
+        loop.link, module._cache = linked, cache
+
+
+@contextlib.contextmanager
 def undoing(rate: float, seed: object, deep: float = 1.0) -> Iterator[list[str]]:
     """Inside the block, traces undo and repeat this part of their instructions; a part `deep` of these compares the whole state.
 
@@ -142,15 +160,5 @@ def undoing(rate: float, seed: object, deep: float = 1.0) -> Iterator[list[str]]
 
         return run
 
-    def link(decoded: Any) -> list[Any]:
-        decoded.program = [(retrying(execute), instruction) for execute, instruction in linked(decoded)]
-        return decoded.program
-
-    linked = loop.link
-    module = sys.modules[decode.__module__]
-    cache = module._cache
-    loop.link, module._cache = link, {}  # code objects decoded before are linked anew as well
-    try:
+    with executed_by(retrying):
         yield undone
-    finally:
-        loop.link, module._cache = linked, cache
