@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(logs.help_text())
         elif asked.write is None:
             for reason in catalogue.CATALOGUE.values():
-                print(f"{reason.id}  {reason.__name__:<26}  {reason.explanation}")
+                print(f"{reason.id}  {reason.__name__:<26}  {catalogue.summary(reason)}")
         else:
             for path in catalogue.write(asked.write):
                 print(path)

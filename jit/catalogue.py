@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import textwrap
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +20,7 @@ def page(reason: type[Break]) -> str:
     parts = [
         f"# {reason.id}: {reason.__name__}",
         f"> {reason.message.format(**specifics)}",
-        inspect.cleandoc(reason.__doc__ or ""),
+        reason.page(),
         f"**Why.** {reason.explanation}",
         "**What to do.**",
         "\n".join(textwrap.fill(f"- {hint}", WIDTH, subsequent_indent="  ", break_on_hyphens=False) for hint in hints),
@@ -29,12 +28,14 @@ def page(reason: type[Break]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def summary(reason: type[Break]) -> str:
+    """The first paragraph of a reason's documentation."""
+    return reason.page().split("\n\n")[0].replace("\n", " ")
+
+
 def index() -> str:
     """The list of all reasons, in Markdown."""
-    rows = []
-    for reason in CATALOGUE.values():
-        first = inspect.cleandoc(reason.__doc__ or "").split("\n\n")[0].replace("\n", " ")
-        rows.append(f"| [{reason.id}]({reason.id}.md) | {reason.__name__} | {first} |")
+    rows = [f"| [{reason.id}]({reason.id}.md) | {reason.__name__} | {summary(reason)} |" for reason in CATALOGUE.values()]
     return "\n".join([
         "# Graph breaks, by reason",
         "",

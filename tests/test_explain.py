@@ -262,6 +262,6 @@ def test_the_command_line_suggests(capsys):
 def test_the_command_line_lists(capsys):
     assert __main__.main(["breaks"]) == 0
     out = capsys.readouterr().out
-    assert all(reason.id in out and reason.__name__ in out for reason in breaks.CATALOGUE.values())
+    assert all(reason.id in out and reason.__name__ in out and catalogue.summary(reason) in out for reason in breaks.CATALOGUE.values())
     assert __main__.main(["logs"]) == 0
     assert capsys.readouterr().out.strip() == logs.help_text()
