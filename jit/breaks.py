@@ -430,6 +430,21 @@ class ChangesFromCallToCall(Break):
     )
 
 
+@dataclass(frozen=True)
+class RunsAtEnd(Break):
+    """The program lets go of a value that runs code of its own at its end: a `__del__`, or the `finally` and `with` blocks of a waiting generator.
+
+    Its place in the order of things is between what the trace has done so far and what follows. So the graph ends here; no instruction
+    runs outside the graphs for it. Only values that have crossed an earlier break are watched.
+    """
+
+    what: str
+    id = "FJ029"
+    message = "the end of {what}, which runs code then"
+    explanation = "Code that runs when the last reference to a value goes must see what came before, and be seen by what follows."
+    hints = ("Hold it outside the compiled function for as long as that runs.",)
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

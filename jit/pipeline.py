@@ -211,7 +211,8 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
         broke = BreakNote(stop.reason, tuple(stop.stack))
         while reach:
             try:
-                planned = split(split_frames(tracer, reach), compiler.resumes)
+                pauses = isinstance(stop.reason, breaks.RunsAtEnd) and reach[-1] is stop.frames[-1]
+                planned = split(split_frames(tracer, reach, pauses), compiler.resumes)
                 following = tuple(compiler.resume_function(resume, broke) for resume in planned.resumes)
                 for resume, found in zip(following, planned.found, strict=True):
                     resume.compile_callback.inherit(compiler.changing, found)
@@ -259,7 +260,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
         tracer.rest_on_directives()
         tracer.effects.at_end(DirectivesChange(left))
     try:
-        planned = plan(FinishedTrace(result, tracer.effects, function.__code__, False, position, position))
+        planned = plan(FinishedTrace(result, tracer.effects, function.__code__, False, position, position, tracer.held_arguments()))
     except CannotGenerate as refused:
         raise GraphBreak(refused.reason, here) from refused
     except NotConstant as needed:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
 from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
-from framejit.ceval.closing import drops_silently
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
-from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
 from framejit.guards.source import MISSING
-from framejit.objects.cellobject import CellObject
 from framejit.objects.delivery import AS_IT_IS, Delivery
 from framejit.objects.dictobject import DictObject
 from framejit.objects.genobject import GeneratorObject
-from framejit.objects.object import NotConstant, Object, settle
+from framejit.objects.object import NotConstant, Object
 
 if TYPE_CHECKING:
     from framejit.tracer import Tracer
@@ -39,6 +35,13 @@ def is_restoring(frame: Frame) -> bool:
     return is_prologue(frame.code, frame.instruction.offset) and frame.instruction.op != "CALL"
 
 
+def can_pause(frame: Frame) -> bool:
+    """Whether a call can be split before the frame's instruction, to go on with it."""
+    instructions, index = frame.decoded.instructions, frame.pc
+    begins = index == 0 or instructions[index].offset != instructions[index - 1].offset
+    return begins and not isinstance(frame.globals, AppNamespace) and not is_prologue(frame.code, instructions[index].offset)
+
+
 def within_reach(frames: Sequence[Frame]) -> list[Frame]:
     """Of the frames that a break left standing, outermost first: those that return straight to their caller, as far inwards as they go."""
     reach = list(frames[:1])
@@ -49,24 +52,21 @@ def within_reach(frames: Sequence[Frame]) -> list[Frame]:
     return reach
 
 
-def split_frames(tracer: Tracer, frames: Sequence[Frame]) -> list[SplitFrame]:
-    """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on."""
+def split_frames(tracer: Tracer, frames: Sequence[Frame], pauses: bool) -> list[SplitFrame]:
+    """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on.
+
+    Where the innermost frame only `pauses`, nothing of it runs natively.
+    """
     tracer.trail.undo_to(frames[-1].mark)
     tracer.restarted.clear()
     inner = [frame.direct for frame in frames[1:]]
-    return [split_frame(tracer, frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
+    split = [split_frame(frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
+    if pauses:
+        split[-1] = replace(split[-1], pauses=True, pops=0, pushes=0)
+    return split
 
 
-def split_frame(tracer: Tracer, frame: Frame, delivery: Delivery | None) -> SplitFrame:
-    for held in (*frame.locals, *frame.stack):
-        value = held.content if isinstance(held, CellObject) else held
-        if isinstance(value, Object) and isinstance(getattr(settle(value).cls, "__del__", None), FunctionType):
-            # The state would hold it until the next graph begins, and let it go there: not when the program does.
-            raise CannotGenerate(breaks.CannotReconstruct(f"{settle(value)!r}, whose __del__ runs when the last reference goes,"))
-        if isinstance(value, GeneratorObject) and value.frame in tracer.guarded_generators and not drops_silently(tracer, value.frame):
-            raise CannotGenerate(
-                breaks.CannotReconstruct(f"the generator {value.frame.code.co_qualname}, suspended inside `try` or `with`,")
-            )
+def split_frame(frame: Frame, delivery: Delivery | None) -> SplitFrame:
     code, index = original_place(frame.code, frame.pc)
     effect = OPERATIONS[frame.instruction.op].effect
     instruction = frame.instruction

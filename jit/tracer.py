@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from framejit import breaks, directives, interrupts, regions, splitting
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
-from framejit.ceval.closing import drops_silently
+from framejit.ceval.closing import Watch, drops_silently
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Raise, Yield
@@ -105,6 +105,7 @@ class Tracer:
         self.direct: Delivery | None = None
         self.apart = False
         self.resumed = origin(function.__code__, 0) is not None
+        self.watch = Watch(tuple(args) if self.resumed else ())
         self.guarded_generators: list[Frame] = []
         self.restarted: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}
@@ -197,6 +198,18 @@ class Tracer:
                 self.unsupported(
                     breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`")
                 )
+
+    def check_finalizers(self, frame: Frame) -> None:
+        """What a value of the resumed state runs at its end, it runs when this trace has ended: so it must end before the next instruction."""
+        if splitting.can_pause(frame):
+            for value in self.watch.gone(frame):
+                self.unsupported(breaks.RunsAtEnd(f"a {type(value).__qualname__}"))
+
+    def held_arguments(self) -> list[Source]:
+        """The arguments that the replacement code has to hold until it ends."""
+        assert self.root is not None
+        slots = [Slot(index, name) for index, name in enumerate(self.function.__code__.co_varnames[: len(self.args)])]
+        return [self.root_source.child(Local, slot) for slot in slots] if self.watch else []
 
     def is_suspended(self, generator: Object) -> bool:
         assert isinstance(generator, GeneratorObject)
@@ -300,6 +313,8 @@ class Tracer:
             lineno = frame.position().lineno or frame.code.co_firstlineno
             passed = Passed(without_variables(frame.code), frame.instruction.offset, lineno, frame.globals.value)
             exc.add_entry(self, UserFrame.of(frame.code, frame.position()), passed)
+        if self.watch:
+            self.watch.passed.setdefault(exc, []).append(frame)
 
     def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
         """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""

@@ -150,6 +150,7 @@ class DirectVM:
         self.frame = None
         self.tracebacks = {}
         self.refused = []
+        self.watch = False
 
     def entering(self, frame):
         return Entering(self, frame)

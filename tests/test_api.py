@@ -348,27 +348,26 @@ def test_what_cannot_be_traced_splits_the_graph(warnings_logged):
     assert f"{__file__}:{stops.__code__.co_firstlineno + 2}" in reason and not warnings_logged()
 
 
-class Finalized:
-    def __del__(self):
-        pass
-
-
-def stops_beside_a_finalizer(a, kept=Finalized()):
-    """A place at which a call can't be split: a local variable runs code when it is let go."""
-    return a * a.sum().item()
+def stops_beside_a_stale_iterator(a):
+    """A place at which a call can't be split: there is no making an iterator that will complain."""
+    numbers = {1: 2}
+    stale = iter(numbers)
+    numbers[3] = 4
+    scaled = a * a.sum().item()
+    return scaled if stale else a
 
 
 def test_what_cannot_be_split_runs_as_written_with_one_reason(warnings_logged):
-    stops = stops_beside_a_finalizer
+    stops = stops_beside_a_stale_iterator
     f = eager(stops)
     for _ in range(3):
         assert same(f(x), stops(x))
     statistics = framejit.statistics()
     assert statistics["fallbacks"] == statistics["graph_breaks"] == 1 and statistics["graphs"] == 0
     [reason], [warning] = statistics["reasons"], warnings_logged()
-    line = stops.__code__.co_firstlineno + 2
+    line = stops.__code__.co_firstlineno + 5
     assert f"{__file__}:{line}" in reason
-    assert "stops_beside_a_finalizer runs as written" in warning and f'"{__file__}", line {line}, in stops_beside_a_finalizer' in warning
+    assert "stops_beside_a_stale_iterator runs as written" in warning and f'"{__file__}", line {line}, in stops_beside_a_stale_iterator' in warning
     assert "a.sum().item()" in warning and "What to do:" in warning
     assert len(f.entries) == 1 and f.entries[0].code is None
 
@@ -647,7 +646,7 @@ def test_is_compiling():
 
 
 def test_reset():
-    f, g = eager(plain), eager(stops_beside_a_finalizer)
+    f, g = eager(plain), eager(stops_beside_a_stale_iterator)
     f(x), g(x)
     assert framejit.statistics()["frames"] == 1 and framejit.statistics()["fallbacks"] == 1
     framejit.reset()

@@ -228,6 +228,212 @@ def test_finalizers_run_when_eager_runs_them():
     versus(program, stops=True)
 
 
+def lets_go_of_locals(log, held, t):
+    g = held(log)
+    log.append("in")
+    framejit.graph_break()
+    log.append("out")
+    return t + 1
+
+
+def lets_go_by_assignment(log, held, t):
+    g = held(log)
+    t = t + 1
+    log.append("in")
+    g = None
+    log.append("out")
+    return t + 1, g
+
+
+def lets_go_by_deletion(log, held, t):
+    g = held(log)
+    log.append("in")
+    kept = (g,)
+    del g
+    log.append("kept")
+    del kept
+    log.append("out")
+    return t + 1
+
+
+def lets_go_of_cells(log, held, t):
+    g = held(log)
+
+    def inner():
+        return g
+
+    log.append("in")
+    g = inner() is None
+    log.append("out")
+    return t + 1
+
+
+def lets_go_in_called_functions(log, held, t):
+    def use(g, t):
+        log.append("in")
+        return t + 1
+
+    t = use(held(log), t) * 2
+    log.append("out")
+    return t + 1
+
+
+def lets_go_in_a_loop(log, held, t):
+    for i in range(3):
+        g = held(log)
+        log.append(i)
+        t = t + 1
+    log.append("out")
+    return t
+
+
+def lets_go_when_raising(log, held, t):
+    def refuse(g):
+        log.append("in")
+        raise ValueError
+
+    try:
+        refuse(held(log))
+    except ValueError:
+        log.append("handled")
+        t = t + 1
+    log.append("out")
+    return t
+
+
+def lets_go_from_a_dict(log, held, t):
+    kept = {1: held(log)}
+    log.append("in")
+    kept.clear()
+    log.append("out")
+    return t + 1
+
+
+def lets_go_of_wrappers(log, held, t):
+    for i, g in zip(range(3), [held(log), held(log)]):
+        log.append(i)
+        t = t + 1
+    log.append("out")
+    g = None
+    log.append("end")
+    return t
+
+
+PROGRAMS_THAT_LET_GO = (
+    lets_go_of_locals, lets_go_by_assignment, lets_go_by_deletion, lets_go_of_cells, lets_go_in_called_functions, lets_go_in_a_loop,
+    lets_go_when_raising, lets_go_from_a_dict, lets_go_of_wrappers,
+)  # fmt: skip
+
+
+class Loud:
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("gone")
+
+
+def waiting(log):
+    try:
+        yield
+    finally:
+        log.append("gone")
+
+
+def begun_generator(log):
+    made = waiting(log)
+    next(made)
+    return made
+
+
+def begun_generator_in_an_iterator(log):
+    return enumerate(begun_generator(log))
+
+
+@pytest.mark.parametrize("held", [Loud, begun_generator, begun_generator_in_an_iterator], ids=lambda held: held.__name__)
+@pytest.mark.parametrize("program", PROGRAMS_THAT_LET_GO, ids=lambda program: program.__name__)
+def test_what_runs_at_the_end_of_a_value_runs_in_its_place(program, held):
+    make = framejit.disable(held) if held is not Loud else lambda log: framejit.disable(Loud)(log)
+
+    def steps(compile):
+        f, log = compile(program), []
+        return [f(log, make, x), f(log, make, x), log]
+
+    versus(steps, stops=True)
+
+
+def leaves_by_break(log, numbers, t):
+    for number in numbers(log, t):
+        framejit.graph_break()
+        try:
+            t = t + number
+            if len(log) > 2:
+                break
+        finally:
+            log.append("inner")
+    log.append("left")
+    return t
+
+
+def leaves_by_return(log, numbers, t):
+    def first():
+        for number in numbers(log, t):
+            log.append("first")
+            framejit.graph_break()
+            return number
+        return t
+
+    t = first() + 1
+    log.append("left")
+    return t
+
+
+def leaves_by_exception(log, numbers, t):
+    try:
+        for number in numbers(log, t):
+            t = t + number
+            framejit.graph_break()
+            if number.shape[0] == 2:
+                raise ValueError(number)
+    except ValueError:
+        log.append("handled")
+    return t + 1
+
+
+def guarded(log, t):
+    try:
+        log.append("begun")
+        yield t
+        yield t + 1
+        with torch.no_grad():
+            yield t + 2
+    finally:
+        log.append("ended")
+
+
+def breaking(log, t):
+    with torch.no_grad():
+        framejit.graph_break()
+        yield t
+    try:
+        yield t * 2
+        log.append("second")
+    except GeneratorExit:
+        log.append("exit")
+        raise
+
+
+@pytest.mark.parametrize("numbers", [guarded, breaking], ids=lambda numbers: numbers.__name__)
+@pytest.mark.parametrize("program", [leaves_by_break, leaves_by_return, leaves_by_exception], ids=lambda program: program.__name__)
+def test_loops_that_leave_generators_inside_try(program, numbers):
+    def steps(compile):
+        f, log = compile(program), []
+        return [f(log, numbers, x), torch.is_grad_enabled(), f(log, numbers, x), torch.is_grad_enabled(), log]
+
+    versus(steps, stops=True)
+    assert framejit.statistics()["fallbacks"] == 0
+
+
 def test_generators_dropped_inside_try_run_their_handlers():
     def program(compile):
         log = []

@@ -1,11 +1,16 @@
-"""What dropping a suspended generator would run: the handlers that GeneratorExit meets on its way out of the frame."""
+"""What runs when the last reference to a value goes: a suspended generator's handlers, which GeneratorExit meets on its way out; finalizers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from framejit.ceval.frame import Frame
+from framejit.ceval.frame import ExceptionState, Frame
+from framejit.guards.source import MISSING
 from framejit.objects import abstract
+from framejit.objects.cellobject import CellObject
+from framejit.objects.finalizers import finalizers_in
+from framejit.objects.object import Object, settle
 
 PASSED = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "STOPITERATION_ERROR"})
 
@@ -58,3 +63,56 @@ def drops_silently(vm: Any, frame: Frame) -> bool:
                 pc = handler.target
             case _:
                 return False
+
+
+class Watch:
+    """Values of a resumed frame's state whose end the program sees (objects.finalizers), and which of them its frames have had.
+
+    `passed`: for an exception, the frames that its traceback holds.
+    """
+
+    def __init__(self, state: tuple[Any, ...]) -> None:
+        self.values = finalizers_in(state)
+        self.seen: set[int] = set()
+        self.passed: dict[Object, list[Frame]] = {}
+        self._within: dict[int, frozenset[int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def gone(self, frame: Frame) -> Iterator[Any]:
+        """Those that no variable and no stack holds any more, nor a value there."""
+        held: set[int] = set()
+        visited: set[int] = set()
+        for caller in frame.callers():
+            self._visit_frame(caller, held, visited)
+        self.seen |= held
+        return (self.values[key] for key in self.seen - held)
+
+    def _visit_frame(self, frame: Frame, held: set[int], visited: set[int]) -> None:
+        for value in (*frame.locals, *frame.stack):
+            if isinstance(value, ExceptionState):
+                value = value.handled
+            if isinstance(value, Object):
+                self._visit(value, held, visited)
+
+    def _visit(self, value: Object, held: set[int], visited: set[int]) -> None:
+        if id(value) in visited:
+            return
+        visited.add(id(value))
+        value = settle(value)
+        if value.value is not MISSING:
+            held |= self._inside(value.value)
+        if isinstance(value, CellObject) and value.content is not None:
+            self._visit(value.content, held, visited)
+        for frame in self.passed.get(value, ()):
+            self._visit_frame(frame, held, visited)
+        if value.source is None:
+            for item in value.referents():
+                self._visit(item, held, visited)
+
+    def _inside(self, value: Any) -> frozenset[int]:
+        found = self._within.get(id(value))
+        if found is None:
+            found = self._within[id(value)] = frozenset(finalizers_in(value).keys() & self.values.keys())
+        return found

@@ -1,7 +1,8 @@
 """The evaluation loop: runs frames, unwinds exceptions by the exception table, and resumes generators.
 
 What it asks of `vm`: `vm.chain_context(exc, handled)` sets `exc.__context__` as CPython's `_PyErr_SetObject` does (nothing if they
-are the same; a cycle is broken), and `vm.add_traceback(exc, frame)` records an entry as `PyTraceBack_Here` does.
+are the same; a cycle is broken), and `vm.add_traceback(exc, frame)` records an entry as `PyTraceBack_Here` does. Where `vm.watch` is
+true, `vm.check_finalizers(frame)` is called before each instruction, and may stop the trace.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     program = frame.decoded.program or link(frame.decoded)
     if logs.enabled("trace"):
         program = shown(program)
+    if vm.watch:
+        program = watched(program)
     mark = vm.trail.mark
     while True:
         try:
@@ -152,6 +155,16 @@ def shown(program: list[Any]) -> list[Any]:
         return program[frame.pc][0](vm, frame, instruction)
 
     return [(show, instruction) for _, instruction in program]
+
+
+def watched(program: list[Any]) -> list[Any]:
+    """The program with a look before each instruction at the values whose end the program sees."""
+
+    def look(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+        vm.check_finalizers(frame)
+        return program[frame.pc][0](vm, frame, instruction)
+
+    return [(look, instruction) for _, instruction in program]
 
 
 def link(decoded: Decoded) -> list[Any]:

@@ -7,7 +7,7 @@ its fillings, so that cycles and shared references come out right, and a value i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -31,6 +31,7 @@ class FinishedTrace:
 
     `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if nothing of it is returned (it
     writes to its inputs, or draws random numbers). `call_position`: where the traced frame was when the first graph node was made.
+    `held`: what the code holds until it ends, used or not.
     """
 
     result: Object
@@ -39,6 +40,7 @@ class FinishedTrace:
     graph_needed: bool = False
     return_position: Position = NO_POSITION
     call_position: Position = NO_POSITION
+    held: Sequence[Source] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +118,8 @@ def plan(trace: FinishedTrace) -> Plan:
             elif kind is Kind.SOURCE:
                 captures.setdefault(id(payload), payload)
                 source_uses[id(payload)] = source_uses.get(id(payload), 0) + 1
+    for source in trace.held:
+        captures.setdefault(id(source), source)
     return Plan(trace, statements, values, list(outputs.values()), list(captures.values()), source_uses)
 
 

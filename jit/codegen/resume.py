@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType, GeneratorType
+from types import CodeType, FunctionType
 from typing import Any
 
 from framejit import breaks
@@ -24,6 +24,7 @@ from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
+from framejit.objects.finalizers import ends_visibly
 from framejit.objects.object import Object
 from framejit.objects.tupleobject import TupleObject
 
@@ -48,6 +49,7 @@ class SplitFrame:
     `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. `entering`: it is the call of the inner
     resume function in a prologue, which stands for the instruction; where the inner frame can't be split, this call runs natively.
     `delivery`: what the instruction does with the inner frame's result; where `entering`, what lies below is on the stack already.
+    `pauses`: nothing runs between the graphs, and the frame goes on with the instruction itself.
     """
 
     code: CodeType
@@ -60,6 +62,7 @@ class SplitFrame:
     pushes: int
     entering: bool
     delivery: Delivery
+    pauses: bool = False
 
     @property
     def decoded(self) -> Decoded:
@@ -116,11 +119,9 @@ class SplitFrame:
         return tuple(sorted(slots))
 
     def bound(self, index: int) -> tuple[int, ...]:
-        """The bound slots that may be read from an instruction on, and those whose generators must not end before the frame lets go of them."""
+        """The bound slots that may be read from an instruction on, and those whose values must not end before the frame lets go of them."""
         live = live_slots(self.code, self.decoded)[index]
-        return tuple(
-            slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or type(value.value) is GeneratorType)
-        )
+        return tuple(slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or ends_visibly(value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,8 @@ def check(frame: SplitFrame) -> None:
     """Refuse what has no resume function."""
     op = frame.instruction.op
     first = frame.index == 0 or frame.decoded.instructions[frame.index - 1].offset != frame.instruction.offset
+    if frame.pauses:
+        return
     if op in NEVER or not (first or op in BRANCHES):
         raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside {op}"))
 
@@ -197,7 +200,11 @@ class _Splitter:
         raised = self.raised(level)
         stack = frame.items
         op = "CALL" if frame.entering else frame.instruction.op
-        if op in BRANCHES:
+        if frame.pauses:
+            same = self.after(level, frame.index, stack)
+            before = self.before(frame, stack, same)
+            code = splice.step(frame.code, before, 0, lambda writer: None, frame.position, same, None)
+        elif op in BRANCHES:
             falls = self.after(level, frame.index + 1, frame.lower)
             jumps = self.after(level, frame.instruction.value, frame.lower)
             true, false = (jumps, falls) if op == "POP_JUMP_IF_TRUE" else (falls, jumps)
