@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import copy
@@ -112,6 +113,48 @@ class Generated:
     def __iter__(self):
         yield 1
         yield from [2, 3]
+
+
+class Told(abc.ABC):
+    """Whose operators tell which of them has run, on which operand."""
+
+    def __lt__(self, other):
+        return "lt", type(self).__name__
+
+    def __gt__(self, other):
+        return "gt", type(self).__name__
+
+    def __eq__(self, other):
+        return "eq", type(self).__name__
+
+    def __add__(self, other):
+        return "add", type(self).__name__
+
+    def __radd__(self, other):
+        return "radd", type(self).__name__
+
+
+class ToldChild(Told):
+    """Overrides nothing."""
+
+
+class ToldOtherwise(Told):
+    def __gt__(self, other):
+        return "other gt"
+
+    def __radd__(self, other):
+        return "other radd"
+
+
+@Told.register
+class ToldAlike:
+    """No subclass of Told, but for `issubclass`."""
+
+    __lt__, __gt__, __eq__, __radd__ = Told.__lt__, ToldOtherwise.__gt__, ToldOtherwise.__eq__, ToldOtherwise.__radd__
+
+
+def which_operand(t, a, b):
+    return t, a < b, b < a, a > b, a == b, b == a, a != b, a + b
 
 
 class Compared:
@@ -369,6 +412,7 @@ CASES = [
     (closures,),
     (partials,),
     (user_equality, Compared(1), Compared(1)),
+    *((which_operand, Told(), other) for other in (Told(), ToldChild(), ToldOtherwise(), ToldAlike())),
     (of_tensors, [x, x]),
     (loops, [1, 2, 3]),
     (dunder_calls,),

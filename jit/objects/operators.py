@@ -104,21 +104,24 @@ def operand_error(symbol: str, plain: str, a: type, b: type) -> str:
 
 def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object | None:
     """The order of binary_op1: the right operand first where its class is a proper subclass that overrides; None: nobody answers."""
-    reflected = None
-    if a.cls is not b.cls:
-        reflected = vm.raw_type_lookup(b.cls, right)
-        if reflected is MISSING:
-            reflected = None
-    if reflected is not None and issubclass(b.cls, a.cls) and reflected is not vm.raw_type_lookup(a.cls, right):
-        found = abstract.call_special(vm, b, right, a)
-        if found is not None and not abstract.is_not_implemented(found):
-            return found
-        reflected = None
-    found = None if is_refused(a, b, left) else abstract.call_special(vm, a, left, b)
-    if found is not None and not abstract.is_not_implemented(found):
-        return found
-    if reflected is not None and not is_refused(b, a, right):
-        found = abstract.call_special(vm, b, right, a)
+    reflected = MISSING if a.cls is b.cls else vm.raw_type_lookup(b.cls, right)
+    if reflected is MISSING or reflected is None:
+        return first_answer(vm, (a, left, b))
+    if is_subtype(vm, b.cls, a.cls) and reflected is not vm.raw_type_lookup(a.cls, right):
+        return first_answer(vm, (b, right, a), (a, left, b))
+    return first_answer(vm, (a, left, b), (b, right, a))
+
+
+def is_subtype(vm: VM, cls: type, base: type) -> bool:
+    """PyType_IsSubtype: no `__subclasscheck__` is asked."""
+    vm.rest_on_bases(cls)
+    return base in cls.__mro__
+
+
+def first_answer(vm: VM, *attempts: tuple[Object, str, Object]) -> Object | None:
+    """What the first of these special methods returns that doesn't refuse: (owner, name, argument) for each; None where all do."""
+    for owner, name, argument in attempts:
+        found = None if is_refused(owner, argument, name) else abstract.call_special(vm, owner, name, argument)
         if found is not None and not abstract.is_not_implemented(found):
             return found
     return None
@@ -140,19 +143,10 @@ def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     left, right, real = COMPARE[symbol]
     if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
         return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
-    swapped = False
-    if a.cls is not b.cls and issubclass(b.cls, a.cls) and vm.raw_type_lookup(b.cls, right) is not vm.raw_type_lookup(a.cls, right):
-        swapped = True
-        found = abstract.call_special(vm, b, right, a)
-        if found is not None and not abstract.is_not_implemented(found):
-            return found
-    found = None if is_refused(a, b, left) else abstract.call_special(vm, a, left, b)
-    if found is not None and not abstract.is_not_implemented(found):
+    given, reflected = (a, left, b), (b, right, a)
+    found = first_answer(vm, *((reflected, given) if a.cls is not b.cls and is_subtype(vm, b.cls, a.cls) else (given, reflected)))
+    if found is not None:
         return found
-    if not swapped and not is_refused(b, a, right):
-        found = abstract.call_special(vm, b, right, a)
-        if found is not None and not abstract.is_not_implemented(found):
-            return found
     if symbol == "==":
         return vm.const(is_(vm, a, b))
     if symbol == "!=":
