@@ -5,6 +5,7 @@ Code that does more than build its result has none: it may run the program's Pyt
 
 from __future__ import annotations
 
+import enum
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CodeType
@@ -19,13 +20,17 @@ CAPTURES = ".captures"
 KEYS = frozenset({str, bytes, int, float, bool, type(None)})
 """Types of constants whose hash and comparison run no Python code."""
 
-# What is known of an item on the stack.
-KEY = "a constant that may be a dict's key"
-MADE = {list: "a new list", dict: "a new dict", tuple: "a new tuple"}
-OTHER = "something else"
 
-DISPLAYS = {"BUILD_TUPLE": tuple, "BUILD_LIST": list, "BUILD_MAP": dict}
-OPERATIONS = {"BUILD_TUPLE": "tuple", "BUILD_LIST": "list", "BUILD_MAP": "dict"}
+class Known(enum.Enum):
+    """What is known of an item on the stack, unless it is a new list, tuple or dict: then the type says it."""
+
+    KEY = enum.auto()
+    """A constant that may be a dict's key."""
+    NOTHING = enum.auto()
+
+
+KEY, NOTHING = Known.KEY, Known.NOTHING
+DISPLAYS: dict[str, type] = {"BUILD_TUPLE": tuple, "BUILD_LIST": list, "BUILD_MAP": dict}
 STORES = (dict.__setitem__, OrderedDict.__setitem__, object.__setattr__)
 
 
@@ -74,21 +79,21 @@ def direct_form(
     return Direct(graph, refuse, boxed, n_outputs, calls(code), tuple(translator.operations), tuple(translator.constants))
 
 
-def runs_no_python(function: Any, arguments: Sequence[str], values: Sequence[Any]) -> bool:
+def runs_no_python(function: Any, arguments: Sequence[Known | type], values: Sequence[Any]) -> bool:
     """Whether a call that generated code makes can run nothing of the program's: it makes an object, or stores into one so made.
 
     `arguments`: what is known of them; `values`: the constants among them.
     """
     if function is list.extend:
-        return arguments[1] == MADE[list]
+        return arguments[1] is list
     if any(function is store for store in STORES):
-        return arguments[1] == KEY
+        return arguments[1] is KEY
     if function is object.__getattribute__:
         return values[1] == "__dict__"
     if function is slice:
         return True
     if type(function) is BuiltinFunctionType and function.__name__ == "__new__":
-        return len(arguments) == 1 or (function.__self__ is tuple and arguments[1] == MADE[tuple])
+        return len(arguments) == 1 or (function.__self__ is tuple and arguments[1] is tuple)
     return False
 
 
@@ -100,8 +105,8 @@ class _Translator:
         self.constants: list[Any] = []
         self.outputs: dict[Temporary, int] = {}
         self.output_list: Temporary | None = None
-        self.variables: dict[Temporary, tuple[int, str]] = {}
-        self.stack: list[tuple[str, Any]] = []  # what is known of each item, and its value where it is a constant
+        self.variables: dict[Temporary, tuple[int, Known | type]] = {}
+        self.stack: list[tuple[Known | type, Any]] = []  # what is known of each item, and its value where it is a constant
 
     def next(self) -> tuple[str, Any]:
         name, argument, _ = next(self.instructions)
@@ -128,18 +133,18 @@ class _Translator:
                 raise _NeedsFrame
             translate(self, name, argument)
 
-    def push(self, operation: str, argument: int, known: str = OTHER, value: Any = None) -> None:
+    def push(self, operation: str, argument: int, known: Known | type = NOTHING, value: Any = None) -> None:
         self.stack.append((known, value))
         self.operations.append((operation, argument))
 
-    def pop(self, n: int) -> list[str]:
+    def pop(self, n: int) -> list[Known | type]:
         """Take n items off the stack; what was known of them."""
         taken = [known for known, _ in self.stack[len(self.stack) - n :]]
         del self.stack[len(self.stack) - n :]
         return taken
 
     def constant(self, name: str, value: Any) -> None:
-        self.push("constant", len(self.constants), KEY if type(value) in KEYS else OTHER, value)
+        self.push("constant", len(self.constants), KEY if type(value) in KEYS else NOTHING, value)
         self.constants.append(value)
 
     def load(self, name: str, what: Any) -> None:
@@ -169,25 +174,25 @@ class _Translator:
         parts = self.pop(2 * size if made is dict else size)
         if made is dict and parts[::2] != [KEY] * size:
             raise _NeedsFrame
-        self.push(OPERATIONS[name], size, MADE[made])
+        self.push(made.__name__, size, made)
 
     def append(self, name: str, depth: int) -> None:
         self.pop(1)
-        if depth != 1 or self.pop(1) != [MADE[list]]:
+        if depth != 1 or self.pop(1)[0] is not list:
             raise _NeedsFrame
-        self.push("append", 0, MADE[list])
+        self.push("append", 0, list)
 
     def insert(self, name: str, depth: int) -> None:
-        if depth != 1 or self.pop(3)[:2] != [MADE[dict], KEY]:
+        if depth != 1 or self.pop(3)[:2] != [dict, KEY]:
             raise _NeedsFrame
-        self.push("insert", 0, MADE[dict])
+        self.push("insert", 0, dict)
 
     def list_to_tuple(self, name: str, _: None) -> None:
         self.pop(1)
-        self.push("list_to_tuple", 0, MADE[tuple])
+        self.push("list_to_tuple", 0, tuple)
 
     def set_item(self, name: str, _: None) -> None:
-        if self.pop(3)[1:] != [MADE[dict], KEY]:
+        if self.pop(3)[1:] != [dict, KEY]:
             raise _NeedsFrame
         self.operations.append(("set_item", 0))
 
@@ -203,7 +208,7 @@ class _Translator:
         if not runs_no_python(function, arguments, values):
             raise _NeedsFrame
         made = values[0] if type(function) is BuiltinFunctionType else dict if function is object.__getattribute__ else None
-        self.push("call", n, MADE[made] if made is list or made is dict else OTHER)
+        self.push("call", n, made if made is list or made is dict else NOTHING)
 
     def nothing(self, name: str, _: None) -> None:
         """A call's NULL: the operation `call` takes none."""
