@@ -5,9 +5,9 @@
 set -e
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
-[ $# -gt 0 ] || set -- tests/test_runtime.py tests/test_compiled_function.py tests/test_guards.py tests/test_guards_tensor.py \
-    tests/test_guards_tree.py tests/test_guards_iterators.py tests/test_guard_changes_modules.py tests/test_threads.py tests/test_lifetime.py \
-    tests/test_peeked_iterators.py tests/test_resume.py
+[ $# -gt 0 ] || set -- tests/test_runtime*.py tests/test_compiled_function.py tests/test_direct.py tests/test_guards*.py \
+    tests/test_guard_changes_modules.py tests/test_native_calls.py tests/test_peeked_iterators.py tests/test_threads.py tests/test_lifetime.py \
+    tests/test_resume.py
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r "$root/setup.py" "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/guards" "$root/runtime_c" "$root/tests" "$copy"
