@@ -91,7 +91,7 @@ class UnsupportedOperation(Break):
 class UnsupportedOpcode(Break):
     """An instruction of the interpreter that framejit refuses.
 
-    Statements such as `match`, `except*` and `async` compile to instructions of their own. They are decoded, and refused by name.
+    `except*`, `async` and other rare statements compile to instructions of their own. They are decoded, and refused by name.
     """
 
     what: str
@@ -314,7 +314,10 @@ class FrameIntrospection(Break):
 
 @dataclass(frozen=True)
 class GlobalStateUnsupported(Break):
-    """The program reads or changes state of the interpreter or of torch that is not modelled: context variables, modes, defaults."""
+    """The program reads or changes state of the interpreter or of torch that is not modelled: defaults, modes that were entered elsewhere.
+
+    Of context variables, plain constants are read and guarded; other contents, and changes, are left to the program.
+    """
 
     what: str
     id = "FJ021"

@@ -85,3 +85,4 @@ def test_what_breaks():
         agree(program, x, fullgraph=False)
         assert not framejit.statistics()["fallbacks"]
         assert framejit.statistics()["graph_breaks"], program
+        assert all(reason.startswith("FJ021") for reason in framejit.statistics()["reasons"])

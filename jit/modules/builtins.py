@@ -14,7 +14,7 @@ from framejit.modules.app.parsing import field_parts, template_parts
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
 from framejit.objects.object import Object
-from framejit.objects.registry import models, pure
+from framejit.objects.registry import models, pure, refuse
 from framejit.objects.sequence import index_value, sort
 from framejit.objects.vm import VM
 
@@ -356,20 +356,10 @@ def range_(vm: VM, *args: Object) -> Object:
 
 # What only the outside can do.
 
-
-def refuse(function: Callable[..., Any], reason: breaks.Break) -> None:
-    """Break with this reason wherever the function is called."""
-
-    def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
-        vm.unsupported(reason)
-
-    models(function)(model)
-
-
 for _name in ("print", "input", "open", "breakpoint"):
-    refuse(getattr(builtins, _name), breaks.SideEffect(f"{_name}()"))
+    refuse(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
 for _name in ("locals", "globals", "dir", "eval", "exec"):
-    refuse(getattr(builtins, _name), breaks.FrameIntrospection(f"{_name}()"))
+    refuse(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
 
 
 # What every object inherits.

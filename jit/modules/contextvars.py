@@ -9,7 +9,7 @@ from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.objects.object import Object
-from framejit.objects.registry import models
+from framejit.objects.registry import models, refuse
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
@@ -22,14 +22,17 @@ def get(vm: VM, self: Object, *default: Object) -> Object:
     """Python/context.c: PyContextVar_Get. A default that is given comes before the variable's own."""
     variable = self.value
     if variable is MISSING or len(default) > 1:
-        vm.unsupported(breaks.UnsupportedCall("ContextVar.get of a variable that the trace has made, or with these arguments"))
+        vm.unsupported(breaks.GlobalStateUnsupported("a context variable that the trace has made, or `get` with these arguments"))
     found = held(variable, bool(default))
     if not (found is MISSING and default) and type(found) not in PLAIN:
-        vm.unsupported(breaks.UnsupportedCall(f"ContextVar.get of {variable.name}, which holds no plain constant"))
+        vm.unsupported(breaks.GlobalStateUnsupported(f"the context variable {variable.name}, which holds no plain constant"))
     if self.source is not None:
         vm.guard(ValueIs, self.source, variable)
     vm.read_setting(told, variable, bool(default))
     return default[0] if found is MISSING else vm.const(found)
+
+
+refuse(breaks.GlobalStateUnsupported("a change of a context variable"), ContextVar.set, ContextVar.reset)
 
 
 def held(variable: ContextVar[Any], unset: bool) -> Any:

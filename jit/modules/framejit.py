@@ -11,7 +11,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import NotConstant, Object, settle
-from framejit.objects.registry import library, models, wraps
+from framejit.objects.registry import library, models, refuse, wraps
 from framejit.objects.vm import VM, Codegen
 
 
@@ -59,19 +59,7 @@ def disable_enter(vm: VM, self: Object) -> Object:
     vm.unsupported(breaks.DisabledFunction("`with framejit.disable()`"))
 
 
-@models(stance.announce)
-def announce_stance(vm: VM, made: Object) -> Object:
-    vm.unsupported(breaks.StanceChange())
-
-
-@models(stance.enter)
-def enter_stance(vm: VM, name: Object) -> Object:
-    vm.unsupported(breaks.StanceChange())
-
-
-@models(stance.leave)
-def leave_stance(vm: VM) -> Object:
-    vm.unsupported(breaks.StanceChange())
+refuse(breaks.StanceChange(), stance.announce, stance.enter, stance.leave)
 
 
 @library

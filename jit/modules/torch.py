@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.checkpoint
@@ -18,7 +18,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.modules import numpy as _numpy_rules  # noqa: F401  (its rule for torch.tensor is asked before the one here)
 from framejit.objects import abstract
 from framejit.objects.object import IdentityConstant, NotConstant, Object
-from framejit.objects.registry import library, models, wraps
+from framejit.objects.registry import library, models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject, tensor_method
 
 if TYPE_CHECKING:
@@ -257,19 +257,11 @@ def check_with(vm: VM, error: Object, condition: Object, message: Object) -> Obj
 
 # What is refused, by name.
 
-
-def refuse(reason: breaks.Break) -> Callable[..., NoReturn]:
-    def stop(vm: VM, *args: Object, **kwargs: Object) -> NoReturn:
-        vm.unsupported(reason)
-
-    return stop
-
-
 for _function in (torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state, torch.random.fork_rng):
-    models(_function)(refuse(breaks.Random(f"torch.{_function.__name__}")))
+    refuse(breaks.Random(f"torch.{_function.__name__}"), _function)
 for _function in (torch.set_default_dtype, torch.set_default_device, torch._C._set_default_dtype, torch.use_deterministic_algorithms):
-    models(_function)(refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}")))
-models(torch.device.__enter__, torch.device.__exit__)(refuse(breaks.GlobalStateUnsupported("torch.device as a context manager")))
+    refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}"), _function)
+refuse(breaks.GlobalStateUnsupported("torch.device as a context manager"), torch.device.__enter__, torch.device.__exit__)
 for _function in (torch.autograd.backward, torch.autograd.grad):
-    models(_function)(refuse(breaks.UnsupportedOperation(f"torch.autograd.{_function.__name__}")))
-models(torch.utils.checkpoint.checkpoint)(refuse(breaks.UnsupportedOperation("torch.utils.checkpoint.checkpoint")))
+    refuse(breaks.UnsupportedOperation(f"torch.autograd.{_function.__name__}"), _function)
+refuse(breaks.UnsupportedOperation("torch.utils.checkpoint.checkpoint"), torch.utils.checkpoint.checkpoint)

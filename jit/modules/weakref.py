@@ -12,7 +12,7 @@ from framejit import breaks
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import Referent, Source
 from framejit.objects.object import Object
-from framejit.objects.registry import models, wrapper_for, wraps
+from framejit.objects.registry import refuse, wrapper_for, wraps
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
@@ -46,7 +46,5 @@ def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
     return WeakReferenceObject(weakref.ReferenceType, source, value)
 
 
-@models(*(method for method in vars(weakref.finalize).values() if type(method) is FunctionType))
-def finalizer(vm: VM, *args: Object, **kwargs: Object) -> Object:
-    """Finalizers know each other by one dict, which changes whenever something dies that has one, in the compiler too."""
-    vm.unsupported(breaks.UnsupportedCall("a method of weakref.finalize"))
+# Finalizers know each other by one dict, which changes whenever something dies that has one, in the compiler too.
+refuse(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in vars(weakref.finalize).values() if type(method) is FunctionType))

@@ -1,8 +1,8 @@
-"""The two tables of the object model, filled beside the definitions: how real values are wrapped, what C functions mean.
+"""The tables of the object model, filled beside the definitions: how real values are wrapped, what C functions mean.
 
 `@wraps(list)` registers the constructor of the Object for values of that exact type (and of subclasses, by MRO).
 `@models(list.append)` registers what a C function, method descriptor, type constructor or Python library function means.
-`pure(math.sqrt, ...)` says that a C function may be called on constants while tracing.
+`pure(math.sqrt, ...)` says that a C function may be called on constants while tracing, `refuse(reason, print, ...)` that calls stop the trace.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
+    from framejit.breaks import Break
     from framejit.guards.source import Source
     from framejit.objects.object import Object
     from framejit.objects.vm import VM
@@ -91,6 +92,15 @@ def app(*functions: Any) -> Callable[[F], F]:
         return fn
 
     return register
+
+
+def refuse(reason: Break, *functions: Any) -> None:
+    """Tracing stops for this reason wherever one of the functions is called."""
+
+    def stop(vm: VM, *args: Object, **kwargs: Object) -> NoReturn:
+        vm.unsupported(reason)
+
+    models(*functions)(stop)
 
 
 def pure(*functions: Any) -> None:
