@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from handmade import run_python
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -212,6 +213,28 @@ def test_a_failed_compile_keeps_nothing():
             call(model, t)
     del model, t
     assert alive(references) == [] and count(Tracer) == before
+
+
+FIRST_OF_THE_PROCESS = """
+import gc, weakref
+import framejit, torch
+
+class Batch:
+    tensor = torch.ones(2)
+
+f = framejit.compile(lambda batch: batch.tensor + 1, backend={backend!r})
+gc.disable()
+batch = Batch()
+reference = weakref.ref(batch)
+f(batch)
+del batch
+print(reference() is None)
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_first_call_of_a_process_lets_go_of_its_arguments(backend):
+    assert run_python(FIRST_OF_THE_PROCESS.format(backend=backend)).split() == ["True"]
 
 
 def test_the_tracers_structures_are_gone_at_once():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.fx.experimental.validator  # which a ShapeEnv needs: it loads z3, and that keeps the frames below it until the collector runs
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
