@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards.kinds import Length
+from framejit.guards.kinds import IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects.constobject import c_new
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
@@ -102,7 +102,20 @@ class ListObject(Object):
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)
         if self.cls is list and key.cls is int:
-            return item_at(vm, self.items(vm), key.constant(vm), "list")
+            index = key.constant(vm)
+            return self.peek(vm, index) or item_at(vm, self.items(vm), index, "list")
+        return None
+
+    def peek(self, vm: VM, index: int) -> Object | None:
+        """One item of a list from outside that nothing has looked into, counted from its beginning; the length stays unguarded."""
+        if self.elements is not None or index < 0:
+            return None
+        source = self.source
+        assert source is not None
+        for value in self.value[index : index + 1]:
+            item = source.child(Index, index)
+            vm.guard(IsPresent, item)
+            return vm.wrap(value, item)
         return None
 
     def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
