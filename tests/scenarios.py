@@ -3,6 +3,9 @@
 A scenario is a generator function. It first yields `start(callable, arguments ...)`; then, each time after having changed something,
 NEW where the change has to compile once more, BACK where what was there before has returned, SAME where the change is none of the
 program's business. `NEW.of(...)` calls with other arguments from there on. After each step eager and compiled must agree.
+
+After each step the rules of `neighbours.py` change what lies beside the program's values: nothing may be compiled. `play` fails a scenario in
+which nothing beside the observed thing has been changed: neither by the rule that its kind names nor by a SAME of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +18,11 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from agreement import Comparison, outcome
+from change_kinds import Kind
+from neighbours import EXPENSIVE, RULES, Beside, Surroundings
 
 import framejit
 from framejit._runtime import CompiledFunction
@@ -75,6 +81,9 @@ OTHER = Step(False, True)
 """Another result, from the same compiled code."""
 
 
+UNDONE = "undone"
+
+
 def compiled_function(compiled: Any) -> CompiledFunction:
     """The CompiledFunction behind what `framejit.compile` gave."""
     if isinstance(compiled, types.MethodType):
@@ -102,19 +111,52 @@ def agree_on(a: Any, b: Any) -> bool:
     return True
 
 
-def play(scenario: Callable[[], Generator[Any, None, None]], backend: str = "eager") -> None:
+@dataclass(frozen=True)
+class Scenario:
+    """One row of the change table. looks_at: the rules that would change what this program does look at, and why it looks."""
+
+    program: Callable[[], Generator[Any, None, None]]
+    kind: Kind
+    looks_at: dict[Beside, str]
+
+    @property
+    def name(self) -> str:
+        return self.program.__name__
+
+
+class Table:
+    """The scenarios of one file."""
+
+    def __init__(self) -> None:
+        self.scenarios: list[Scenario] = []
+
+    def scenario(self, kind: Kind, looks_at: dict[Beside, str] | None = None) -> Callable[[Any], Scenario]:
+        def add(program: Callable[[], Generator[Any, None, None]]) -> Scenario:
+            self.scenarios.append(Scenario(program, kind, looks_at or {}))
+            return self.scenarios[-1]
+
+        return add
+
+
+def each(scenarios: list[Scenario]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("row", scenarios, ids=lambda row: row.name)
+
+
+def play(row: Scenario, backend: str = "eager") -> None:
     """Run a scenario to its end. The compiled call comes first: what it wrongly keeps would otherwise be hidden by eager's."""
-    with contextlib.closing(scenario()) as steps:
-        follow(steps, backend)
+    with contextlib.closing(row.program()) as steps:
+        changed = follow(row, steps, backend)
+    assert changed, f"nothing beside what {row.name} looks at has been changed: {row.kind.beside.value}"
 
 
-def follow(steps: Iterator[Any], backend: str) -> None:
-    """Run and check step after step."""
+def follow(row: Scenario, steps: Iterator[Any], backend: str) -> bool:
+    """Run and check step after step. Whether anything beside the observed thing has been changed."""
     first = next(steps)
     args, kwargs = first.args, first.kwargs
     compiled = framejit.compile(first.target, backend=backend)
     function = compiled_function(compiled)
     before = None
+    changed = False
     for number, step in enumerate(itertools.chain([first], steps)):
         if step is not first and step.args is not None:
             args, kwargs = step.args, step.kwargs
@@ -123,9 +165,7 @@ def follow(steps: Iterator[Any], backend: str) -> None:
         again = outcome(compiled, args, kwargs)
         expected = outcome(first.target, args, kwargs)
         where = f"step {number}"
-        if got[0] != expected[0]:
-            raise AssertionError(f"{where}: eager {expected[0]} {expected[1]!r}") from (got if got[0] == "raised" else expected)[1]
-        compare(expected, got, where)
+        agree(expected, got, where)
         compare(expected, again, f"{where}, called again")
         made = compilations() - count
         if step is first:
@@ -136,4 +176,34 @@ def follow(steps: Iterator[Any], backend: str) -> None:
             assert step.compiles in (made > 0, None), f"{where}: {made} compilations"
             if step.differs is not None:
                 assert agree_on(before, expected) != step.differs, f"{where}: eager gives {expected}, and gave {before}"
+            changed |= step is SAME or (step.compiles, step.differs) == (False, False)
         before = expected
+        for beside, rule in RULES.items():
+            if beside not in row.looks_at and (beside not in EXPENSIVE or beside is row.kind.beside):
+                surroundings = Surroundings([first.target, *args, *kwargs.values()])
+                ran = change_beside(lambda: rule(surroundings), beside, compiled, first.target, args, kwargs, where)
+                changed |= ran and beside is row.kind.beside
+    return changed
+
+
+def change_beside(rule: Callable[[], Iterator[None]], beside: Beside, compiled: Any, target: Any, args: Any, kwargs: Any, where: str) -> bool:
+    """Change what a rule finds, and change it back. Whether it has found anything."""
+    count = compilations()
+    found = False
+    with contextlib.closing(rule()) as changes:
+        for state in itertools.chain(changes, [UNDONE]):
+            if state is UNDONE and not found:
+                return False
+            found = True
+            at = f"{where}, {beside.value}{' as it was' if state is UNDONE else ''}"
+            got = outcome(compiled, args, kwargs)
+            agree(outcome(target, args, kwargs), got, at)
+            assert compilations() == count, f"{at}: compiled once more"
+    return True
+
+
+def agree(expected: tuple[str, Any], got: tuple[str, Any], where: str) -> None:
+    """That both runs have returned the same, or raised the same."""
+    if got[0] != expected[0]:
+        raise AssertionError(f"{where}: eager {expected[0]} {expected[1]!r}") from (got if got[0] == "raised" else expected)[1]
+    compare(expected, got, where)

@@ -8,26 +8,24 @@ import enum
 import functools
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from scenarios import AFRESH, BACK, NEW, NEW_UNSEEN, OTHER, SAME, play, start, start_as_written
+from change_kinds import Kind
+from neighbours import Beside
+from scenarios import AFRESH, BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start, start_as_written
 
 import framejit
 
-SCENARIOS: list[Callable[[], Iterator[Any]]] = []
+table = Table()
+scenario = table.scenario
 x = torch.arange(6.0).reshape(2, 3)
 SCALE: Any = 2
 UNRELATED: Any = 0
 TABLE: Any = {"a": 1, "b": 2}
 ITEMS: Any = [1, 2]
-
-
-def scenario(function: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-    SCENARIOS.append(function)
-    return function
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +41,7 @@ def globals_as_they_were() -> Iterator[None]:
 # ---- arguments ----
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def value_of_an_int():
     f = lambda t, n: t + n if n > 2 else t - n
     yield start(f, x, 1)
@@ -53,7 +51,7 @@ def value_of_an_int():
     yield NEW_UNSEEN.of(x, 1.0)
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def value_of_a_float():
     yield start(lambda t, v: t / v, x, 1.0)
     yield NEW.of(x, 2.0)
@@ -64,28 +62,28 @@ def value_of_a_float():
     yield BACK.of(x, math.nan)
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def value_of_a_string():
     yield start(lambda t, how: t + 1 if how == "up" else t - 1, x, "up")
     yield NEW.of(x, "down")
     yield BACK.of(x, "u" + "p")
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def value_of_a_bool():
     yield start(lambda t, flag: t + 1 if flag else t, x, True)
     yield NEW.of(x, False)
     yield BACK.of(x, True)
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def none_or_a_tensor():
     yield start(lambda t, other: t if other is None else t + other, x, None)
     yield NEW.of(x, x)
     yield BACK.of(x, None)
 
 
-@scenario
+@scenario(Kind.PASSED_ON)
 def an_argument_that_is_only_passed_on():
     yield start(lambda t, other: (t + 1, other), x, 1)
     yield OTHER.of(x, 2)
@@ -94,21 +92,22 @@ def an_argument_that_is_only_passed_on():
     yield OTHER.of(x, [1])
 
 
-@scenario
+@scenario(Kind.PASSED_ON)
 def an_argument_that_is_not_used():
     yield start(lambda t, other: t + 1, x, 1)
     yield SAME.of(x, [3])
     yield SAME.of(x, None)
 
 
-@scenario
+@scenario(Kind.LIST_OR_TUPLE)
 def length_of_a_list():
-    yield start(lambda items: sum(items), [x, x + 2])
-    yield NEW.of([x, x, x])
-    yield BACK.of([x + 1, x])
+    yield start(lambda items, beside: sum(items) + beside[0], [x, x + 2], [1])
+    yield SAME.of([x, x + 2], [1, 2])
+    yield NEW.of([x, x, x], [1])
+    yield BACK.of([x + 1, x], [1])
 
 
-@scenario
+@scenario(Kind.LIST_OR_TUPLE)
 def type_of_an_item():
     yield start(lambda items: items[0] * 2, [x, x])
     yield SAME.of([x, 3])
@@ -116,24 +115,43 @@ def type_of_an_item():
     yield NEW.of([2.5])
 
 
-@scenario
+@scenario(Kind.LIST_OR_TUPLE)
+def one_item_of_a_list():
+    """Whatever comes behind it: the list grows with each call, too."""
+
+    def f(t, items):
+        before = items[1]
+        items.append(t)
+        return t * items[1], before is items[1]
+
+    yield start(f, x, [1, 2])
+    yield SAME.of(x, [5, 2])
+    yield SAME.of(x, [1, 2, 3])
+    yield NEW.of(x, [1, 3])
+    yield NEW.of(x, [1])  # it raises
+    yield BACK.of(x, [1, 2, "text"])
+
+
+@scenario(Kind.LIST_OR_TUPLE)
 def a_list_or_a_tuple():
     f = lambda items: (items[0] + 1, isinstance(items, list))
     yield start(f, [x])
+    yield SAME.of([x, 3])
     yield NEW.of((x,))
     yield BACK.of([x])
 
 
-@scenario
+@scenario(Kind.DICT, looks_at={Beside.KEY: "it goes through all keys"})
 def keys_of_a_dict():
-    f = lambda d: [d[key] * i for i, key in enumerate(d)]
-    yield start(f, {"a": x, "b": x + 1})
-    yield NEW.of({"b": x + 1, "a": x})
-    yield NEW.of({"a": x, "c": x + 1})
-    yield BACK.of({"b": x + 1, "a": x})
+    f = lambda d, beside: [d[key] * i + beside["a"] for i, key in enumerate(d)]
+    yield start(f, {"a": x, "b": x + 1}, {"a": 1})
+    yield SAME.of({"a": x, "b": x + 1}, {"b": 2, "a": 1})
+    yield NEW.of({"b": x + 1, "a": x}, {"a": 1})
+    yield NEW.of({"a": x, "c": x + 1}, {"a": 1})
+    yield BACK.of({"b": x + 1, "a": x}, {"a": 1})
 
 
-@scenario
+@scenario(Kind.DICT)
 def one_key_of_a_dict():
     f = lambda d: d["a"] + d.get("z", 0)
     yield start(f, {"a": x})
@@ -142,7 +160,7 @@ def one_key_of_a_dict():
     yield BACK.of({"a": x})
 
 
-@scenario
+@scenario(Kind.CALL_SHAPE)
 def how_many_further_arguments():
     yield start(lambda *items: sum(items), x, x)
     yield NEW.of(x, x, x)
@@ -150,7 +168,7 @@ def how_many_further_arguments():
     yield BACK.of(x, x)
 
 
-@scenario
+@scenario(Kind.CALL_SHAPE)
 def names_of_further_keywords():
     yield start(lambda **named: sum(value * len(key) for key, value in named.items()), a=x, bb=x)
     yield NEW.of(a=x, bbb=x)
@@ -158,13 +176,13 @@ def names_of_further_keywords():
     yield BACK.of(a=x, bb=x)
 
 
-@scenario
+@scenario(Kind.CALL_SHAPE)
 def order_of_further_keywords():
     yield start(lambda **named: list(named), a=x, b=x)
     yield NEW.of(b=x, a=x)
 
 
-@scenario
+@scenario(Kind.CALL_SHAPE)
 def by_keyword_or_by_position():
     yield start(lambda t, scale=2: t * scale, x, 3)
     yield SAME.of(x, scale=3)
@@ -178,7 +196,7 @@ class Colour(enum.Enum):
     BLUE = 2
 
 
-@scenario
+@scenario(Kind.ENUM)
 def member_of_an_enum():
     yield start(lambda t, colour: t * colour.value if colour is Colour.RED else t, x, Colour.RED)
     yield NEW.of(x + 1, Colour.BLUE)
@@ -191,7 +209,7 @@ class Settings:
     name: str = "plain"
 
 
-@scenario
+@scenario(Kind.DATACLASS)
 def field_of_a_dataclass():
     settings = Settings()
     yield start(lambda t, s: t * s.scale, x, settings)
@@ -207,38 +225,43 @@ class Pair(NamedTuple):
     b: Any
 
 
-@scenario
+@scenario(Kind.NAMED_TUPLE)
 def a_named_tuple():
     yield start(lambda p: p.a * 2 + p.b, Pair(x, 1))
     yield OTHER.of(Pair(x + 1, 1))
     yield NEW.of(Pair(x, 2))
 
 
-@scenario
+@scenario(Kind.NAMED_TUPLE)
 def a_named_tuple_of_another_class():
     other = collections.namedtuple("other", "b a")
     yield start(lambda p: p.a, Pair(x, x + 1))
     yield NEW.of(other(x, x + 1))
 
 
-@scenario
+@scenario(Kind.DICT, looks_at={Beside.KEY: "it goes through all keys"})
 def order_of_an_ordered_dict():
     d = collections.OrderedDict(a=x, b=x)
-    yield start(lambda d: [key for key in d] + [next(iter(d.values())) + 1], d)
+    beside = collections.OrderedDict(a=1, b=2)
+    yield start(lambda d, beside: [key for key in d] + [next(iter(d.values())) + beside["a"]], d, beside)
+    beside.move_to_end("a")
+    yield SAME
     d.move_to_end("a")
     yield NEW
     d.move_to_end("b")
     yield BACK
 
 
-@scenario
+@scenario(Kind.SET)
 def elements_of_a_set():
-    yield start(lambda t, s: t + 1 if 3 in s else t, x, {1, 3})
-    yield NEW.of(x, {1})
-    yield BACK.of(x, {3, 1})
+    yield start(lambda t, s, beside: t + 1 if 3 in s else t, x, {1, 3}, {1})
+    yield SAME.of(x, {1, 3}, {2})
+    yield NEW.of(x, {1}, {1})
+    yield BACK.of(x, {3, 1}, {1})
+    yield EITHER.of(x, {3, 7}, {1})  # a set that is looked into is guarded as a whole
 
 
-@scenario
+@scenario(Kind.DICT)
 def a_default_dict_factory():
     d: Any = collections.defaultdict(int, a=x)
 
@@ -254,30 +277,31 @@ def a_default_dict_factory():
     yield NEW
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def a_dtype():
     yield start(lambda t, dtype: t.to(dtype), x, torch.float64)
     yield NEW.of(x, torch.float16)
     yield BACK.of(x, torch.float64)
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def a_class():
     yield start(lambda cls: cls(3.5) + x, int)
     yield NEW.of(float)
     yield BACK.of(int)
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def a_slice():
     yield start(lambda t, s: t[s], x, slice(0, 1))
     yield NEW.of(x, slice(0, 2))
     yield BACK.of(x, slice(0, 1))
 
 
-@scenario
+@scenario(Kind.LIST_OR_TUPLE)
 def a_range():
     yield start(lambda t, r: [t + i for i in r], x, range(2))
+    yield SAME.of(x, range(0, 2, 1))
     yield NEW.of(x, range(1, 3))
     yield NEW.of(x, range(3))
 
@@ -304,7 +328,7 @@ def fresh(function: Any) -> Any:
     return made
 
 
-@scenario
+@scenario(Kind.CODE)
 def code_of_the_function_itself():
     f = fresh(helper)
     yield start(f, x)
@@ -312,7 +336,7 @@ def code_of_the_function_itself():
     yield AFRESH
 
 
-@scenario
+@scenario(Kind.CODE)
 def code_of_a_called_function():
     g = fresh(helper)
     yield start(lambda t: g(t) * 2, x)
@@ -324,7 +348,7 @@ def code_of_a_called_function():
     yield SAME
 
 
-@scenario
+@scenario(Kind.DEFAULTS)
 def defaults_of_the_function_itself():
     f = fresh(with_defaults)
     yield start(f, x)
@@ -334,7 +358,7 @@ def defaults_of_the_function_itself():
     yield BACK
 
 
-@scenario
+@scenario(Kind.KEYWORD_DEFAULTS)
 def keyword_defaults_of_the_function_itself():
     f = fresh(with_defaults)
     yield start(f, x)
@@ -344,7 +368,7 @@ def keyword_defaults_of_the_function_itself():
     yield BACK
 
 
-@scenario
+@scenario(Kind.DEFAULTS)
 def defaults_of_a_called_function():
     g = fresh(with_defaults)
     yield start(lambda t: g(t), x)
@@ -361,7 +385,7 @@ def defaults_of_a_called_function():
     yield BACK
 
 
-@scenario
+@scenario(Kind.DEFAULTS)
 def defaults_that_are_not_used():
     g = fresh(with_defaults)
     yield start(lambda t: g(t, 1, shift=0), x)
@@ -370,7 +394,7 @@ def defaults_that_are_not_used():
     yield SAME
 
 
-@scenario
+@scenario(Kind.DEFAULTS)
 def defaults_that_disappear():
     g = fresh(with_defaults)
     yield start(lambda t: g(t), x)
@@ -378,12 +402,12 @@ def defaults_that_disappear():
     yield NEW  # it raises
 
 
-@scenario
+@scenario(Kind.CELL)
 def content_of_a_cell():
     scale, beside = 2, 1
 
     def f(t):
-        return t * scale
+        return t * (scale if t.ndim == 2 else beside)
 
     def change(value):
         nonlocal scale
@@ -392,7 +416,6 @@ def content_of_a_cell():
     def change_beside(value):
         nonlocal beside
         beside = value
-        return lambda: beside
 
     yield start(f, x)
     change(3)
@@ -407,23 +430,29 @@ def content_of_a_cell():
     yield NEW
 
 
-@scenario
+@scenario(Kind.CELL)
 def a_cell_that_is_emptied():
-    value = 2
+    value = beside = 2
 
     def f(t):
-        return t * value
+        return t * (value if t.ndim == 2 else beside)
 
     def drop():
         nonlocal value
         del value
 
+    def drop_beside():
+        nonlocal beside
+        del beside
+
     yield start(f, x)
+    drop_beside()
+    yield SAME
     drop()
     yield NEW
 
 
-@scenario
+@scenario(Kind.CLOSURE)
 def cells_of_functions_with_the_same_code():
     def make(scale):
         return lambda t: t * scale
@@ -434,7 +463,7 @@ def cells_of_functions_with_the_same_code():
     yield BACK.of(x, make(2))
 
 
-@scenario
+@scenario(Kind.PARTIAL)
 def a_partial():
     yield start(lambda t, p: p(t), x, functools.partial(with_defaults, scale=3))
     yield NEW.of(x, functools.partial(with_defaults, scale=4))
@@ -442,7 +471,7 @@ def a_partial():
     yield BACK.of(x, functools.partial(with_defaults, scale=3))
 
 
-@scenario
+@scenario(Kind.BOUND_METHOD)
 def a_bound_method():
     class Owner:
         def __init__(self, scale):
@@ -464,7 +493,7 @@ def a_bound_method():
 # ---- globals ----
 
 
-@scenario
+@scenario(Kind.GLOBAL)
 def a_global_number():
     global SCALE, UNRELATED
     yield start(lambda t: t * SCALE, x)
@@ -476,7 +505,7 @@ def a_global_number():
     yield BACK
 
 
-@scenario
+@scenario(Kind.GLOBAL)
 def a_global_number_that_becomes_a_tensor():
     global SCALE
     yield start(lambda t: t * SCALE, x)
@@ -488,7 +517,7 @@ def a_global_number_that_becomes_a_tensor():
     yield NEW
 
 
-@scenario
+@scenario(Kind.GLOBAL)
 def a_global_function():
     global helper
     yield start(lambda t: helper(t), x)
@@ -496,7 +525,7 @@ def a_global_function():
     yield NEW
 
 
-@scenario
+@scenario(Kind.GLOBAL)
 def a_global_module():
     global math
     yield start(lambda t: t * math.floor(2.5), x)
@@ -504,7 +533,7 @@ def a_global_module():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PYTHON_MODULE)
 def a_function_of_a_module():
     module = types.ModuleType("made_up")
     module.scale = lambda t: t * 2  # type: ignore[attr-defined]
@@ -515,7 +544,7 @@ def a_function_of_a_module():
     yield NEW
 
 
-@scenario
+@scenario(Kind.LIBRARY_FUNCTION)
 def a_function_of_torch():
     original = torch.relu
     yield start(lambda t: torch.relu(t - 2), x)
@@ -527,7 +556,7 @@ def a_function_of_torch():
     yield BACK
 
 
-@scenario
+@scenario(Kind.BUILTIN)
 def a_builtin_that_is_shadowed():
     yield start(lambda t: t * len([1, 2]), x)
     globals()["len"] = lambda items: 50
@@ -538,7 +567,7 @@ def a_builtin_that_is_shadowed():
     yield BACK
 
 
-@scenario
+@scenario(Kind.GLOBAL_CONTAINER)
 def an_item_of_a_global_dict():
     global TABLE
     yield start(lambda t: t * TABLE["a"], x)
@@ -554,7 +583,7 @@ def an_item_of_a_global_dict():
     yield NEW
 
 
-@scenario
+@scenario(Kind.GLOBAL_CONTAINER)
 def an_item_of_a_global_list():
     yield start(lambda t: t * ITEMS[0], x)
     ITEMS[1] = 5
@@ -563,7 +592,7 @@ def an_item_of_a_global_list():
     yield NEW
 
 
-@scenario
+@scenario(Kind.GLOBAL_CONTAINER)
 def the_length_of_a_global_list():
     yield start(lambda t: [t * item for item in ITEMS], x)
     ITEMS.append(5)
@@ -574,7 +603,7 @@ def the_length_of_a_global_list():
     yield NEW
 
 
-@scenario
+@scenario(Kind.GLOBAL)
 def a_global_that_appears():
     def f(t):
         try:
@@ -637,7 +666,7 @@ def thing() -> Any:
     return type("Thing", (Thing,), {})()
 
 
-@scenario
+@scenario(Kind.INSTANCE_ATTRIBUTE)
 def instance_attributes():
     item = thing()
     yield start(lambda t, item: t * item.size, x, item)
@@ -651,7 +680,7 @@ def instance_attributes():
     yield NEW
 
 
-@scenario
+@scenario(Kind.CLASS_ATTRIBUTE)
 def a_class_attribute():
     item = thing()
     yield start(lambda t: item.scaled(t), x)
@@ -669,7 +698,7 @@ def a_class_attribute():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.CLASS_ATTRIBUTE)
 def a_class_attribute_of_a_base_class():
     item = thing()
     yield start(lambda t: item.scaled(t), x)
@@ -681,7 +710,7 @@ def a_class_attribute_of_a_base_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.METHOD)
 def a_method_that_is_patched():
     item = thing()
     yield start(lambda t: item.scaled(t), x)
@@ -691,7 +720,7 @@ def a_method_that_is_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.INSTANCE_ATTRIBUTE)
 def an_instance_attribute_that_shadows_a_method():
     item = thing()
     yield start(lambda t: item.scaled(t), x)
@@ -701,7 +730,7 @@ def an_instance_attribute_that_shadows_a_method():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PROPERTY)
 def a_property_that_is_patched():
     item = thing()
     yield start(lambda t: t * item.double, x)
@@ -713,7 +742,7 @@ def a_property_that_is_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.METHOD)
 def a_static_method_that_is_patched():
     item = thing()
     yield start(lambda t: item.static(t) + item.of_class(t), x)
@@ -723,7 +752,7 @@ def a_static_method_that_is_patched():
     yield NEW
 
 
-@scenario
+@scenario(Kind.INSTANCE_CLASS)
 def the_class_of_an_instance():
     item = Thing()
     yield start(lambda t, item: item.scaled(t), x, item)
@@ -733,7 +762,7 @@ def the_class_of_an_instance():
     yield BACK
 
 
-@scenario
+@scenario(Kind.INSTANCE_DICT)
 def the_dict_of_an_instance():
     item = thing()
     yield start(lambda t, item: item.scaled(t), x, item)
@@ -743,7 +772,7 @@ def the_dict_of_an_instance():
     yield BACK
 
 
-@scenario
+@scenario(Kind.BASES)
 def the_bases_of_a_class():
     class Left:
         def go(self, t):
@@ -764,7 +793,7 @@ def the_bases_of_a_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.SLOT)
 def slots():
     item: Any = Slotted()
     item.a = 2
@@ -777,7 +806,7 @@ def slots():
     yield NEW
 
 
-@scenario
+@scenario(Kind.ATTRIBUTE_HOOK)
 def an_attribute_that_a_getattr_gave():
     item: Any = FallsBack()
     yield start(lambda t: t * item.four, x)
@@ -789,7 +818,7 @@ def an_attribute_that_a_getattr_gave():
     yield BACK
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def a_special_method_that_appears():
     class Item:
         def __add__(self, other):
@@ -801,7 +830,7 @@ def a_special_method_that_appears():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def truth_that_appears():
     class Item:
         pass
@@ -814,7 +843,7 @@ def truth_that_appears():
     yield NEW
 
 
-@scenario
+@scenario(Kind.IDENTITY)
 def which_object_it_is():
     first, second = Thing(), Thing()
     yield start(lambda t, a, b: t + 1 if a is b else t, x, first, first)
@@ -822,7 +851,7 @@ def which_object_it_is():
     yield BACK.of(x, second, second)
 
 
-@scenario
+@scenario(Kind.IDENTITY)
 def the_same_list_twice():
     def f(t, a, b):
         a.append(t)
@@ -836,7 +865,7 @@ def the_same_list_twice():
     yield BACK.of(x, one, one)
 
 
-@scenario
+@scenario(Kind.IDENTITY)
 def lists_that_become_the_same():
     def f(t, items):
         items[0].append(t)
@@ -852,7 +881,7 @@ def lists_that_become_the_same():
     yield BACK
 
 
-@scenario
+@scenario(Kind.NUMBER_THAT_COUNTS)
 def a_counter_does_not_compile():
     item = Thing(0)
 
@@ -866,7 +895,7 @@ def a_counter_does_not_compile():
     yield SAME
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def a_counter_that_decides():
     def f(t, n):
         n += 1
@@ -876,14 +905,14 @@ def a_counter_that_decides():
     yield NEW.of(x, 2)
 
 
-@scenario
+@scenario(Kind.PASSED_ON)
 def a_counter_that_is_returned():
     yield start(lambda t, n: (t * 2, n + 1), x, 1)
     yield OTHER.of(x, 2)
     yield OTHER.of(x, 3)
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def what_a_fallback_rests_on():
     def f(t, flag):
         if flag:
@@ -896,6 +925,6 @@ def what_a_fallback_rests_on():
     yield BACK.of(x, True)
 
 
-@pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
-def test_change(program):
-    play(program)
+@each(table.scenarios)
+def test_change(row):
+    play(row)

@@ -8,24 +8,19 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
 
-import pytest
 import torch
-from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, play, start, start_any
+from change_kinds import Kind
+from neighbours import Beside
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start, start_any
 from torch import nn
 
-SCENARIOS: list[Callable[[], Iterator[Any]]] = []
+table = Table()
+scenario = table.scenario
 x = torch.arange(6.0).reshape(2, 3)
 
 
-def scenario(function: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-    SCENARIOS.append(function)
-    return function
-
-
-@scenario
+@scenario(Kind.METACLASS)
 def metaclass_attr():
     class Meta(type):
         factor = 2
@@ -40,7 +35,7 @@ def metaclass_attr():
     yield NEW
 
 
-@scenario
+@scenario(Kind.DICT)
 def nested_list_dict():
     d = {"a": [1, {"b": 2}]}
     yield start(lambda t, d: t * d["a"][1]["b"], x, d)
@@ -52,7 +47,7 @@ def nested_list_dict():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.DICT)
 def dict_get_default():
     d = {}
     yield start(lambda t, d: t * d.get("k", 1), x, d)
@@ -62,7 +57,7 @@ def dict_get_default():
     yield NEW
 
 
-@scenario
+@scenario(Kind.INSTANCE_ATTRIBUTE)
 def hasattr_():
     class C:
         pass
@@ -79,7 +74,7 @@ def hasattr_():
     yield NEW
 
 
-@scenario
+@scenario(Kind.INSTANCE_CLASS)
 def isinstance_():
     class A:
         pass
@@ -92,15 +87,17 @@ def isinstance_():
     yield BACK.of(x, A())
 
 
-@scenario
+@scenario(Kind.DICT, looks_at={Beside.KEY: "it goes through all keys"})
 def dict_contains_order():
-    d = {"a": 1, "b": 2}
-    yield start(lambda t, d: t + list(d.items())[0][1], x, d)
+    d, beside = {"a": 1, "b": 2}, {"a": 1, "b": 2}
+    yield start(lambda t, d, beside: t + list(d.items())[0][1] * beside["a"], x, d, beside)
+    beside["a"] = beside.pop("a")
+    yield SAME
     d["a"] = d.pop("a")
     yield NEW
 
 
-@scenario
+@scenario(Kind.PROPERTY)
 def inherited_property():
     class A:
         @property
@@ -120,7 +117,7 @@ def inherited_property():
     yield NEW
 
 
-@scenario
+@scenario(Kind.METHOD)
 def super_call():
     class A:
         def f(self, t):
@@ -136,7 +133,7 @@ def super_call():
     yield NEW
 
 
-@scenario
+@scenario(Kind.ATTRIBUTE_HOOK)
 def getattribute_added():
     class A:
         v = 1
@@ -147,7 +144,7 @@ def getattribute_added():
     yield NEW
 
 
-@scenario
+@scenario(Kind.ATTRIBUTE_HOOK)
 def getattr_added():
     class A:
         pass
@@ -158,7 +155,7 @@ def getattr_added():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def call_added():
     class A:
         def __call__(self, t):
@@ -170,7 +167,7 @@ def call_added():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def instance_call_not_used():
     class A:
         def __call__(self, t):
@@ -182,63 +179,68 @@ def instance_call_not_used():
     yield SAME
 
 
-@scenario
+@scenario(Kind.DEFAULTS)
 def decorated_default_mutable():
     def f(t, acc=[1]):
         return t * acc[0]
 
     yield start(f, x)
+    f.__defaults__[0].append(5)
+    yield SAME
     f.__defaults__[0][0] = 5
     yield NEW
 
 
-@scenario
+@scenario(Kind.CLOSURE)
 def closure_list():
-    l = [1]
+    l = [0, 1]
     yield start(lambda t: t * l[-1], x)
+    l[0] = 5
+    yield SAME
     l[-1] = 3
     yield NEW
     l.append(7)
     yield NEW
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def string_fmt():
     yield start(lambda t, s: (t + 1, f"{s}!"), x, "a")
     yield EITHER.of(x, "b")
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def big_int():
     yield start(lambda t, n: t * n if n < 10**20 else t, x, 3)
     yield NEW.of(x, 10**30)
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def bytes_():
     yield start(lambda t, b: t * b[0], x, b"ab")
     yield NEW.of(x, b"cd")
 
 
-@scenario
+@scenario(Kind.SET)
 def frozenset_():
-    yield start(lambda t, b: t * len(b), x, frozenset({1}))
-    yield NEW.of(x, frozenset({1, 2}))
+    yield start(lambda t, b, beside: t * len(b), x, frozenset({1}), frozenset({1}))
+    yield SAME.of(x, frozenset({1}), frozenset({2}))
+    yield NEW.of(x, frozenset({1, 2}), frozenset({1}))
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def device_arg():
     yield start(lambda t, d: t.to(d), x, torch.device("cpu"))
     yield NEW.of(x, torch.device("meta"))
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def size_arg():
     yield start(lambda t, s: t.view(s), x, torch.Size([6]))
     yield NEW.of(x, torch.Size([3, 2]))
 
 
-@scenario
+@scenario(Kind.SUBMODULE)
 def module_arg():
     a, b = nn.Linear(3, 3), nn.Linear(3, 3)
     yield start(lambda t, m: m(t), x, a)
@@ -246,7 +248,7 @@ def module_arg():
     yield NEW.of(x, nn.ReLU())
 
 
-@scenario
+@scenario(Kind.DEFAULT_DTYPE)
 def torch_func_global_flag():
     yield start(lambda t: (t + 1, torch.get_default_dtype()), x)
     torch.set_default_dtype(torch.float64)
@@ -256,49 +258,61 @@ def torch_func_global_flag():
         torch.set_default_dtype(torch.float32)
 
 
-@scenario
+@scenario(Kind.PROCESS_STATE)
 def env_like():
     yield start(lambda t: t * 2 if os.environ.get("FJ_X") else t, x)
-    os.environ["FJ_X"] = "1"
+    os.environ["FJ_BESIDE"] = "1"
     try:
-        yield EITHER
+        yield SAME
+        os.environ["FJ_X"] = "1"
+        yield NEW
     finally:
-        del os.environ["FJ_X"]
+        del os.environ["FJ_BESIDE"], os.environ["FJ_X"]
 
 
-@scenario
+@scenario(Kind.PROCESS_STATE)
 def contextvar():
-    v = contextvars.ContextVar("v", default=1)
+    v, beside = contextvars.ContextVar("v", default=1), contextvars.ContextVar("beside", default=1)
     yield start_any(lambda t: t * v.get(), x)
+    beside.set(3)
+    yield SAME
     v.set(3)
     yield EITHER
 
 
-@scenario
+@scenario(Kind.PROCESS_STATE)
 def threadlocal():
     l = threading.local()
     l.v = 1
     yield start_any(lambda t: t * l.v, x)
+    l.beside = 2
+    yield SAME
     l.v = 3
     yield EITHER
 
 
-@scenario
+@scenario(Kind.LIBRARY_STATE)
 def weakref_():
     class A:
         v = 2
 
-    a = A()
-    r = weakref.ref(a)
+    a, beside = A(), A()
+    r, other = weakref.ref(a), weakref.ref(beside)
     yield start_any(lambda t: t * 2 if r() is not None else t, x)
+    del beside
+    assert other() is None
+    yield SAME
     del a
     yield EITHER
 
 
-@scenario
+@scenario(Kind.PROCESS_STATE)
 def num_threads():
     yield start_any(lambda t: t * torch.get_num_threads(), x)
     n = torch.get_num_threads()
+    torch.set_warn_always(True)
+    yield SAME
+    torch.set_warn_always(False)
     torch.set_num_threads(n + 1)
     try:
         yield EITHER
@@ -306,7 +320,7 @@ def num_threads():
         torch.set_num_threads(n)
 
 
-@scenario
+@scenario(Kind.TENSOR_ATTRIBUTE)
 def version_counter():
     t = torch.ones(3)
     yield start_any(lambda t: (t + 1, t._version), t)
@@ -314,14 +328,14 @@ def version_counter():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.TENSOR_REQUIRES_GRAD)
 def grad_fn_none():
     p = torch.ones(3, requires_grad=True)
     yield start_any(lambda t: (t * 2, t.grad_fn is None), p)
     yield EITHER.of(p * 1)
 
 
-@scenario
+@scenario(Kind.TENSOR_ATTRIBUTE)
 def retains():
     p = torch.ones(3, requires_grad=True)
     yield start_any(lambda t: (t * 2, t.is_leaf, t.retains_grad), p)
@@ -330,7 +344,7 @@ def retains():
     yield EITHER.of(q)
 
 
-@scenario
+@scenario(Kind.TENSOR_ATTRIBUTE)
 def tensor_hooks():
     p = torch.ones(3, requires_grad=True)
     yield start_any(lambda t: (t * 2, t._backward_hooks is None), p)
@@ -338,31 +352,35 @@ def tensor_hooks():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.TENSOR_STRIDES)
 def storage_off():
     b = torch.arange(12.0)
     yield start_any(lambda t: (t * 2, t.storage_offset()), b[0:6])
     yield EITHER.of(b[6:12])
 
 
-@scenario
+@scenario(Kind.TENSOR_STRIDES)
 def as_strided_offset():
     b = torch.arange(12.0)
     yield start_any(lambda t: t.as_strided((2,), (1,)), b[0:6])
     yield EITHER.of(b[6:12])
 
 
-@scenario
+@scenario(Kind.PROCESS_STATE)
 def sys_flags():
     yield start_any(lambda t: t * sys.getrecursionlimit(), x)
-    sys.setrecursionlimit(1500)
+    limit, interval = sys.getrecursionlimit(), sys.getswitchinterval()
     try:
+        sys.setswitchinterval(2 * interval)
+        yield SAME
+        sys.setrecursionlimit(limit + 500)
         yield EITHER
     finally:
-        sys.setrecursionlimit(1000)
+        sys.setrecursionlimit(limit)
+        sys.setswitchinterval(interval)
 
 
-@scenario
+@scenario(Kind.TENSOR_BITS)
 def is_inference_t():
     with torch.inference_mode():
         i = torch.ones(2, 3)
@@ -370,7 +388,7 @@ def is_inference_t():
     yield EITHER.of(i)
 
 
-@scenario
+@scenario(Kind.GLOBAL_OF_ANOTHER_MODULE)
 def swapped_globals_dict():
     ns = {"__name__": "zz", "K": 2}
     exec("def f(t): return t*K", ns)
@@ -379,7 +397,7 @@ def swapped_globals_dict():
     yield NEW
 
 
-@scenario
+@scenario(Kind.FUNCTION_ATTRIBUTE)
 def func_attr():
     def h(t):
         return t * h.k
@@ -390,7 +408,7 @@ def func_attr():
     yield NEW
 
 
-@scenario
+@scenario(Kind.LIBRARY_STATE)
 def lru():
     calls = []
     k = {"v": 2}
@@ -400,12 +418,14 @@ def lru():
         return n * k["v"]
 
     yield start_any(lambda t: t * c(2), x)
+    c(3)
+    yield SAME
     k["v"] = 3
     c.cache_clear()
     yield EITHER
 
 
-@scenario
+@scenario(Kind.SLOT)
 def slots_class_attr():
     class A:
         __slots__ = ("v",)
@@ -417,6 +437,6 @@ def slots_class_attr():
     yield NEW
 
 
-@pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
-def test_change(program):
-    play(program)
+@each(table.scenarios)
+def test_change(row):
+    play(row)

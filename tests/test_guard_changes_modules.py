@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, play, start
+from change_kinds import Kind
+from neighbours import Beside
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start
 from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrizations, parametrize, prune
 
-SCENARIOS: list[Callable[[], Iterator[Any]]] = []
+table = Table()
+scenario = table.scenario
 x = torch.arange(6.0).reshape(2, 3)
-
-
-def scenario(function: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-    SCENARIOS.append(function)
-    return function
 
 
 class Block(nn.Module):
@@ -56,7 +53,7 @@ class Shifted(nn.Module):
 # ---- parameters and buffers ----
 
 
-@scenario
+@scenario(Kind.PARAMETER_DTYPE)
 def dtype_of_a_parameter():
     m = block()
     yield start(m, x)
@@ -68,7 +65,7 @@ def dtype_of_a_parameter():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETER_DEVICE)
 def device_of_a_parameter():
     m = block()
     yield start(lambda t: m(t) if m.linear.weight.device.type == "cpu" else t, x)
@@ -78,7 +75,7 @@ def device_of_a_parameter():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER_LAYOUT)
 def strides_of_a_parameter():
     m = block()
     yield start(lambda t: (m(t), m.linear.weight.is_contiguous()), x)
@@ -88,7 +85,7 @@ def strides_of_a_parameter():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER_LAYOUT)
 def shape_of_a_parameter():
     m = block()
     yield start(m, x)
@@ -98,7 +95,7 @@ def shape_of_a_parameter():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.PARAMETER_REQUIRES_GRAD)
 def requires_grad_of_a_parameter_that_is_used():
     m = block()
     yield start(lambda t: m(t).requires_grad, x)
@@ -112,7 +109,7 @@ def requires_grad_of_a_parameter_that_is_used():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETER_TYPE)
 def type_of_a_parameter():
     class Special(nn.Parameter):
         pass
@@ -125,7 +122,7 @@ def type_of_a_parameter():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BUFFER_METADATA)
 def layout_of_a_buffer():
     m = block()
     yield start(lambda t: t + m.offset.to_dense() if m.offset.layout is not torch.strided else t, x)
@@ -135,7 +132,7 @@ def layout_of_a_buffer():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BUFFER_METADATA)
 def dtype_device_and_strides_of_a_buffer():
     m = block()
     m.offset = torch.ones(3, 3)
@@ -150,7 +147,7 @@ def dtype_device_and_strides_of_a_buffer():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BUFFER_REQUIRES_GRAD)
 def requires_grad_of_a_buffer():
     m = block()
     m.requires_grad_(False)
@@ -161,7 +158,7 @@ def requires_grad_of_a_buffer():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETER)
 def a_buffer_registered_anew():
     m = block()
     yield start(m, x)
@@ -175,7 +172,7 @@ def a_buffer_registered_anew():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETER)
 def a_parameter_registered_anew():
     m = block()
     yield start(lambda t: t if m.linear.bias is None else t + m.linear.bias, x)
@@ -187,7 +184,7 @@ def a_parameter_registered_anew():
     yield OTHER
 
 
-@scenario
+@scenario(Kind.PARAMETER)
 def a_parameter_shadowed_by_the_instance():
     m = block()
     yield start(m, x)
@@ -199,7 +196,7 @@ def a_parameter_shadowed_by_the_instance():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETER)
 def a_parameter_shadowed_by_the_class():
     m = block()
     yield start(m, x)
@@ -215,7 +212,7 @@ def a_parameter_shadowed_by_the_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_DICT)
 def dicts_of_a_module_replaced():
     m = block()
     yield start(m, x)
@@ -231,7 +228,7 @@ def dicts_of_a_module_replaced():
     yield NEW  # it raises
 
 
-@scenario
+@scenario(Kind.MODULE_DICT)
 def a_whole_module_dict_replaced():
     m, other = block(), block()
     yield start(lambda t: m.linear(t), x)
@@ -244,7 +241,7 @@ def a_whole_module_dict_replaced():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER_VALUES)
 def load_state_dict():
     m, other = block(), block()
     with torch.no_grad():
@@ -260,7 +257,7 @@ def load_state_dict():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER_DTYPE)
 def converted_to_another_dtype():
     m = block()
     yield start(m, x)
@@ -272,7 +269,7 @@ def converted_to_another_dtype():
     yield NEW.of(x.half())
 
 
-@scenario
+@scenario(Kind.PARAMETER_DTYPE)
 def converted_by_swapping():
     m = block()
     m.requires_grad_(False)
@@ -289,7 +286,7 @@ def converted_by_swapping():
         torch.__future__.set_swap_module_params_on_conversion(False)
 
 
-@scenario
+@scenario(Kind.PARAMETER_LAYOUT)
 def converted_to_channels_last():
     torch.manual_seed(0)
     m = nn.Conv2d(3, 4, 2)
@@ -301,7 +298,7 @@ def converted_to_channels_last():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETER_VALUES)
 def swapped_parameters_of_modules():
     m, other = block(), block()
     m.requires_grad_(False)
@@ -314,7 +311,7 @@ def swapped_parameters_of_modules():
     yield OTHER
 
 
-@scenario
+@scenario(Kind.MODULE_TENSOR)
 def a_parameter_of_the_class():
     m = block()
     type(m).gain = torch.ones(3)
@@ -328,7 +325,7 @@ def a_parameter_of_the_class():
 # ---- parametrizations, pruning ----
 
 
-@scenario
+@scenario(Kind.PARAMETRIZATION)
 def a_parametrization():
     m = block()
     yield start(lambda t: m(t), x)
@@ -346,7 +343,7 @@ def a_parametrization():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETRIZATION)
 def a_parametrization_of_the_model_itself():
     torch.manual_seed(0)
     m = nn.Linear(3, 3)
@@ -357,7 +354,7 @@ def a_parametrization_of_the_model_itself():
     yield EITHER  # what was compiled for the class may be gone
 
 
-@scenario
+@scenario(Kind.PARAMETRIZATION)
 def a_parametrization_of_the_model_itself_by_another_name():
     m = block()
     yield start(m, x)
@@ -369,7 +366,7 @@ def a_parametrization_of_the_model_itself_by_another_name():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETRIZATION)
 def weight_norm():
     m = block()
     yield start(lambda t: m(t), x)
@@ -381,7 +378,7 @@ def weight_norm():
     yield OTHER
 
 
-@scenario
+@scenario(Kind.PARAMETRIZATION)
 def weight_norm_by_hooks():
     m = block()
     yield start(lambda t: m(t), x)
@@ -394,7 +391,7 @@ def weight_norm_by_hooks():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARAMETRIZATION)
 def pruning():
     m = block()
     yield start(lambda t: m(t), x)
@@ -411,7 +408,7 @@ def pruning():
 # ---- containers ----
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def a_module_list():
     m = nn.ModuleList([nn.Linear(3, 3), nn.ReLU()])
 
@@ -439,7 +436,7 @@ def a_module_list():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def one_module_of_a_list():
     m = nn.ModuleList([nn.Linear(3, 3), nn.ReLU()])
     yield start(lambda t: m[0](t), x)
@@ -449,7 +446,7 @@ def one_module_of_a_list():
     yield NEW
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def a_module_dict():
     m = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.ReLU()})
 
@@ -471,7 +468,7 @@ def a_module_dict():
     yield NEW
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def one_module_of_a_dict():
     m = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.ReLU()})
     yield start(lambda t: m["a"](t) if "z" not in m else t, x)
@@ -483,7 +480,7 @@ def one_module_of_a_dict():
     yield NEW
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def a_sequential():
     torch.manual_seed(0)
     m = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
@@ -500,7 +497,7 @@ def a_sequential():
     yield NEW  # torch puts an OrderedDict in place of the dict
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def parameter_lists_and_dicts():
     some = nn.ParameterList([torch.ones(3), torch.ones(3)])
     named = nn.ParameterDict({"a": torch.ones(3), "b": torch.ones(3)})
@@ -523,7 +520,7 @@ def parameter_lists_and_dicts():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SUBMODULE)
 def a_submodule_deleted():
     m = block()
     yield start(m, x)
@@ -536,7 +533,7 @@ def a_submodule_deleted():
     yield BACK
 
 
-@scenario
+@scenario(Kind.SUBMODULE)
 def a_submodule_wrapped():
     """As adapters do."""
 
@@ -568,7 +565,7 @@ def a_submodule_wrapped():
     yield BACK
 
 
-@scenario
+@scenario(Kind.SUBMODULE, looks_at={Beside.MEMBER: "it goes through all submodules"})
 def submodules_that_are_iterated():
     m = block()
     yield start(lambda t: [t * len(name) for name, child in m.named_children()], x)
@@ -578,7 +575,7 @@ def submodules_that_are_iterated():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER, looks_at={Beside.MEMBER: "it goes through all parameters"})
 def parameters_that_are_iterated():
     m = block()
     yield start(lambda: sum(p.sum() for p in m.parameters()))
@@ -593,7 +590,7 @@ def parameters_that_are_iterated():
 # ---- classes of modules ----
 
 
-@scenario
+@scenario(Kind.MODULE_CLASS)
 def a_getattr_of_a_module_class():
     m = block()
     original = nn.Module.__getattr__
@@ -604,7 +601,7 @@ def a_getattr_of_a_module_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_CLASS)
 def a_getattribute_of_a_module_class():
     m = block()
     yield start(m, x)
@@ -614,7 +611,7 @@ def a_getattribute_of_a_module_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_CLASS)
 def a_call_of_a_module_class():
     m = block()
     yield start(lambda t: m(t), x)
@@ -630,7 +627,7 @@ def a_call_of_a_module_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.LIBRARY_CLASS)
 def torch_module_itself_patched():
     m = block()
     call, getattribute = nn.Module.__call__, nn.Module.__getattr__
@@ -649,7 +646,7 @@ def torch_module_itself_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_CLASS)
 def the_bases_of_a_module_class():
     class Left(nn.Module):
         def forward(self, t):
@@ -672,7 +669,7 @@ def the_bases_of_a_module_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.FORWARD)
 def a_method_of_an_instance():
     m = block()
     yield start(lambda t: m(t), x)
@@ -691,7 +688,7 @@ def a_method_of_an_instance():
 # ---- hooks ----
 
 
-@scenario
+@scenario(Kind.FORWARD_HOOK)
 def kinds_of_forward_hooks():
     m = block()
     yield start(lambda t: m(t), x)
@@ -711,7 +708,7 @@ def kinds_of_forward_hooks():
     yield BACK
 
 
-@scenario
+@scenario(Kind.FORWARD_HOOK)
 def a_hook_replaced_in_place():
     m = block()
     handle = m.linear.register_forward_hook(lambda module, args, output: output * 2)
@@ -720,7 +717,7 @@ def a_hook_replaced_in_place():
     yield NEW
 
 
-@scenario
+@scenario(Kind.FORWARD_HOOK)
 def what_a_hook_reads():
     m = block()
     m.linear.factor = 2
@@ -732,7 +729,7 @@ def what_a_hook_reads():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BACKWARD_HOOK, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
 def backward_pre_hooks():
     m = block()
     scale = [1]
@@ -752,7 +749,7 @@ def backward_pre_hooks():
     yield BACK
 
 
-@scenario
+@scenario(Kind.GLOBAL_HOOK, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
 def global_backward_hooks():
     m = block()
 
@@ -771,7 +768,7 @@ def global_backward_hooks():
     yield BACK
 
 
-@scenario
+@scenario(Kind.FORWARD_HOOK)
 def hooks_that_have_no_part_in_a_call():
     m = block()
     yield start(lambda t: m(t), x)
@@ -783,7 +780,7 @@ def hooks_that_have_no_part_in_a_call():
     yield SAME
 
 
-@scenario
+@scenario(Kind.PARAMETER_GRAD, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
 def hooks_of_a_parameter():
     m = block()
 
@@ -802,7 +799,7 @@ def hooks_of_a_parameter():
     yield OTHER
 
 
-@scenario
+@scenario(Kind.PARAMETER_GRAD)
 def a_gradient_of_a_parameter():
     m = block()
     m.zero_grad()
@@ -824,7 +821,7 @@ def a_gradient_of_a_parameter():
 # ---- flags ----
 
 
-@scenario
+@scenario(Kind.TRAINING)
 def training_of_one_submodule():
     m = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3)).eval()
     yield start(m, x)
@@ -836,7 +833,7 @@ def training_of_one_submodule():
     yield OTHER  # the running mean has moved
 
 
-@scenario
+@scenario(Kind.MODULE_SETTING)
 def settings_of_a_batch_norm():
     m = nn.BatchNorm1d(3).eval()
     m.running_mean += 1
@@ -851,7 +848,7 @@ def settings_of_a_batch_norm():
     yield NEW
 
 
-@scenario
+@scenario(Kind.MODULE_SETTING)
 def the_probability_of_a_dropout():
     m = nn.Dropout(0.5).train()
 
@@ -870,7 +867,7 @@ def the_probability_of_a_dropout():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.MODULE_SETTING)
 def settings_of_a_convolution():
     torch.manual_seed(0)
     m = nn.Conv2d(2, 2, 1)
@@ -883,7 +880,7 @@ def settings_of_a_convolution():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.MODULE_OBJECT)
 def a_configuration_object():
     """As models of libraries have it: one object that many modules read."""
 
@@ -922,12 +919,12 @@ def a_configuration_object():
     yield NEW
 
 
-@pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
-def test_change(program):
-    play(program)
+@each(table.scenarios)
+def test_change(row):
+    play(row)
 
 
-@pytest.mark.parametrize("program", [dtype_of_a_parameter, requires_grad_of_a_buffer, a_parametrization, converted_by_swapping, load_state_dict,
-                                     training_of_one_submodule, swapped_parameters_of_modules], ids=lambda s: s.__name__)  # fmt: skip
-def test_change_with_aot_autograd(program):
-    play(program, backend="aot_eager")
+@each([dtype_of_a_parameter, requires_grad_of_a_buffer, a_parametrization, converted_by_swapping, load_state_dict,
+                                     training_of_one_submodule, swapped_parameters_of_modules])  # fmt: skip
+def test_change_with_aot_autograd(row):
+    play(row, backend="aot_eager")

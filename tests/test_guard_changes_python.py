@@ -10,26 +10,22 @@ import enum
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
-import pytest
 import torch
-from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, play, start, start_any
+from change_kinds import Kind
+from neighbours import Beside
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start, start_any
 
-SCENARIOS: list[Callable[[], Iterator[Any]]] = []
+table = Table()
+scenario = table.scenario
 x = torch.arange(6.0).reshape(2, 3)
-
-
-def scenario(function: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-    SCENARIOS.append(function)
-    return function
 
 
 # ---- classes ----
 
 
-@scenario
+@scenario(Kind.CLASS_NAME)
 def a_name_of_a_class():
     class Item:
         pass
@@ -43,7 +39,7 @@ def a_name_of_a_class():
     yield BACK
 
 
-@scenario
+@scenario(Kind.CLASS_NAME)
 def a_name_of_the_class_of_an_argument():
     class Item:
         pass
@@ -56,7 +52,7 @@ def a_name_of_the_class_of_an_argument():
     yield OTHER
 
 
-@scenario
+@scenario(Kind.CLASS_NAME)
 def documentation_of_a_class():
     class Item:
         """One."""
@@ -66,7 +62,7 @@ def documentation_of_a_class():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.PROPERTY)
 def what_a_descriptor_holds():
     class Descriptor:
         value = 2
@@ -91,7 +87,7 @@ def what_a_descriptor_holds():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PROPERTY)
 def a_descriptor_that_becomes_a_data_descriptor():
     class Descriptor:
         def __get__(self, obj, cls):
@@ -104,14 +100,14 @@ def a_descriptor_that_becomes_a_data_descriptor():
     item.__dict__["field"] = 2
     yield start(lambda t: t * item.field, x)
     Descriptor.unrelated = 1
-    yield EITHER
+    yield SAME
     Descriptor.__set__ = lambda self, obj, value: None
     yield NEW
     del Descriptor.__set__
     yield EITHER
 
 
-@scenario
+@scenario(Kind.CONSTRUCTION)
 def a_class_whose_instances_are_made():
     class Item:
         def __init__(self, value):
@@ -126,7 +122,7 @@ def a_class_whose_instances_are_made():
     yield NEW
 
 
-@scenario
+@scenario(Kind.METACLASS)
 def a_metaclass_that_changes_calls():
     class Meta(type):
         pass
@@ -136,12 +132,12 @@ def a_metaclass_that_changes_calls():
 
     yield start(lambda t: t * Item().value, x)
     Meta.unrelated = 1
-    yield EITHER
+    yield SAME
     Meta.__call__ = lambda cls: types.SimpleNamespace(value=9)
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def containers_by_protocol():
     class Items:
         def __init__(self):
@@ -175,7 +171,7 @@ def containers_by_protocol():
     yield SAME
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def comparison_and_hash():
     class Key:
         def __init__(self, v):
@@ -195,7 +191,7 @@ def comparison_and_hash():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def arithmetic_of_instances():
     class Number:
         def __init__(self, v):
@@ -217,7 +213,7 @@ def arithmetic_of_instances():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def context_managers():
     class Manager:
         def __enter__(self):
@@ -239,7 +235,7 @@ def context_managers():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def an_iterator_class():
     class Count:
         def __init__(self, n):
@@ -262,7 +258,7 @@ def an_iterator_class():
     yield NEW
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def a_format():
     class Item:
         def __str__(self):
@@ -284,7 +280,7 @@ def a_format():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.LIBRARY_STATE)
 def registered_with_an_abstract_class():
     class Base(abc.ABC):
         pass
@@ -292,17 +288,21 @@ def registered_with_an_abstract_class():
     class Item:
         pass
 
-    class Beside:
+    class Beside(Base):
         pass
 
     item = Item()
     yield start(lambda t: t + 1 if isinstance(item, Base) else t, x)
+    isinstance(3, Beside)  # the answer is kept beside those of Base
+    Base.other = 1
+    yield SAME
     Base.register(Item)
     yield NEW
-    del Beside
+    Beside.register(int)
+    yield EITHER  # abc counts all registrations of the process as one
 
 
-@scenario
+@scenario(Kind.METACLASS)
 def an_instance_check():
     class Meta(type):
         def __instancecheck__(cls, obj):
@@ -320,7 +320,7 @@ def an_instance_check():
     yield NEW
 
 
-@scenario
+@scenario(Kind.METACLASS)
 def a_protocol():
     @runtime_checkable
     class HasSize(Protocol):
@@ -335,7 +335,7 @@ def a_protocol():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.SPECIAL_METHOD)
 def match_arguments():
     class Point:
         __match_args__ = ("a", "b")
@@ -353,12 +353,12 @@ def match_arguments():
 
     yield start_any(f, x)
     p.c = 1
-    yield EITHER
+    yield SAME
     Point.__match_args__ = ("b", "a")
     yield EITHER
 
 
-@scenario
+@scenario(Kind.SLOT)
 def a_class_that_gets_slots_patched():
     class Item:
         __slots__ = ("a", "b")
@@ -372,7 +372,7 @@ def a_class_that_gets_slots_patched():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BASES)
 def bases_far_up():
     class A:
         value = 2
@@ -403,7 +403,7 @@ def bases_far_up():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BASES)
 def bases_that_are_asked_for():
     class A:
         pass
@@ -427,7 +427,7 @@ def bases_that_are_asked_for():
     yield BACK
 
 
-@scenario
+@scenario(Kind.BASES)
 def bases_of_a_class_that_are_asked_for():
     class A:
         pass
@@ -445,7 +445,7 @@ def bases_of_a_class_that_are_asked_for():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BASES)
 def a_mixin_that_is_inserted():
     class Base:
         def go(self, t):
@@ -469,7 +469,7 @@ def a_mixin_that_is_inserted():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PROPERTY)
 def cached_properties():
     class Item:
         size = 2
@@ -489,7 +489,7 @@ def cached_properties():
     yield NEW
 
 
-@scenario
+@scenario(Kind.CLASS_ATTRIBUTE, looks_at={Beside.KEY: "it asks for the length"})
 def an_attribute_of_a_type_read_through_type():
     class Item:
         registry = {"a": 1}
@@ -506,7 +506,7 @@ def an_attribute_of_a_type_read_through_type():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BASES)
 def subclasses_that_appear():
     class Base:
         pass
@@ -523,44 +523,46 @@ def subclasses_that_appear():
 # ---- functions ----
 
 
-@scenario
+@scenario(Kind.CELL)
 def contents_of_the_cell_of_a_called_function():
     def make(v, unused):
         def scaled(t):
-            return t * v
+            return t * v if t.ndim == 2 else t * unused
 
-        def other(t):
-            return t * unused
+        return scaled
 
-        return scaled, other
-
-    g, beside = make(2, 3)
+    g = make(2, 3)
     yield start(lambda t: g(t), x)
-    beside.__closure__[0].cell_contents = 9
+    g.__closure__[0].cell_contents = 9
     yield SAME
-    g.__closure__[0].cell_contents = 5
+    g.__closure__[1].cell_contents = 5
     yield NEW
-    g.__closure__[0].cell_contents = 2
+    g.__closure__[1].cell_contents = 2
     yield BACK
 
 
-@scenario
+@scenario(Kind.CELL)
 def contents_of_the_cell_of_the_function_itself():
-    v = 2
+    v = w = 2
 
     def f(t):
-        return t * v
+        return t * v if t.ndim == 2 else t * w
 
+    cell, beside = f.__closure__
     yield start(f, x)
-    f.__closure__[0].cell_contents = 3
+    beside.cell_contents = 3
+    yield SAME
+    cell.cell_contents = 3
     yield NEW
-    f.__closure__[0].cell_contents = torch.ones(3)
+    cell.cell_contents = torch.ones(3)
     yield NEW
-    f.__closure__[0].cell_contents = torch.full((3,), 2.0)
+    cell.cell_contents = torch.full((3,), 2.0)
     yield OTHER
+    beside.cell_contents = torch.ones(3)
+    yield SAME
 
 
-@scenario
+@scenario(Kind.FUNCTION_ATTRIBUTE)
 def names_of_a_function():
     def g(t):
         """Text."""
@@ -577,7 +579,7 @@ def names_of_a_function():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.FUNCTION_ATTRIBUTE)
 def annotations_of_a_function():
     def g(t: int) -> int:
         return t
@@ -589,7 +591,7 @@ def annotations_of_a_function():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.FUNCTION_ATTRIBUTE)
 def attributes_of_a_function():
     def g(t):
         return t
@@ -604,19 +606,19 @@ def attributes_of_a_function():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PARTIAL)
 def arguments_of_a_partial():
     p = functools.partial(lambda t, a=1, b=2: t * a, a=2)
     yield start(lambda t: p(t), x)
     p.note = 1
-    yield EITHER
+    yield SAME
     p.keywords["a"] = 7
     yield NEW
     p.__setstate__((p.func, (), {"a": 9}, {}))
     yield NEW
 
 
-@scenario
+@scenario(Kind.DICT)
 def a_function_in_a_container():
     table = {"f": lambda t: t + 1, "g": lambda t: t}
     yield start(lambda t: table["f"](t), x)
@@ -626,7 +628,7 @@ def a_function_in_a_container():
     yield NEW
 
 
-@scenario
+@scenario(Kind.FUNCTION_ATTRIBUTE)
 def a_wrapped_function():
     def inner(t):
         return t + 1
@@ -642,7 +644,7 @@ def a_wrapped_function():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BOUND_METHOD)
 def a_method_made_by_hand():
     class Item:
         value = 2
@@ -661,7 +663,7 @@ def a_method_made_by_hand():
     yield NEW
 
 
-@scenario
+@scenario(Kind.CLOSURE)
 def a_generator_function_that_is_called():
     limit = [2, 2]
 
@@ -676,14 +678,16 @@ def a_generator_function_that_is_called():
     yield NEW
 
 
-@scenario
+@scenario(Kind.CELL)
 def a_recursive_function():
-    depth = 3
+    depth, beside = 3, 4
 
     def fold(t, n):
-        return t if n == 0 else fold(t + 1, n - 1)
+        return t if n == 0 else fold(t + 1, n - 1) if n < 10 else fold(t, beside)
 
     yield start(lambda t: fold(t, depth), x)
+    beside = 5
+    yield SAME
     depth = 4
     yield NEW
     depth = 3
@@ -693,7 +697,7 @@ def a_recursive_function():
 # ---- globals and modules ----
 
 
-@scenario
+@scenario(Kind.GLOBAL_OF_ANOTHER_MODULE)
 def a_global_of_another_module():
     namespace: dict[str, Any] = {"__name__": "made_up", "SCALE": 2, "BESIDE": 1}
     exec("def scaled(t): return t * SCALE", namespace)
@@ -709,7 +713,7 @@ def a_global_of_another_module():
     yield NEW  # it raises
 
 
-@scenario
+@scenario(Kind.GLOBAL_OF_ANOTHER_MODULE)
 def functions_of_one_code_and_other_globals():
     one: dict[str, Any] = {"__name__": "one", "SCALE": 2}
     other: dict[str, Any] = {"__name__": "other", "SCALE": 3}
@@ -723,7 +727,7 @@ def functions_of_one_code_and_other_globals():
     yield NEW.of(x, first)
 
 
-@scenario
+@scenario(Kind.PYTHON_MODULE)
 def a_module_whose_class_changes():
     made: Any = types.ModuleType("made_up")
     made.value = 2
@@ -740,7 +744,7 @@ def a_module_whose_class_changes():
     yield NEW
 
 
-@scenario
+@scenario(Kind.BUILTIN)
 def a_name_that_shadows_a_builtin_in_a_helper():
     namespace: dict[str, Any] = {"__name__": "made_up"}
     exec("def longest(t, items): return t * max(items)", namespace)
@@ -767,7 +771,7 @@ class Bits(enum.Flag):
     B = enum.auto()
 
 
-@scenario
+@scenario(Kind.ENUM)
 def enums_of_numbers():
     yield start(lambda t, level: t * level if level > 1 else t, x, Level.LOW)
     yield NEW.of(x, Level.HIGH)
@@ -775,14 +779,14 @@ def enums_of_numbers():
     yield NEW_UNSEEN.of(x, 1)
 
 
-@scenario
+@scenario(Kind.ENUM)
 def flags():
     yield start_any(lambda t, bits: t + 1 if Bits.A in bits else t, x, Bits.A)
     yield NEW.of(x, Bits.B)
     yield NEW.of(x, Bits.A | Bits.B)
 
 
-@scenario
+@scenario(Kind.ENUM)
 def an_attribute_of_an_enum_member():
     class Colour(enum.Enum):
         RED = 2
@@ -804,7 +808,7 @@ class Frozen:
     name: str = "plain"
 
 
-@scenario
+@scenario(Kind.DATACLASS)
 def a_frozen_dataclass():
     yield start(lambda t, s: t * s.scale, x, Frozen())
     yield SAME.of(x, Frozen(name="other"))
@@ -812,7 +816,7 @@ def a_frozen_dataclass():
     yield BACK.of(x, dataclasses.replace(Frozen(), name="third"))
 
 
-@scenario
+@scenario(Kind.CONSTRUCTION, looks_at={Beside.KEY: "it goes through all fields, which are a dict of the class"})
 def a_dataclass_that_is_made():
     @dataclasses.dataclass
     class Made:
@@ -821,14 +825,14 @@ def a_dataclass_that_is_made():
 
     yield start(lambda t: t * dataclasses.replace(Made(1), a=4).b, x)
     Made.note = 1
-    yield EITHER
+    yield SAME
     Made.__init__ = lambda self, a, b=7: (setattr(self, "a", a), setattr(self, "b", b))[0]
     yield EITHER
     Made.__post_init__ = lambda self: None
     yield EITHER
 
 
-@scenario
+@scenario(Kind.DATACLASS, looks_at={Beside.KEY: "it goes through all fields, which are a dict of the class"})
 def fields_of_a_dataclass():
     @dataclasses.dataclass
     class Made:
@@ -838,15 +842,17 @@ def fields_of_a_dataclass():
     made = Made()
     yield start_any(lambda t: t * sum(getattr(made, field.name) for field in dataclasses.fields(made)), x)
     made.c = 9
-    yield EITHER
+    yield SAME
     made.b = 5
     yield NEW
 
 
-@scenario
+@scenario(Kind.LIST_OR_TUPLE)
 def a_deque():
     d = collections.deque([1, 2], maxlen=3)
     yield start(lambda t: t * d[0] + len(d), x)
+    d[1] = 7
+    yield SAME
     d.append(5)
     yield NEW
     d.append(6)
@@ -855,13 +861,15 @@ def a_deque():
     yield NEW
 
 
-@scenario
+@scenario(Kind.DICT)
 def a_counter_and_a_chain_of_dicts():
     c = collections.Counter("aab")
     chain = collections.ChainMap({"k": 1}, {"k": 2, "z": 3})
     yield start_any(lambda t: t * c["a"] + c["zzz"] + chain["k"] + chain["z"], x)
     c["b"] = 40
-    yield EITHER
+    yield SAME
+    chain.maps[0]["beside"] = chain.maps[1]["beside"] = 4
+    yield SAME
     c["a"] = 5
     yield NEW
     chain.maps[0]["k"] = 7
@@ -870,7 +878,7 @@ def a_counter_and_a_chain_of_dicts():
     yield NEW
 
 
-@scenario
+@scenario(Kind.CONTAINER_SUBCLASS)
 def subclasses_of_containers():
     class List(list):
         pass
@@ -893,7 +901,7 @@ def subclasses_of_containers():
     yield NEW
 
 
-@scenario
+@scenario(Kind.INSTANCE_ATTRIBUTE)
 def a_simple_namespace():
     n = types.SimpleNamespace(a=1, b=2)
     yield start(lambda t: t * n.a, x)
@@ -907,28 +915,28 @@ def a_simple_namespace():
     yield NEW
 
 
-@scenario
+@scenario(Kind.DICT)
 def a_mapping_proxy():
     d = {"a": 1, "b": 2}
     proxy = types.MappingProxyType(d)
     yield start_any(lambda t: t * proxy["a"], x)
     d["b"] = 7
-    yield EITHER
+    yield SAME
     d["a"] = 5
     yield NEW
 
 
-@scenario
+@scenario(Kind.LIST_OR_TUPLE)
 def memory_of_bytes():
     b = bytearray(b"ab")
     yield start_any(lambda t: t * b[0], x)
     b[1] = 7
-    yield EITHER
+    yield SAME
     b[0] = 7
     yield NEW
 
 
-@scenario
+@scenario(Kind.INSTANCE_ATTRIBUTE)
 def an_object_with_its_own_truth_and_length():
     class Item:
         def __init__(self):
@@ -947,7 +955,7 @@ def an_object_with_its_own_truth_and_length():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARTIAL)
 def getters_of_the_operator_module():
     class Item:
         a, b = 2, 3
@@ -961,7 +969,7 @@ def getters_of_the_operator_module():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PROPERTY)
 def a_property_with_a_setter():
     class Item:
         def __init__(self):
@@ -993,7 +1001,7 @@ def a_property_with_a_setter():
     yield NEW
 
 
-@scenario
+@scenario(Kind.LIBRARY_STATE)
 def how_types_are_copied():
     """What copyreg has for another type is none of the program's business."""
     yield start(lambda t: t + 1, x)
@@ -1001,14 +1009,14 @@ def how_types_are_copied():
     yield SAME
 
 
-@scenario
+@scenario(Kind.VALUE_OF_AN_ARGUMENT)
 def identity_of_small_numbers_and_text():
     a = "text" * 3
     yield start_any(lambda t, s: t + 1 if s is a else t, x, a)
     yield EITHER.of(x, "".join(["text"] * 3))
 
 
-@scenario
+@scenario(Kind.CALL_SHAPE)
 def many_arguments_one_changes():
     yield start(lambda t, *numbers, **named: t * numbers[3] + named["d"], x, 1, 2, 3, 4, a=1, d=2)
     yield SAME.of(x, 9, 9, 9, 4, a=9, d=2)
@@ -1017,6 +1025,6 @@ def many_arguments_one_changes():
     yield BACK.of(x, 0, 0, 0, 4, a=0, d=2)
 
 
-@pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
-def test_change(program):
-    play(program)
+@each(table.scenarios)
+def test_change(row):
+    play(row)

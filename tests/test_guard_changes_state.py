@@ -9,27 +9,24 @@ import random
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, play, start, start_any
+from change_kinds import Kind
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start, start_any
 from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-SCENARIOS: list[Callable[[], Iterator[Any]]] = []
+table = Table()
+scenario = table.scenario
 x = torch.arange(6.0).reshape(2, 3)
-
-
-def scenario(function: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-    SCENARIOS.append(function)
-    return function
 
 
 @contextlib.contextmanager
@@ -50,7 +47,7 @@ def put(owner: Any, name: str, value: Any) -> Iterator[None]:
 # ---- functions and methods of torch, and of Python, patched ----
 
 
-@scenario
+@scenario(Kind.LIBRARY_FUNCTION)
 def functional_patched():
     m = nn.Linear(3, 3)
     yield start(lambda t: m(t), x)
@@ -61,7 +58,7 @@ def functional_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.LIBRARY_CLASS)
 def a_method_of_tensors_patched():
     yield start(lambda t: t.relu() + t.sum(), x)
     with put(torch.Tensor, "relu", lambda self: self * 4):
@@ -69,7 +66,7 @@ def a_method_of_tensors_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.LIBRARY_CLASS)
 def an_operator_of_tensors_patched():
     yield start(lambda t: t + 1, x)
     with put(torch.Tensor, "__sub__", lambda self, other: torch.mul(self, 5)):
@@ -79,7 +76,7 @@ def an_operator_of_tensors_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.LIBRARY_CLASS)
 def indexing_of_tensors_patched():
     original = torch.Tensor.__getitem__
     yield start(lambda t: t[0] + len(t), x)
@@ -90,7 +87,7 @@ def indexing_of_tensors_patched():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.LIBRARY_CLASS)
 def a_property_of_tensors_patched():
     yield start(lambda t: t * t.nbytes, x)
     with put(torch.Tensor, "unrelated", 1):
@@ -100,7 +97,7 @@ def a_property_of_tensors_patched():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.BUILTIN)
 def a_builtin_patched():
     yield start(lambda t: t * divmod(7, 2)[0], x)
     with put(builtins, "callable", lambda v: v):
@@ -110,7 +107,7 @@ def a_builtin_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PYTHON_MODULE)
 def a_module_swapped():
     first, second = types.ModuleType("framejit_made_up"), types.ModuleType("framejit_made_up")
     first.scale, second.scale = 2, 3  # type: ignore[attr-defined]
@@ -134,7 +131,7 @@ def a_module_swapped():
         del sys.modules["framejit_made_up"], sys.modules["framejit_beside"]
 
 
-@scenario
+@scenario(Kind.PYTHON_MODULE)
 def a_getattr_of_a_module():
     made: Any = types.ModuleType("made_up")
     made.__getattr__ = lambda name: len(name)
@@ -148,7 +145,7 @@ def a_getattr_of_a_module():
 # ---- modes and settings of torch ----
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def matmul_precision():
     was = torch.get_float32_matmul_precision()
     yield start(lambda t: t * len(torch.get_float32_matmul_precision()), x)
@@ -163,7 +160,7 @@ def matmul_precision():
     yield BACK
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def tf32_flags():
     yield start_any(lambda t: t + 1 if torch.backends.cuda.matmul.allow_tf32 else t, x)
     with put(torch.backends.cuda.matmul, "allow_tf32", not torch.backends.cuda.matmul.allow_tf32):
@@ -171,7 +168,7 @@ def tf32_flags():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def reduced_precision_flags():
     flags = torch.backends.cuda.matmul
     yield start_any(lambda t: t + 1 if flags.allow_fp16_reduced_precision_reduction else t, x)
@@ -180,7 +177,7 @@ def reduced_precision_flags():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def cudnn_flags():
     yield start_any(lambda t: t + 1 if torch.backends.cudnn.enabled else t, x)
     with torch.backends.cudnn.flags(enabled=not torch.backends.cudnn.enabled):
@@ -190,7 +187,7 @@ def cudnn_flags():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def mkldnn_flags():
     yield start_any(lambda t: t + 1 if torch.backends.mkldnn.enabled else t, x)
     with torch.backends.mkldnn.flags(enabled=False):
@@ -198,7 +195,7 @@ def mkldnn_flags():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def attention_kernels_that_are_read():
     yield start_any(lambda t: t + 1 if torch.backends.cuda.flash_sdp_enabled() else t, x)
     with sdpa_kernel(SDPBackend.MATH):
@@ -206,7 +203,7 @@ def attention_kernels_that_are_read():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def attention_kernels():
     torch.manual_seed(0)
     q = torch.randn(1, 2, 8, 4)
@@ -220,7 +217,7 @@ def attention_kernels():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.BACKEND_SETTING)
 def the_fast_path_of_transformers():
     yield start(lambda t: t * torch.backends.mha.get_fastpath_enabled(), x)
     torch.backends.mha.set_fastpath_enabled(False)
@@ -231,7 +228,7 @@ def the_fast_path_of_transformers():
     yield BACK
 
 
-@scenario
+@scenario(Kind.TORCH_MODE)
 def anomaly_mode():
     yield start_any(lambda t: t + 1 if torch.is_anomaly_enabled() else t, x)
     with pytest.warns(UserWarning), torch.autograd.detect_anomaly():
@@ -239,7 +236,7 @@ def anomaly_mode():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.DETERMINISM)
 def deterministic_warnings_only():
     yield start(lambda t: (t + 1, torch.is_deterministic_algorithms_warn_only_enabled()), x)
     torch.use_deterministic_algorithms(True)
@@ -268,7 +265,7 @@ class Adding(TorchFunctionMode):
         return result + 100 if isinstance(result, torch.Tensor) else result
 
 
-@scenario
+@scenario(Kind.TORCH_MODE)
 def a_dispatch_mode():
     yield start(lambda t: t * 2, x)
     with Noting():
@@ -276,7 +273,7 @@ def a_dispatch_mode():
     yield BACK
 
 
-@scenario
+@scenario(Kind.TORCH_MODE)
 def two_function_modes():
     yield start(lambda t: torch.mul(t, 2), x)
     one, other = Adding(), Adding()
@@ -290,7 +287,7 @@ def two_function_modes():
     yield BACK
 
 
-@scenario
+@scenario(Kind.TENSOR_CLASS)
 def torch_function_disabled():
     class Tripled(torch.Tensor):
         @classmethod
@@ -305,7 +302,7 @@ def torch_function_disabled():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.TENSOR_CLASS)
 def a_torch_function_that_changes():
     class Tripled(torch.Tensor):
         @classmethod
@@ -324,7 +321,7 @@ def a_torch_function_that_changes():
     yield EITHER
 
 
-@scenario
+@scenario(Kind.TORCH_MODE)
 def hooks_on_saved_tensors():
     p = torch.full((3,), 3.0, requires_grad=True)
 
@@ -338,16 +335,19 @@ def hooks_on_saved_tensors():
     yield BACK
 
 
-@scenario
+@scenario(Kind.TORCH_MODE)
 def functorch_levels():
-    def f(t):
-        return t.sum(0) * 2
+    yield start(lambda t: t.sum(0) * 2, x)
+    level = torch._C._functorch._vmap_increment_nesting(2, "error")
+    try:
+        yield NEW_UNSEEN
+    finally:
+        torch._C._functorch._vmap_decrement_nesting()
+    assert level == 1
+    yield BACK
 
-    yield start(f, x)
-    yield SAME.of(x)
 
-
-@scenario
+@scenario(Kind.TORCH_MODE)
 def forward_mode_differentiation():
     tangent = torch.ones(2, 3)
     yield start(lambda t: t * t, x)
@@ -356,7 +356,7 @@ def forward_mode_differentiation():
     yield BACK.of(x)
 
 
-@scenario
+@scenario(Kind.AUTOCAST)
 def autocast_of_another_device():
     a = torch.ones(4, 4)
     yield start(lambda t: t @ t, a)
@@ -369,7 +369,7 @@ def autocast_of_another_device():
     yield BACK
 
 
-@scenario
+@scenario(Kind.AUTOCAST)
 def the_autocast_dtype_while_it_is_off():
     a = torch.ones(4, 4)
     yield start(lambda t: t @ t, a)
@@ -381,7 +381,7 @@ def the_autocast_dtype_while_it_is_off():
         torch.set_autocast_dtype("cpu", was)
 
 
-@scenario
+@scenario(Kind.GRAD_MODE)
 def grad_mode_in_another_thread():
     p = nn.Parameter(torch.ones(3))
     yield start(lambda t: (t * p).requires_grad, x)
@@ -399,7 +399,7 @@ def grad_mode_in_another_thread():
     yield BACK
 
 
-@scenario
+@scenario(Kind.PROCESS_STATE)
 def number_of_threads_of_torch():
     was = torch.get_num_threads()
     yield start(lambda t: t * 2, x)
@@ -411,9 +411,9 @@ def number_of_threads_of_torch():
 # ---- random numbers ----
 
 
-@scenario
+@scenario(Kind.RANDOMNESS)
 def a_random_generator():
-    r = random.Random(3)
+    r, beside = random.Random(3), random.Random(3)
 
     def f(t):
         r.seed(seed[0])
@@ -421,41 +421,50 @@ def a_random_generator():
 
     seed = [3]
     yield start_any(f, x)
+    beside.seed(4)
+    yield SAME
     seed[0] = 4
     yield EITHER
 
 
-@scenario
+@scenario(Kind.RANDOMNESS)
 def random_of_python():
     def f(t, seed):
         random.seed(seed)
         return t * random.random(), t * random.randint(1, 100)
 
     yield start_any(f, x, 1)
+    np.random.seed(5)
+    yield SAME
     yield EITHER.of(x, 2)
 
 
-@scenario
+@scenario(Kind.RANDOMNESS)
 def random_of_numpy():
     def f(t, seed):
         np.random.seed(seed)
         return t * float(np.random.rand())
 
     yield start_any(f, x, 1)
+    random.seed(5)
+    yield SAME
     yield EITHER.of(x, 2)
 
 
-@scenario
+@scenario(Kind.RANDOMNESS)
 def random_of_torch():
     def f(t, seed):
         torch.manual_seed(seed)
         return torch.rand(3) + t
 
     yield start_any(f, x, 1)
+    torch.Generator().manual_seed(7)
+    random.seed(5)
+    yield SAME
     yield EITHER.of(x, 2)
 
 
-@scenario
+@scenario(Kind.RANDOMNESS)
 def a_generator_of_torch():
     def f(t, generator):
         return torch.rand(3, generator=generator) * t
@@ -464,21 +473,25 @@ def a_generator_of_torch():
         return lambda t: f(t, torch.Generator().manual_seed(seed))
 
     yield start_any(lambda t, make: make(t), x, again(1))
+    torch.manual_seed(7)
+    yield SAME
     yield EITHER.of(x, again(2))
 
 
 # ---- libraries ----
 
 
-@scenario
+@scenario(Kind.PROCESS_STATE)
 def the_level_of_a_logger():
     log = logging.getLogger("framejit.made_up.one")
     beside = logging.getLogger("framejit.made_up.other")
     log.setLevel(logging.WARNING)
     log.isEnabledFor(logging.INFO)  # the logger keeps the answer
     yield start_any(lambda t: t + 1 if log.isEnabledFor(logging.INFO) else t, x)
+    log.propagate = False
+    yield SAME
     beside.setLevel(logging.ERROR)
-    yield EITHER
+    yield EITHER  # empties what all loggers keep
     log.setLevel(logging.INFO)
     yield EITHER
     logging.disable(logging.CRITICAL)
@@ -486,33 +499,37 @@ def the_level_of_a_logger():
         yield EITHER
     finally:
         logging.disable(logging.NOTSET)
+        log.propagate = True
 
 
-@scenario
+@scenario(Kind.NUMPY)
 def numpy_arrays():
     a = np.ones(3, dtype=np.float32)
-    yield start_any(lambda t, a: t + torch.from_numpy(a), x, a)
+    yield start_any(lambda t, a, beside: t + torch.from_numpy(a), x, a, np.ones(3))
+    yield SAME.of(x, a, np.zeros((2, 2)))
     a[0] = 5
     yield OTHER
-    yield EITHER.of(x, np.ones(3, dtype=np.float64))
-    yield EITHER.of(x, np.ones(6, dtype=np.float32)[::2])
-    yield EITHER.of(x, np.ones((1, 3), dtype=np.float32))
-    yield OTHER.of(x, np.full(3, 7, dtype=np.float32))
+    yield EITHER.of(x, np.ones(3, dtype=np.float64), None)
+    yield EITHER.of(x, np.ones(6, dtype=np.float32)[::2], None)
+    yield EITHER.of(x, np.ones((1, 3), dtype=np.float32), None)
+    yield OTHER.of(x, np.full(3, 7, dtype=np.float32), None)
 
 
-@scenario
+@scenario(Kind.NUMPY)
 def numpy_numbers():
-    yield start_any(lambda t, n: t * n, x, np.float32(2))
-    yield EITHER.of(x, np.float32(3))
-    yield EITHER.of(x, np.float64(3))
-    yield EITHER.of(x, np.int64(3))
-    yield EITHER.of(x, 3)
+    n = np.float32(2)
+    yield start_any(lambda t, n, beside: t * n, x, n, np.float32(4))
+    yield SAME.of(x, n, np.float32(5))
+    yield EITHER.of(x, np.float32(3), None)
+    yield EITHER.of(x, np.float64(3), None)
+    yield EITHER.of(x, np.int64(3), None)
+    yield EITHER.of(x, 3, None)
 
 
 # ---- kinds of tensors ----
 
 
-@scenario
+@scenario(Kind.TENSOR_BITS)
 def a_negative_view():
     c = torch.ones(3, dtype=torch.complex64) * 1j
     yield start(lambda t: (t * 2, t.is_neg()), c.imag)
@@ -520,7 +537,7 @@ def a_negative_view():
     yield BACK.of(c.imag)
 
 
-@scenario
+@scenario(Kind.TENSOR_SHAPE)
 def a_scalar_tensor():
     yield start(lambda t: t * torch.ones(1, dtype=torch.int64) / 2, torch.tensor([3.0]))
     yield NEW.of(torch.tensor(3.0, dtype=torch.float64))
@@ -528,14 +545,14 @@ def a_scalar_tensor():
     yield SAME.of(torch.tensor([3.0], dtype=torch.float64))
 
 
-@scenario
+@scenario(Kind.TENSOR_SHAPE)
 def an_empty_tensor():
     yield start(lambda t: t.sum() + t.numel(), torch.ones(3))
     yield NEW.of(torch.ones(0))
     yield BACK.of(torch.ones(3))
 
 
-@scenario
+@scenario(Kind.TENSOR_STRIDES)
 def an_expanded_tensor():
     def f(t):
         return t + 1, t.stride()
@@ -545,7 +562,7 @@ def an_expanded_tensor():
     yield BACK.of(torch.full((3, 3), 1.0))
 
 
-@scenario
+@scenario(Kind.TENSOR_STRIDES)
 def a_memory_format():
     def f(t):
         return t * 2, t.is_contiguous(memory_format=torch.channels_last)
@@ -556,28 +573,28 @@ def a_memory_format():
     yield BACK.of(image.clone())
 
 
-@scenario
+@scenario(Kind.TENSOR_LAYOUT)
 def a_compressed_layout():
     yield start(lambda t: (t.to_dense() if t.layout is not torch.strided else t) * 2, x)
     yield NEW_UNSEEN.of(x.to_sparse_csr())
     yield EITHER.of(x)
 
 
-@scenario
+@scenario(Kind.TENSOR_LAYOUT)
 def a_nested_tensor():
     yield start_any(lambda t: t * 2 if not t.is_nested else t, x)
     yield EITHER.of(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged))
     yield EITHER.of(x)
 
 
-@scenario
+@scenario(Kind.TENSOR_BITS)
 def a_view_or_not():
     base = torch.zeros(3, 3)
     yield start_any(lambda t: (t * 2, t._is_view()), base[0])
     yield EITHER.of(torch.zeros(3))
 
 
-@scenario
+@scenario(Kind.TENSOR_ATTRIBUTE)
 def a_tensor_with_a_gradient():
     p = torch.ones(3, requires_grad=True)
     beside = torch.ones(3, requires_grad=True)
@@ -590,7 +607,7 @@ def a_tensor_with_a_gradient():
     yield OTHER
 
 
-@scenario
+@scenario(Kind.TENSOR_REQUIRES_GRAD)
 def the_gradient_mode_of_an_input_in_place():
     t = torch.ones(3)
     beside = torch.ones(3)
@@ -603,7 +620,7 @@ def the_gradient_mode_of_an_input_in_place():
     yield BACK
 
 
-@scenario
+@scenario(Kind.OUTER_TENSOR)
 def a_tensor_of_an_outer_scope():
     t = torch.ones(3)
     yield start(lambda a: a * t, x)
@@ -617,7 +634,7 @@ def a_tensor_of_an_outer_scope():
     yield NEW
 
 
-@scenario
+@scenario(Kind.TENSOR_DATA)
 def a_tensor_written_through_its_alias():
     t = torch.ones(3)
     alias = t.view(3)
@@ -630,7 +647,7 @@ def a_tensor_written_through_its_alias():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.TENSOR_CLASS)
 def class_of_a_tensor():
     class Sub(torch.Tensor):
         factor = 2
@@ -647,13 +664,13 @@ def class_of_a_tensor():
     yield EITHER.of(torch.ones(3))
 
 
-@pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
-def test_change(program):
-    play(program)
+@each(table.scenarios)
+def test_change(row):
+    play(row)
 
 
-@pytest.mark.parametrize("program", [a_negative_view, attention_kernels, two_function_modes, a_tensor_of_an_outer_scope, an_expanded_tensor,
+@each([a_negative_view, attention_kernels, two_function_modes, a_tensor_of_an_outer_scope, an_expanded_tensor,
                                      a_memory_format, a_tensor_written_through_its_alias, forward_mode_differentiation, hooks_on_saved_tensors,
-                                     a_dispatch_mode], ids=lambda s: s.__name__)  # fmt: skip
-def test_change_with_aot_autograd(program):
-    play(program, backend="aot_eager")
+                                     a_dispatch_mode])  # fmt: skip
+def test_change_with_aot_autograd(row):
+    play(row, backend="aot_eager")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, play, start
+from change_kinds import Kind
+from neighbours import Beside
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start
 from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode
 
-SCENARIOS: list[Callable[[], Iterator[Any]]] = []
+table = Table()
+scenario = table.scenario
 x = torch.arange(6.0).reshape(2, 3)
-
-
-def scenario(function: Callable[[], Iterator[Any]]) -> Callable[[], Iterator[Any]]:
-    SCENARIOS.append(function)
-    return function
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +69,7 @@ def net() -> Any:
 # ---- modules ----
 
 
-@scenario
+@scenario(Kind.MODULE_NUMBER)
 def an_int_attribute():
     m = net()
     yield start(m, x)
@@ -87,7 +85,7 @@ def an_int_attribute():
     yield NEW
 
 
-@scenario
+@scenario(Kind.MODULE_NUMBER)
 def a_string_attribute():
     m = net()
     yield start(m, x)
@@ -97,7 +95,7 @@ def a_string_attribute():
     yield SAME
 
 
-@scenario
+@scenario(Kind.MODULE_NUMBER)
 def none_that_becomes_something():
     m = net()
     yield start(m, x)
@@ -111,7 +109,7 @@ def none_that_becomes_something():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_TENSOR)
 def a_tensor_attribute():
     m = net()
     yield start(m, x)
@@ -123,7 +121,7 @@ def a_tensor_attribute():
     yield NEW
 
 
-@scenario
+@scenario(Kind.MODULE_CONTAINER)
 def a_list_attribute():
     m = net()
     yield start(m, x)
@@ -137,7 +135,7 @@ def a_list_attribute():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.MODULE_CONTAINER)
 def a_dict_attribute():
     m = net()
     yield start(m, x)
@@ -149,7 +147,7 @@ def a_dict_attribute():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_FUNCTION)
 def a_function_attribute():
     m = net()
     yield start(m, x)
@@ -161,7 +159,7 @@ def a_function_attribute():
     yield BACK
 
 
-@scenario
+@scenario(Kind.SUBMODULE)
 def a_submodule():
     m = net()
     yield start(m, x)
@@ -179,7 +177,7 @@ def a_submodule():
     yield NEW  # it raises
 
 
-@scenario
+@scenario(Kind.SUBMODULE)
 def a_submodule_that_appears_beside():
     m = net()
     yield start(m, x)
@@ -189,7 +187,7 @@ def a_submodule_that_appears_beside():
     yield SAME
 
 
-@scenario
+@scenario(Kind.PARAMETER)
 def a_parameter_that_is_replaced():
     m = net()
     yield start(m, x)
@@ -201,7 +199,7 @@ def a_parameter_that_is_replaced():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER_VALUES)
 def values_of_a_parameter():
     m = net()
     yield start(m, x)
@@ -216,7 +214,7 @@ def values_of_a_parameter():
     yield OTHER
 
 
-@scenario
+@scenario(Kind.PARAMETER)
 def a_parameter_becomes_a_tensor():
     m = net()
     yield start(m, x)
@@ -226,7 +224,7 @@ def a_parameter_becomes_a_tensor():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.PARAMETER)
 def a_buffer():
     m = net()
     yield start(m, x)
@@ -240,7 +238,7 @@ def a_buffer():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER_DTYPE)
 def the_dtype_of_a_module():
     m = net()
     m.plain = 0
@@ -249,7 +247,7 @@ def the_dtype_of_a_module():
     yield NEW.of(x.double())
 
 
-@scenario
+@scenario(Kind.PARAMETER_REQUIRES_GRAD)
 def requires_grad_of_a_parameter():
     m = net()
     yield start(lambda t: (m.linear(t), m.linear.weight.requires_grad), x)
@@ -261,7 +259,7 @@ def requires_grad_of_a_parameter():
     yield BACK
 
 
-@scenario
+@scenario(Kind.TRAINING)
 def training():
     m = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
     m.eval()
@@ -274,7 +272,7 @@ def training():
     yield NEW
 
 
-@scenario
+@scenario(Kind.TRAINING)
 def a_flag_that_is_not_read():
     m = net()
     yield start(m, x)
@@ -282,7 +280,7 @@ def a_flag_that_is_not_read():
     yield SAME
 
 
-@scenario
+@scenario(Kind.FORWARD_HOOK)
 def forward_hooks():
     m = net()
     yield start(m, x)
@@ -300,7 +298,7 @@ def forward_hooks():
     yield NEW_UNSEEN
 
 
-@scenario
+@scenario(Kind.FORWARD_PRE_HOOK)
 def forward_pre_hooks():
     m = net()
     yield start(m, x)
@@ -312,7 +310,7 @@ def forward_pre_hooks():
     yield NEW
 
 
-@scenario
+@scenario(Kind.FORWARD_HOOK)
 def hooks_of_a_submodule():
     m = net()
     yield start(m, x)
@@ -322,7 +320,7 @@ def hooks_of_a_submodule():
     yield BACK
 
 
-@scenario
+@scenario(Kind.GLOBAL_HOOK)
 def global_hooks():
     m = net()
     yield start(m, x)
@@ -340,7 +338,7 @@ def global_hooks():
     yield BACK
 
 
-@scenario
+@scenario(Kind.BACKWARD_HOOK, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
 def backward_hooks():
     m = net()
     seen: list[Any] = []
@@ -357,7 +355,7 @@ def backward_hooks():
     yield BACK
 
 
-@scenario
+@scenario(Kind.FORWARD)
 def forward_is_patched():
     m = net()
     yield start(m, x)
@@ -374,7 +372,7 @@ def forward_is_patched():
     yield NEW
 
 
-@scenario
+@scenario(Kind.LIBRARY_CLASS)
 def a_method_of_torch_is_patched():
     m = net()
     original = nn.Linear.forward
@@ -387,7 +385,7 @@ def a_method_of_torch_is_patched():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_CLASS)
 def the_class_of_a_submodule():
     class Doubling(nn.Linear):
         def forward(self, t):
@@ -401,7 +399,7 @@ def the_class_of_a_submodule():
     yield BACK
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def how_many_layers():
     m = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
     yield start(m, x)
@@ -413,7 +411,7 @@ def how_many_layers():
     yield NEW
 
 
-@scenario
+@scenario(Kind.MODULE_LIST)
 def layers_of_a_list_and_a_dict():
     class Layers(nn.Module):
         def __init__(self):
@@ -441,7 +439,7 @@ def layers_of_a_list_and_a_dict():
     yield NEW
 
 
-@scenario
+@scenario(Kind.NUMBER_THAT_COUNTS)
 def a_counter_of_calls():
     class Counting(nn.Module):
         def __init__(self):
@@ -458,7 +456,7 @@ def a_counter_of_calls():
     yield SAME
 
 
-@scenario
+@scenario(Kind.TIED_PARAMETERS)
 def the_same_parameter_twice():
     a, b = nn.Linear(3, 3), nn.Linear(3, 3)
     m = nn.Sequential(a, b)
@@ -469,7 +467,7 @@ def the_same_parameter_twice():
     yield BACK
 
 
-@scenario
+@scenario(Kind.TIED_PARAMETERS)
 def two_parameters_that_were_one():
     a, b = nn.Linear(3, 3), nn.Linear(3, 3)
     a.weight = b.weight
@@ -484,7 +482,7 @@ def two_parameters_that_were_one():
 # ---- tensors ----
 
 
-@scenario
+@scenario(Kind.TENSOR_SHAPE)
 def the_shape_of_a_tensor():
     yield start(lambda t: t.sum(0) * t.shape[0], x)
     yield OTHER.of(x + 1)
@@ -493,7 +491,7 @@ def the_shape_of_a_tensor():
     yield NEW.of(torch.ones(3))
 
 
-@scenario
+@scenario(Kind.TENSOR_DTYPE)
 def the_dtype_of_a_tensor():
     yield start(lambda t: t * 2, x)
     yield NEW.of(x.double())
@@ -501,7 +499,7 @@ def the_dtype_of_a_tensor():
     yield BACK.of(x.double())
 
 
-@scenario
+@scenario(Kind.TENSOR_STRIDES)
 def the_strides_of_a_tensor():
     square = torch.arange(9.0).reshape(3, 3)
     yield start(lambda t: (t * 2, t.is_contiguous()), square)
@@ -509,27 +507,27 @@ def the_strides_of_a_tensor():
     yield BACK.of(square.clone())
 
 
-@scenario
+@scenario(Kind.TENSOR_DEVICE)
 def the_device_of_a_tensor():
     yield start(lambda t: (t * 2, t.device.type), x)
     yield NEW.of(torch.ones(2, 3, device="meta"))
     yield BACK.of(x)
 
 
-@scenario
+@scenario(Kind.TENSOR_LAYOUT)
 def the_layout_of_a_tensor():
     yield start(lambda t: (t.layout, t.to_dense() * 2 if t.layout is not torch.strided else t), x)
     yield NEW.of(x.to_sparse())
 
 
-@scenario
+@scenario(Kind.TENSOR_STRIDES)
 def the_storage_offset_of_a_tensor():
     whole = torch.arange(12.0)
     yield start(lambda t: t * 2, whole[0:6])
     yield OTHER.of(whole[6:12])
 
 
-@scenario
+@scenario(Kind.TENSOR_REQUIRES_GRAD)
 def requires_grad_of_a_tensor():
     leaf = torch.ones(2, 3, requires_grad=True)
     yield start(lambda t: t * 2, torch.ones(2, 3))
@@ -537,7 +535,7 @@ def requires_grad_of_a_tensor():
     yield BACK.of(torch.ones(2, 3))
 
 
-@scenario
+@scenario(Kind.TENSOR_REQUIRES_GRAD)
 def a_leaf_or_not():
     leaf = torch.ones(2, 3, requires_grad=True)
     yield start(lambda t: (t * 2, t.is_leaf), leaf)
@@ -548,34 +546,34 @@ class Sub(torch.Tensor):
     """A subclass of Tensor without anything of its own."""
 
 
-@scenario
+@scenario(Kind.TENSOR_CLASS)
 def a_subclass_of_tensor():
     yield start(lambda t: t * 2, x)
     yield NEW.of(x.as_subclass(Sub))
     yield BACK.of(x)
 
 
-@scenario
+@scenario(Kind.TENSOR_CLASS)
 def a_parameter_or_a_tensor():
     yield start(lambda t: (t * 2, isinstance(t, nn.Parameter)), x)
     yield NEW.of(nn.Parameter(x, requires_grad=False))
 
 
-@scenario
+@scenario(Kind.TENSOR_BITS)
 def a_conjugate_view():
     c = torch.ones(3, dtype=torch.complex64) * 1j
     yield start(lambda t: (t * 2, t.is_conj()), c)
     yield NEW.of(c.conj())
 
 
-@scenario
+@scenario(Kind.TENSOR_ALIASING)
 def the_same_tensor_twice():
     yield start(lambda a, b: (a + b, a is b), x, x)
     yield NEW.of(x, x.clone())
     yield BACK.of(x, x)
 
 
-@scenario
+@scenario(Kind.TENSOR_ALIASING)
 def the_same_tensor_twice_written_to():
     def f(a, b):
         a = a.detach()
@@ -590,7 +588,7 @@ def the_same_tensor_twice_written_to():
     yield BACK.of(one, other)
 
 
-@scenario
+@scenario(Kind.TENSOR_ALIASING)
 def views_that_share_a_storage():
     def f(a, b):
         a.add_(1)
@@ -604,7 +602,7 @@ def views_that_share_a_storage():
     yield EITHER.of(base[:4], beside[2:])
 
 
-@scenario
+@scenario(Kind.TENSOR_DATA)
 def swapped_tensors():
     a, b = nn.Parameter(torch.ones(3)), nn.Parameter(torch.full((3,), 5.0))
     c = nn.Parameter(torch.full((1, 3), 5.0, dtype=torch.float64))
@@ -615,7 +613,7 @@ def swapped_tensors():
     yield NEW
 
 
-@scenario
+@scenario(Kind.TENSOR_DATA)
 def a_tensor_whose_data_is_replaced():
     t = torch.ones(2, 3)
     yield start(lambda t: (t * 2, t.shape[0]), t)
@@ -629,7 +627,7 @@ def a_tensor_whose_data_is_replaced():
     yield NEW
 
 
-@scenario
+@scenario(Kind.TENSOR_ATTRIBUTE)
 def attributes_of_a_tensor():
     t = torch.ones(3)
     t.scale = 2  # type: ignore[attr-defined]
@@ -640,7 +638,7 @@ def attributes_of_a_tensor():
     yield NEW
 
 
-@scenario
+@scenario(Kind.PARAMETER_GRAD)
 def a_gradient():
     p = nn.Parameter(torch.ones(3))
     yield start(lambda t: t * 2 if p.grad is None else t * p.grad, x)
@@ -655,7 +653,7 @@ def a_gradient():
 # ---- global state ----
 
 
-@scenario
+@scenario(Kind.GRAD_MODE)
 def grad_mode():
     p = nn.Parameter(torch.ones(3))
     f = lambda t: (t * p, torch.is_grad_enabled())
@@ -668,7 +666,7 @@ def grad_mode():
     yield BACK
 
 
-@scenario
+@scenario(Kind.AUTOCAST)
 def autocast():
     a = torch.ones(4, 4)
     yield start(lambda t: t @ t, a)
@@ -681,7 +679,7 @@ def autocast():
         yield BACK
 
 
-@scenario
+@scenario(Kind.DEFAULT_DTYPE)
 def default_dtype():
     yield start(lambda n: torch.ones(3) * n, 2)
     torch.set_default_dtype(torch.float64)
@@ -690,7 +688,7 @@ def default_dtype():
     yield BACK
 
 
-@scenario
+@scenario(Kind.DEFAULT_DEVICE)
 def default_device():
     yield start(lambda n: torch.ones(3) * n, 2)
     torch.set_default_device("meta")
@@ -701,7 +699,7 @@ def default_device():
         yield OTHER
 
 
-@scenario
+@scenario(Kind.DETERMINISM)
 def deterministic_algorithms():
     yield start(lambda t: (t + 1, torch.are_deterministic_algorithms_enabled()), x)
     torch.use_deterministic_algorithms(True)
@@ -718,7 +716,7 @@ class Adding(TorchFunctionMode):
         return result + 100 if isinstance(result, torch.Tensor) else result
 
 
-@scenario
+@scenario(Kind.TORCH_MODE)
 def a_torch_function_mode():
     yield start(lambda t: torch.mul(t, 2), x)
     with Adding():
@@ -726,7 +724,7 @@ def a_torch_function_mode():
     yield BACK
 
 
-@scenario
+@scenario(Kind.RANDOMNESS)
 def seeds_do_not_matter():
     yield start(lambda t: torch.nn.functional.dropout(t, 0.5), x)
     yield SAME
@@ -734,12 +732,12 @@ def seeds_do_not_matter():
     yield SAME
 
 
-@pytest.mark.parametrize("program", SCENARIOS, ids=lambda s: s.__name__)
-def test_change(program):
-    play(program)
+@each(table.scenarios)
+def test_change(row):
+    play(row)
 
 
-@pytest.mark.parametrize("program", [swapped_tensors, views_that_share_a_storage, the_same_tensor_twice_written_to, training, autocast,
-                                     a_buffer, values_of_a_parameter, a_torch_function_mode], ids=lambda s: s.__name__)  # fmt: skip
-def test_change_with_aot_autograd(program):
-    play(program, backend="aot_eager")
+@each([swapped_tensors, views_that_share_a_storage, the_same_tensor_twice_written_to, training, autocast,
+                                     a_buffer, values_of_a_parameter, a_torch_function_mode])  # fmt: skip
+def test_change_with_aot_autograd(row):
+    play(row, backend="aot_eager")
