@@ -147,7 +147,7 @@ class Compiler:
         self._pooled = pooled and options.shareable
         self._pool: Pool | None = None
         self._called = False
-        self._sampled = 0
+        self._calls_checked = 0
         self._limits_reported: set[Any] = set()
         self.changing: frozenset[str] = frozenset()
         """Paths of values that were different in so many calls that the next entries don't rest on what they are."""
@@ -380,9 +380,10 @@ class Compiler:
         logs.fallback(function.__code__, reason, stack)
 
     def is_sampled(self) -> bool:
-        """Whether this call is one of those that run eagerly too (`check="results"`)."""
-        self._sampled += 1
-        return self._sampled % self.options.config.check_every == 1 % self.options.config.check_every
+        """Whether this call is one of those that run eagerly too (`check="results"`): the first, and every `check_every`th from there."""
+        number = self._calls_checked
+        self._calls_checked += 1
+        return number % self.options.config.check_every == 0
 
     def forget(self) -> None:
         """Begin anew: part of `reset()`."""

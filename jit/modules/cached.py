@@ -147,7 +147,7 @@ def is_steady(guard: Guard, value: Any) -> bool:
 
 
 def is_argument(source: Source | None) -> bool:
-    """Whether a path leads to an argument of the call (see `apply` in app/support.py), or into a tuple that is one."""
+    """Whether a path leads to an argument of the call (see `apply` in app/functools.py), or into a tuple that is one."""
     while isinstance(source, (Index, Item, DictKey)):
         source = source.base
     return isinstance(source, Local) and source.payload.name in ("args", "kwargs")
