@@ -23,6 +23,7 @@ import torch
 from agreement import Comparison, outcome
 from change_kinds import Kind
 from neighbours import EXPENSIVE, RULES, Beside, Surroundings
+from torch.overrides import TorchFunctionMode
 
 import framejit
 from framejit._runtime import CompiledFunction
@@ -109,6 +110,14 @@ def agree_on(a: Any, b: Any) -> bool:
     except AssertionError:
         return False
     return True
+
+
+class Adding(TorchFunctionMode):
+    """Adds to what every function of torch gives."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result + 100 if isinstance(result, torch.Tensor) else result
 
 
 @dataclass(frozen=True)

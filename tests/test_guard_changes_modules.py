@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -729,17 +730,23 @@ def what_a_hook_reads():
     yield NEW
 
 
-@scenario(Kind.BACKWARD_HOOK, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
-def backward_pre_hooks():
-    m = block()
-    scale = [1]
+def training_step(m: Any, parameter: Any) -> Callable[[Any], Any]:
+    """What gives a parameter's gradient. It has run once: from then on there are gradients to be cleared."""
 
     def step(t):
         m.zero_grad()
         m(t).sum().backward()
-        return m.linear.bias.grad.clone()
+        return parameter.grad.clone()
 
-    step(x)  # from here on there are gradients to be cleared
+    step(x)
+    return step
+
+
+@scenario(Kind.BACKWARD_HOOK, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
+def backward_pre_hooks():
+    m = block()
+    scale = [1]
+    step = training_step(m, m.linear.bias)
     yield start(step, x)
     m.beside.register_full_backward_pre_hook(lambda module, grads: None)
     yield SAME
@@ -752,13 +759,7 @@ def backward_pre_hooks():
 @scenario(Kind.GLOBAL_HOOK, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
 def global_backward_hooks():
     m = block()
-
-    def step(t):
-        m.zero_grad()
-        m(t).sum().backward()
-        return m.linear.bias.grad.clone()
-
-    step(x)  # from here on there are gradients to be cleared
+    step = training_step(m, m.linear.bias)
     yield start(step, x)
     handle = torch_module.register_module_full_backward_hook(lambda module, gin, gout: None)
     try:
@@ -783,13 +784,7 @@ def hooks_that_have_no_part_in_a_call():
 @scenario(Kind.PARAMETER_GRAD, looks_at={Beside.MEMBER: "zero_grad goes through all parameters"})
 def hooks_of_a_parameter():
     m = block()
-
-    def step(t):
-        m.zero_grad()
-        m(t).sum().backward()
-        return m.weight.grad.clone()
-
-    step(x)  # from here on there are gradients to be cleared
+    step = training_step(m, m.weight)
     yield start(step, x)
     handle = m.weight.register_hook(lambda grad: grad * 3)
     yield OTHER

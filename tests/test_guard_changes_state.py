@@ -17,11 +17,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from change_kinds import Kind
-from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start, start_any
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Adding, Table, each, play, start, start_any
 from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 table = Table()
@@ -253,14 +252,6 @@ class Noting(TorchDispatchMode):
     """Adds to what every operator gives."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        return result + 100 if isinstance(result, torch.Tensor) else result
-
-
-class Adding(TorchFunctionMode):
-    """Adds to what every function of torch gives."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         return result + 100 if isinstance(result, torch.Tensor) else result
 

@@ -9,10 +9,9 @@ import pytest
 import torch
 from change_kinds import Kind
 from neighbours import Beside
-from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Table, each, play, start
+from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Adding, Table, each, play, start
 from torch import nn
 from torch.nn.modules import module as torch_module
-from torch.overrides import TorchFunctionMode
 
 table = Table()
 scenario = table.scenario
@@ -706,14 +705,6 @@ def deterministic_algorithms():
     yield NEW
     torch.use_deterministic_algorithms(False)
     yield BACK
-
-
-class Adding(TorchFunctionMode):
-    """Adds to what every function of torch gives."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        return result + 100 if isinstance(result, torch.Tensor) else result
 
 
 @scenario(Kind.TORCH_MODE)
