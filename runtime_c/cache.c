@@ -143,12 +143,12 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None, *, watched=False)\n--\n\nOne compiled version of a function: `code` runs where `tree` matches the call. The "
-              "first n_inputs captures of the tree arrive in a list, the others in a tuple, in the two slots after the arguments. "
+    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None, *, watched=False)\n--\n\n"
+              "One compiled version of a function: `code` runs where `tree` matches the call. The first n_inputs captures of the tree arrive in a "
+              "list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
-              "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the graph takes one list, "
-              "number of outputs, offsets "
-              "in the code of its calls, operations, constants).",
+              "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the "
+              "graph takes one list, number of outputs, offsets in the code of its calls, operations, constants).",
     .tp_basicsize = sizeof(FJ_Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,
@@ -294,10 +294,7 @@ static void follow_hint(FJ_CompiledFunction *self, PyObject *argument, const FJ_
 /* Has the guard checker look at the call. 0, or -1 with an exception set. */
 static int check_guards(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals) {
     PyObject *checker = Py_NewRef(FJ_guard_checker);
-    PyObject *arguments = PyTuple_New(n_locals);
-    for (Py_ssize_t i = 0; arguments != NULL && i < n_locals; i++) {
-        PyTuple_SET_ITEM(arguments, i, Py_NewRef(locals[i] != NULL ? locals[i] : FJ_Unset));
-    }
+    PyObject *arguments = FJ_Hook_ArgumentTuple(locals, n_locals);
     PyObject *result = arguments != NULL ? PyObject_CallFunctionObjArgs(checker, (PyObject *)self, arguments, NULL) : NULL;
     Py_XDECREF(arguments);
     Py_XDECREF(result);
@@ -559,7 +556,8 @@ static PyObject *function_repr(FJ_CompiledFunction *self) {
 static PyObject *function_reduce(FJ_CompiledFunction *self, PyObject *unused) { return PyObject_GetAttrString(self->function, "__qualname__"); }
 
 static PyMethodDef function_methods[] = {
-    {"add", (PyCFunction)function_add, METH_O, "add($self, entry, /)\n--\n\nPut an entry in front. ValueError if its code doesn't fit the function's."},
+    {"add", (PyCFunction)function_add, METH_O,
+     "add($self, entry, /)\n--\n\nPut an entry in front. ValueError if its code doesn't fit the function's."},
     {"remove", (PyCFunction)function_remove, METH_O, "remove($self, entry, /)\n--\n\nTake an entry out; False if it isn't there."},
     {"clear", (PyCFunction)function_clear_entries, METH_NOARGS, "clear($self, /)\n--\n\nTake all entries out."},
     {"__reduce__", (PyCFunction)function_reduce, METH_NOARGS, NULL},
@@ -569,7 +567,8 @@ static PyMethodDef function_methods[] = {
 static PyMemberDef function_members[] = {
     {"function", T_OBJECT, offsetof(FJ_CompiledFunction, function), READONLY, "The function as it was written."},
     {"__wrapped__", T_OBJECT, offsetof(FJ_CompiledFunction, function), READONLY, NULL},
-    {"compile_callback", T_OBJECT, offsetof(FJ_CompiledFunction, compile_callback), READONLY, "Called as (function, arguments) where no entry matches."},
+    {"compile_callback", T_OBJECT, offsetof(FJ_CompiledFunction, compile_callback), READONLY,
+     "Called as (function, arguments) where no entry matches."},
     {"enabled", T_BOOL, offsetof(FJ_CompiledFunction, enabled), 0, "If False, calls run the function as it was written."},
     {NULL},
 };

@@ -44,8 +44,8 @@ typedef struct {
 struct FJ_Direct {
     PyObject *graph;  /* or NULL: nothing is called */
     PyObject *refuse; /* or NULL; raises for what the graph has returned */
-    int boxed;       /* it takes one list, which it may empty */
-    PyObject *calls; /* a tuple: the offsets in the entry's code of its calls, the graph's first */
+    int boxed;        /* it takes one list, which it may empty */
+    PyObject *calls;  /* a tuple: the offsets in the entry's code of its calls, the graph's first */
     Py_ssize_t n_outputs;
     PyObject *constants; /* a tuple */
     Py_ssize_t n_variables;
@@ -136,7 +136,8 @@ FJ_Direct *FJ_Direct_New(PyObject *description, PyObject *code, Py_ssize_t n_cap
                           &PyTuple_Type, &constants)) {
         return NULL;
     }
-    if (!PyCode_Check(code) || (graph != Py_None && !PyCallable_Check(graph)) || (refuse != Py_None && !PyCallable_Check(refuse)) || n_outputs < 0 || (graph == Py_None && n_outputs > 0)) {
+    if (!PyCode_Check(code) || (graph != Py_None && !PyCallable_Check(graph)) || (refuse != Py_None && !PyCallable_Check(refuse)) ||
+        n_outputs < 0 || (graph == Py_None && n_outputs > 0)) {
         PyErr_SetString(PyExc_ValueError, "Entry: direct goes with code, and names a callable and its outputs");
         return NULL;
     }

@@ -150,7 +150,8 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
 
 /* The entry for a frame, found or made, with its inputs and captures. NULL without an exception: run the frame as written. Not inlined:
    what the walk captures must not stay on the C stack while the frame runs, which may call itself. */
-__attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_arguments, FJ_Match *match) {
+__attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals,
+                                                     Py_ssize_t n_arguments, FJ_Match *match) {
     FJ_Captured captured;
     FJ_Entry *entry = match->searched ? NULL : FJ_CompiledFunction_Find(self, function, locals, n_arguments, &captured);
     if (entry == NULL && !PyErr_Occurred()) {

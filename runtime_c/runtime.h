@@ -113,7 +113,6 @@ enum { FJ_EAGER_UNSET, FJ_EAGER, FJ_NOT_EAGER };
 extern _Thread_local FJ_ThreadState FJ_thread;
 
 /* switches.c */
-extern int FJ_globally_disabled;
 extern int FJ_globally_eager;
 extern int FJ_watched_eager;       /* what the watched dicts came to */
 extern PyObject *FJ_call_checker;  /* NULL, or called as (compiled function, args, kwargs) in place of a call */
@@ -122,7 +121,7 @@ extern PyObject *FJ_guard_checker; /* NULL, or called as (compiled function, arg
 int FJ_Watched_Update(void);
 /* Whether calls of compiled functions run as written, here and now. */
 static inline int FJ_RunsAsWritten(const FJ_ThreadState *thread) {
-    return thread->compiling || thread->disabled || FJ_globally_disabled || FJ_watched_eager ||
+    return thread->compiling || thread->disabled || FJ_watched_eager ||
            (thread->eager == FJ_EAGER_UNSET ? FJ_globally_eager : thread->eager == FJ_EAGER);
 }
 extern PyMethodDef FJ_switches[];

@@ -3,7 +3,6 @@
 
 #include "runtime.h"
 
-int FJ_globally_disabled;
 int FJ_globally_eager;
 int FJ_watched_eager;
 PyObject *FJ_call_checker;
@@ -70,8 +69,6 @@ static PyObject *set_thread_compiling(PyObject *module, PyObject *value) { retur
 
 static PyObject *set_thread_checking(PyObject *module, PyObject *value) { return set_switch(&FJ_thread.checking, value); }
 
-static PyObject *set_globally_disabled(PyObject *module, PyObject *value) { return set_switch(&FJ_globally_disabled, value); }
-
 static PyObject *set_globally_eager(PyObject *module, PyObject *value) { return set_switch(&FJ_globally_eager, value); }
 
 static PyObject *set_watched_eager(PyObject *module, PyObject *value) { return set_switch(&FJ_watched_eager, value); }
@@ -107,14 +104,14 @@ PyMethodDef FJ_switches[] = {
      "set_thread_disabled(value, /)\n--\n\nWhile true, compiled functions called on this thread run as written. Returns the value before."},
     {"set_thread_compiling", set_thread_compiling, METH_O,
      "set_thread_compiling(value, /)\n--\n\nMark this thread as tracing, with the same effect as disabling. Returns the value before."},
-    {"set_globally_disabled", set_globally_disabled, METH_O,
-     "set_globally_disabled(value, /)\n--\n\nWhile true, compiled functions run as written on all threads. Returns the value before."},
     {"set_globally_eager", set_globally_eager, METH_O,
-     "set_globally_eager(value, /)\n--\n\nThe same, where a thread doesn't say otherwise by set_thread_eager. Returns the value before."},
+     "set_globally_eager(value, /)\n--\n\nWhile true, compiled functions run as written on all threads that don't say otherwise by set_thread_eager. "
+     "Returns the value before."},
     {"set_thread_eager", set_thread_eager, METH_O,
      "set_thread_eager(value, /)\n--\n\nWhether compiled functions run as written on this thread; None: as set_globally_eager says."},
     {"set_watched_eager", set_watched_eager, METH_O,
-     "set_watched_eager(value, /)\n--\n\nWhile true, compiled functions run as written on all threads: for the callback of `watch`. Returns the value before."},
+     "set_watched_eager(value, /)\n--\n\nWhile true, compiled functions run as written on all threads: for the callback of `watch`. Returns the "
+     "value before."},
     {"set_thread_checking", set_thread_checking, METH_O,
      "set_thread_checking(value, /)\n--\n\nWhile true, calls on this thread bypass the call checker. Returns the value before."},
     {"set_call_checker", set_call_checker, METH_O,

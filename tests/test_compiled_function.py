@@ -105,7 +105,7 @@ def test_switches():
     def f():
         return "eager"
 
-    switches = [_runtime.set_thread_disabled, _runtime.set_thread_compiling, _runtime.set_globally_disabled]
+    switches = [_runtime.set_thread_disabled, _runtime.set_thread_compiling]
     for switch in switches:
         assert switch(True) is False
         assert f() == "eager" and not f.entries

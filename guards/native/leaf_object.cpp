@@ -123,9 +123,9 @@ bool same_constant(PyObject *a, PyObject *b) {
     return equal > 0;
 }
 
-/* Holds `object` for the tree, where `weakly` asks for it weakly if its type allows: an entry must not keep models, classes or code objects alive (the
- * entry hangs on a code object, which the garbage collector can't see through). When a weakly held object dies, the tree is
- * dead before the address can be used again. Returns the object, borrowed, or NULL with an exception set. */
+/* Holds `object` for the tree, where `weakly` asks for it weakly if its type allows: an entry must not keep models, classes or
+ * code objects alive (the entry hangs on a code object, which the garbage collector can't see through). When a weakly held object
+ * dies, the tree is dead before the address can be used again. Returns the object, borrowed, or NULL with an exception set. */
 PyObject *hold(GuardTree &tree, PyObject *object, bool weakly, int32_t *index) {
     PyObject *target = weakly ? watched(object) : nullptr;
     PyObject *reference;

@@ -157,7 +157,8 @@ bool Memo::add_version(int32_t index) {
 const void *Memo::length_of(int32_t index, PyObject *value) {
     if (!has_layout(index, value)) return nullptr;
     if (PyDict_Check(value)) return &reinterpret_cast<PyDictObject *>(value)->ma_used;
-    if (PyList_Check(value) || PyTuple_Check(value) || PyObject_TypeCheck(value, deque_type())) return &reinterpret_cast<PyVarObject *>(value)->ob_size;
+    const bool sized = PyList_Check(value) || PyTuple_Check(value) || PyObject_TypeCheck(value, deque_type());
+    if (sized) return &reinterpret_cast<PyVarObject *>(value)->ob_size;
     if (PyAnySet_Check(value)) return &reinterpret_cast<PySetObject *>(value)->used;
     return nullptr;
 }

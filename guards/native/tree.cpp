@@ -1,4 +1,4 @@
-/* tree.cpp: the type GuardTree: reading a spec, and the walk that checks a call and binds the captured values. */
+/* tree.cpp: the type GuardTree: reading a spec, its Python methods, and what surrounds a walk. */
 #include "tree.h"
 
 #include "guards.h"
@@ -377,8 +377,6 @@ PyObject *tree_nodes(PyObject *self, void *) { return PyLong_FromSize_t(as_tree(
 
 PyObject *tree_visited(PyObject *self, void *) { return PyLong_FromLong(as_tree(self).visited); }
 
-PyObject *tree_compared(PyObject *self, void *) { return PyLong_FromSize_t(as_tree(self).words.size()); }
-
 PyObject *tree_alive(PyObject *self, void *) { return PyBool_FromLong(!as_tree(self).alive->dead); }
 
 PyMethodDef tree_methods[] = {
@@ -396,7 +394,6 @@ PyGetSetDef tree_properties[] = {
     {"size", tree_size, nullptr, "How many guards the tree has.", nullptr},
     {"num_captures", tree_num_captures, nullptr, "How many values a match captures.", nullptr},
     {"num_nodes", tree_nodes, nullptr, "How many steps from value to value the tree has.", nullptr},
-    {"num_words", tree_compared, nullptr, "How many words of memory a walk compares in order not to take all steps.", nullptr},
     {"visited", tree_visited, nullptr, "How many steps the last walk took all the same.", nullptr},
     {"alive", tree_alive, nullptr, "False once an object that a guard compares with is gone: the tree will never match again.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
