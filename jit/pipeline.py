@@ -9,12 +9,13 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from framejit import breaks, interrupts, logs, modules, regions
 from framejit._runtime import Entry
+from framejit.backends.calling import drawing_again
 from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
@@ -23,7 +24,8 @@ from framejit.bytecode.decode import decode
 from framejit.bytecode.instruction import Position
 from framejit.cache import Compiler, Options
 from framejit.ceval.signals import Raise
-from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
+from framejit.codegen import CannotGenerate, FinishedTrace, Split, emit, plan
+from framejit.codegen.again import ended, follow
 from framejit.codegen.resume import Resumes, split
 from framejit.directives import CURRENT, NESTED, Directives, breaks_are_errors, innermost, made_real
 from framejit.effects import Logged
@@ -292,6 +294,9 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
         with collector(job.collects), interrupts.at_once():
             compiled = compile_graph(request)
         fn, boxed = compiled.fn, compiled.boxed
+        if tracer.handled and graph.repeatable:
+            fn = drawing_again(fn)
+            planned.run_again_from(tracer.call_sources())
         guards = [*guards, *(translated for asked in compiled.guards for translated in backend_guards(asked, graph))]
         STATISTICS.add("graphs")
         note.lap("backend")
@@ -301,7 +306,11 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     inputs = [described.source for described in graph.inputs] if planned.needs_graph else []
     built = build(guards, inputs, planned.captures)
     note.lap("guards")
-    code, direct = emit(planned, fn, boxed)
+    then: Split | None = None
+    follows: Callable[..., Any] | None = step
+    if planned.trace.again and step is not None:
+        then, follows, resumes = Split(step, len(resumes)), follow, (*resumes, ended())
+    code, direct = emit(planned, fn, boxed, then)
     note.lap("emit")
     if is_recording():
         note.guards = describe(built.guards).splitlines()
@@ -313,7 +322,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
         logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
         logs.info("bytecode", f"{function.__qualname__} as compiled", decode(code).listing())
     keep = Keep(fn, built.guards, shared=True, inputs=inputs, captures=planned.captures, direct=direct)
-    return Entry(code, built.tree, len(inputs), keep, step, resumes, direct)
+    return Entry(code, built.tree, len(inputs), keep, follows, resumes, direct)
 
 
 def with_own_tree(entry: Entry) -> Entry:

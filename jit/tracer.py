@@ -14,6 +14,7 @@ from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
 from framejit.ceval.closing import Watch, drops_silently
 from framejit.ceval.frame import Frame, State
+from framejit.ceval.handlers import meets_handler
 from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Raise, Yield
 from framejit.codegen.tracebacks import Passed, without_variables
@@ -104,6 +105,7 @@ class Tracer:
         self.jumps_back = 0
         self.direct: Delivery | None = None
         self.apart = False
+        self.handled = False
         self.resumed = origin(function.__code__, 0) is not None
         self.watch = Watch(tuple(args) if self.resumed else ())
         self.guarded_generators: list[Frame] = []
@@ -210,6 +212,17 @@ class Tracer:
         assert self.root is not None
         slots = [Slot(index, name) for index, name in enumerate(self.function.__code__.co_varnames[: len(self.args)])]
         return [self.root_source.child(Local, slot) for slot in slots] if self.watch else []
+
+    def note_handlers(self) -> None:
+        """An operation enters the graph, which raises late what the operation raises: the program may have a handler for it."""
+        if not self.handled and meets_handler(self.frame):
+            self.trail.set(self, "handled", True)
+
+    def call_sources(self) -> list[Source]:
+        """The function and its argument slots, to call it once more."""
+        code = self.function.__code__
+        slots = [self.root_source.child(Local, Slot(index, name)) for index, name in enumerate(code.co_varnames[: len(self.args)])]
+        return [self.root_source.child(FrameFunction), *slots]
 
     def is_suspended(self, generator: Object) -> bool:
         assert isinstance(generator, GeneratorObject)

@@ -44,6 +44,9 @@ class Stub:
         self.guards.append((kind, source, payload))
         self.trail.log(self.guards.pop)
 
+    def note_handlers(self) -> None:
+        pass
+
     def observe(self, obj: Object) -> Object:
         assert type(obj) is not LazyObject
         return obj

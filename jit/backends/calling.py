@@ -63,6 +63,21 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled:
     return run
 
 
+def drawing_again(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, made to leave the CPU's random number generator as it was when it raises half-way."""
+    generator = torch.default_generator
+
+    def run(*args: Any) -> Any:
+        before = generator.get_state()
+        try:
+            return fn(*args)
+        except BaseException:
+            generator.set_state(before)
+            raise
+
+    return run
+
+
 def leave_inference_modes(trace: TracebackType | None) -> None:
     """End the inference modes that frames of graphs, kept alive by the traceback, would hold open."""
     for frame, _ in reversed(list(traceback.walk_tb(trace))):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import accumulate
 from types import CodeType
 from typing import Any
 
@@ -16,6 +17,7 @@ from bytecode.instr import InstrLocation
 
 from framejit.bytecode.decode import parameter_count
 from framejit.bytecode.instruction import NO_POSITION, Position
+from framejit.bytecode.splice import encode_handlers
 from framejit.bytecode.versions import CURRENT
 from framejit.bytecode.versions.rows import BINARY_SYMBOLS, Written
 
@@ -30,7 +32,8 @@ class AssembleError(Exception):
 class Assembler:
     """Collects canonical instructions; `assemble` makes them a code object.
 
-    Everything is a constant or a fast local: there are no globals, cells, jumps or handlers. Not reusable after `assemble`.
+    Everything is a constant or a fast local: there are no globals, cells or jumps, and handlers at the end only. Not reusable after
+    `assemble`.
     """
 
     def __init__(self) -> None:
@@ -41,6 +44,7 @@ class Assembler:
         self._names: dict[str, int] = {}
         self._depth = 0
         self._max_depth = 0
+        self._handlers: list[list[int]] = []  # for each the indexes of the first instruction covered, of the one behind, and of its own first one
         self._position: Position | None = None
         self._location: InstrLocation = _location(NO_POSITION)
 
@@ -54,6 +58,17 @@ class Assembler:
         if position != self._position:
             self._position = position
             self._location = _location(position)
+
+    def emit_covered(self, op: str, argument: Any = None) -> None:
+        """Append an instruction that has a handler. The stack holds nothing below its operands."""
+        first = len(self._instructions)
+        self.emit(op, argument)
+        self._handlers.append([first, len(self._instructions), 0])
+
+    def begin_handler(self) -> None:
+        """The handler of the last covered instruction follows, and begins with the exception on the stack. Nothing goes on into it."""
+        self._handlers[-1][2] = len(self._instructions)
+        self._depth = 1
 
     def emit(self, op: str, argument: Any = None) -> None:
         """Append one canonical instruction; raises AssembleError for one that straight-line code can't have.
@@ -80,8 +95,8 @@ class Assembler:
 
         Locals used under other names get the slots behind those, in order of first use.
         """
-        if self._depth or not self._instructions or self._instructions[-1].name != "RETURN_VALUE":
-            raise AssembleError(f"the code ends with {self._depth} values on the stack, and must end in RETURN_VALUE")
+        if self._depth or not self._instructions or self._instructions[-1].name not in ("RETURN_VALUE", "RERAISE"):
+            raise AssembleError(f"the code ends with {self._depth} values on the stack, and must end in RETURN_VALUE or RERAISE")
         slots = {local: slot for slot, local in enumerate((*template.co_varnames[: parameter_count(template)], *extra))}
         for index, opcode, local in self._fast_uses:
             slot = slots.setdefault(local, len(slots))
@@ -98,7 +113,12 @@ class Assembler:
         concrete.first_lineno = template.co_firstlineno
         concrete.name = template.co_name if name is None else name
         concrete.qualname = template.co_qualname if qualname is None else qualname
-        return concrete.to_code(self._max_depth, compute_exception_stack_depths=False)
+        code = concrete.to_code(self._max_depth, compute_exception_stack_depths=False)
+        if not self._handlers:
+            return code
+        ends = list(accumulate((instruction.size for instruction in concrete), initial=0))  # a RESUME comes first
+        rows = [(ends[first + 1], ends[end + 1], ends[target + 1], 0, False) for first, end, target in self._handlers]
+        return code.replace(co_exceptiontable=encode_handlers(rows))
 
     def _append(self, opcode: str, arg: int | None) -> None:
         number, needs_argument, caches = _opcode(opcode)
@@ -180,7 +200,7 @@ _PLAIN = (
     *("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR"),
 )
 _COUNTED = (
-    *("COPY", "SWAP", "IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX", "RAISE_VARARGS", "UNPACK_SEQUENCE", "UNPACK_EX", "FORMAT_VALUE"),
+    *("COPY", "SWAP", "IS_OP", "CONTAINS_OP", "CALL_FUNCTION_EX", "RAISE_VARARGS", "RERAISE", "UNPACK_SEQUENCE", "UNPACK_EX", "FORMAT_VALUE"),
     *("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "BUILD_STRING", "BUILD_SLICE"),
     *("LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "MAP_ADD", "DICT_UPDATE", "DICT_MERGE"),
 )

@@ -7,18 +7,27 @@ what is new, replays what was mutated, and returns the result.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
 from framejit.bytecode.assemble import Assembler
 from framejit.bytecode.instruction import Position
+from framejit.codegen.again import as_result, as_written, run_as_written
 from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
 from framejit.codegen.plan import Group, Plan, Value
 from framejit.codegen.recorder import Kind, Step
 
 MANY_OUTPUTS = 256
 """With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
+
+
+class Split(NamedTuple):
+    """What follows the code of a split call: the step, and the number of the resume function for a call that has ended."""
+
+    step: Callable[..., Any]
+    ended: int
 
 
 class Emitted(NamedTuple):
@@ -28,16 +37,23 @@ class Emitted(NamedTuple):
     direct: Direct | None
 
 
-def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True) -> Emitted:
+def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split: Split | None = None) -> Emitted:
     """The replacement code, in both forms. `graph` returns a tuple or list of the plan's outputs.
 
-    boxed: it is called with the list of inputs, which it may empty; else with the inputs as arguments.
+    boxed: it is called with the list of inputs, which it may empty; else with the inputs as arguments. `split`: what follows, where
+    the code returns something to call in place of a state.
     """
     emitter = _Emitter(plan)
     if plan.needs_graph:
         assert graph is not None
         emitter.call_graph(graph, boxed)
     emitter.statements()
+    if split is not None:
+        emitter.bind(split.step)
+    emitter.op("RETURN_VALUE")
+    if plan.trace.again:
+        emitter.run_again(run_as_written if split is None else as_result(split.ended, run_as_written))
+        return Emitted(emitter.assemble(), None)
     code = emitter.assemble()
     return Emitted(code, direct_form(emitter.code, code, graph if plan.needs_graph else None, boxed, len(plan.outputs)))
 
@@ -50,6 +66,8 @@ class _Emitter:
         self.kept: dict[int, Temporary] = {}  # values and sources used more than once
         self.outputs: dict[int, Temporary] = {}
         self.output_list: Temporary | None = None
+        self.covered: set[int] = set()
+        self.handlers: set[int] = set()
         self.capture_index = {id(source): index for index, source in enumerate(plan.captures)}
         self.output_index = {id(node): index for index, node in enumerate(plan.outputs)}
 
@@ -73,6 +91,8 @@ class _Emitter:
         # The frame lets go of the list before the call, so that inputs are freed as soon as the callee is done with them.
         self.op("LOAD_FAST", INPUTS)
         self.op("DELETE_FAST", INPUTS)
+        if trace.again:
+            self.covered.add(len(self.code))
         if boxed:
             self.op("CALL", 1)
         else:
@@ -93,7 +113,39 @@ class _Emitter:
             for group in statement.groups:
                 self.build(group)
             self.run(statement.steps)
+
+    def bind(self, step: Callable[..., Any]) -> None:
+        """Make the state on the stack a call of the step with it."""
+        state = self.store()
+        self.op("PUSH_NULL")
+        self.op("LOAD_CONST", functools.partial)
+        self.op("LOAD_CONST", step)
+        self.op("LOAD_FAST", state)
+        self.op("CALL", 2)
+
+    def run_again(self, function: Callable[..., Any]) -> None:
+        """What is done with an exception of the graph: `function` is called with it, and with what the plan says.
+
+        What that raises has passed this frame already, as the frame that runs as written.
+        """
+        self.call_with_exception(function)
+        for source in self.plan.trace.again:
+            self.fetch(CAPTURES, self.capture_index[id(source)])
+        self.covered.add(len(self.code))
+        self.op("CALL", 1 + len(self.plan.trace.again))
         self.op("RETURN_VALUE")
+        self.call_with_exception(as_written)
+        self.op("CALL", 1)
+        self.op("RERAISE", 0)
+
+    def call_with_exception(self, function: Callable[..., Any]) -> None:
+        """Begin a handler: the function, and the exception as its first argument, which the frame lets go of."""
+        self.handlers.add(len(self.code))
+        error = self.store()
+        self.op("PUSH_NULL")
+        self.op("LOAD_CONST", function)
+        self.op("LOAD_FAST", error)
+        self.op("DELETE_FAST", error)
 
     def build(self, group: Group) -> None:
         """Build values that stay in temporaries; those built in place are left to their one user."""
@@ -182,7 +234,10 @@ class _Emitter:
     def assemble(self) -> CodeType:
         self.name_temporaries()
         assembler = Assembler()
-        for name, argument, position in self.code:
+        for index, (name, argument, position) in enumerate(self.code):
+            if index in self.handlers:
+                assembler.begin_handler()
             assembler.set_position(position)
-            assembler.emit(name, argument.name if type(argument) is Temporary else argument)
+            emit = assembler.emit_covered if index in self.covered else assembler.emit
+            emit(name, argument.name if type(argument) is Temporary else argument)
         return assembler.assemble(self.plan.trace.root_code, (INPUTS, CAPTURES))

@@ -8,7 +8,7 @@ its fillings, so that cycles and shared references come out right, and a value i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
@@ -31,7 +31,8 @@ class FinishedTrace:
 
     `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if nothing of it is returned (it
     writes to its inputs, or draws random numbers). `call_position`: where the traced frame was when the first graph node was made.
-    `held`: what the code holds until it ends, used or not.
+    `held`: what the code holds until it ends, used or not. `again`: where the call has to run as written if the graph raises, the
+    function and its argument slots.
     """
 
     result: Object
@@ -41,6 +42,7 @@ class FinishedTrace:
     return_position: Position = NO_POSITION
     call_position: Position = NO_POSITION
     held: Sequence[Source] = ()
+    again: Sequence[Source] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -94,6 +96,12 @@ class Plan:
     def needs_graph(self) -> bool:
         """Whether the graph is called at all."""
         return bool(self.outputs) or self.trace.graph_needed
+
+    def run_again_from(self, sources: Sequence[Source]) -> None:
+        """Let the code call the function with its arguments anew, all captured, if the graph raises."""
+        self.trace = replace(self.trace, again=sources)
+        known = set(map(id, self.captures))
+        self.captures += [source for source in sources if id(source) not in known]
 
 
 def plan(trace: FinishedTrace) -> Plan:

@@ -22,7 +22,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from framejit import breaks, interrupts
 from framejit.errors import UserFrame
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, meaning_of, refusal, to_fake, version_of
-from framejit.graph.prune import fake_of, output_nodes, prune, run_node
+from framejit.graph.prune import PURE_TARGETS, fake_of, output_nodes, prune, run_node
 from framejit.graph.state import MODE_CHANGES, Modes
 from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Item, Source
@@ -63,6 +63,7 @@ class GraphResult:
     """A finished graph. `gm` takes `inputs` in order and gives a tuple of the outputs asked for, in order.
 
     `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
+    `repeatable`: where it raises, it has changed nothing but random number generators.
     `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator.
     """
 
@@ -70,6 +71,7 @@ class GraphResult:
     inputs: tuple[GraphInput, ...]
     mutated: tuple[int, ...]
     has_effects: bool
+    repeatable: bool
     modes: Modes
     place: UserFrame | None
 
@@ -221,6 +223,7 @@ class GraphBuilder:
             meta["nn_module_stack"] = self.module_stack
         self._made_under[node] = self.vm.modes.current
         self._places[node] = stack[0] if stack else None
+        self.vm.note_handlers()
         self.trail.log(self._erase, node)
         return node
 
@@ -323,7 +326,8 @@ class GraphBuilder:
         has_effects = any(node in self._kept for node in graph.nodes)
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((self._places[node] for node in graph.nodes if node in self._places), None)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, self.vm.modes.initial, place)
+        repeatable = not indices and not any(node in self._kept and runs_for_its_effect(node) for node in graph.nodes)
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.vm.modes.initial, place)
 
     def dispose(self) -> None:
         """Let go of everything."""
@@ -348,6 +352,11 @@ class GraphBuilder:
             tuple(numbers),
             tuple(described.tensor.storage_offset() for described in inputs),
         )
+
+
+def runs_for_its_effect(node: fx.Node) -> bool:
+    """Whether a node changes something besides its arguments and torch's modes, for all that is known of it."""
+    return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
 
 
 def has_tensor(value: Any) -> bool:

@@ -58,6 +58,9 @@ class VM(Protocol):
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first."""
 
+    def note_handlers(self) -> None:
+        """An operation enters the graph here: what it raises may have a handler."""
+
     # Values.
 
     def wrap(self, value: Any, source: Source) -> Object:

@@ -1,0 +1,44 @@
+"""Which handlers of the program an exception would meet that is raised where frames stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from framejit.ceval.frame import Frame
+from framejit.objects.object import Object, settle
+
+LIBRARIES = ("torch", "contextlib", "framejit")
+
+
+def meets_handler(frame: Frame | None) -> bool:
+    """Whether a handler of this frame or its callers would see the exception: `except`, `finally`, or a `with` block's `__exit__`.
+
+    Not counted are torch's own, which put back what the graph puts back too, unless their block was entered before the trace began.
+    """
+    while frame is not None:
+        handler = frame.decoded.handler_at[frame.pc]
+        while handler is not None:
+            first, *rest = frame.decoded.instructions[handler.target : handler.target + 3]
+            if first.op == "PUSH_EXC_INFO" and not is_of_library(frame):
+                if all(instruction.op != "WITH_EXCEPT_START" for instruction in rest) or not is_left_alone(frame.stack[handler.depth - 1]):
+                    return True
+            handler = frame.decoded.handler_at[handler.target]
+        frame = frame.parent
+    return False
+
+
+def is_of_library(frame: Frame) -> bool:
+    """Whether the frame is of a library that compiled code answers for."""
+    name = frame.globals.value.get("__name__")
+    return isinstance(name, str) and name.partition(".")[0] in LIBRARIES
+
+
+def is_left_alone(leave: Any) -> bool:
+    """Whether a bound `__exit__` on the stack, of a block entered in this trace, is a library's."""
+    if not isinstance(leave, Object):
+        return False
+    method = settle(leave)
+    receiver = getattr(method, "receiver", None)
+    if method.source is not None or receiver is None:
+        return False
+    return settle(receiver).cls.__module__.partition(".")[0] in LIBRARIES and settle(receiver).cls.__name__ != "_GeneratorContextManager"

@@ -1,0 +1,287 @@
+"""Errors of graphs that depend on data, where the program has handlers for them: results, order of what is printed, modes, tracebacks."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import threading
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import Comparison
+from scenarios import compiled_function
+from torch.nn import functional as F
+
+import framejit
+
+TABLE = torch.arange(12.0).reshape(4, 3)
+GOOD, BAD = torch.tensor([0, 1, 2]), torch.tensor([0, 1, 9])
+CASES: list[Callable[..., Any]] = []
+lock = threading.Lock()
+
+
+@pytest.fixture(autouse=True)
+def entries_begin_anew() -> None:
+    framejit.reset()
+
+
+def case(function: Callable[..., Any]) -> Callable[..., Any]:
+    CASES.append(function)
+    return function
+
+
+class Block:
+    def __init__(self, suppresses: bool = False) -> None:
+        self.suppresses = suppresses
+
+    def __enter__(self) -> None:
+        print("entered")
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> bool:
+        print("left", kind, None if value is None else value.args)
+        return self.suppresses
+
+
+@contextlib.contextmanager
+def managed():
+    try:
+        yield
+    finally:
+        print("cleaned")
+
+
+@case
+def caught(table, index):
+    try:
+        rows = F.embedding(index, table)
+    except IndexError as error:
+        print("caught", error)
+        rows = table[:1]
+    return rows + 1
+
+
+@case
+def caught_elsewhere(table, index):
+    try:
+        table = table * 2
+    except IndexError:
+        return None
+    return F.embedding(index, table)
+
+
+@case
+def not_the_kind_that_is_caught(table, index):
+    try:
+        table = F.embedding(index, table)
+    except (KeyError, TypeError):
+        return None
+    return table
+
+
+@case
+def finally_without_effects_before(table, index):
+    try:
+        return F.embedding(index, table) + 1
+    finally:
+        print("finally")
+
+
+@case
+def a_block_behind_a_break(table, index):
+    with Block():
+        print("in it")
+        rows = F.embedding(index, table)
+    return rows + 1
+
+
+@case
+def a_block_that_suppresses(table, index):
+    rows = table
+    with Block(suppresses=True):
+        print("in it")
+        rows = F.embedding(index, table)
+    return rows + 1
+
+
+@case
+def a_block_of_the_trace(table, index):
+    with managed():
+        rows = F.embedding(index, table)
+    return rows + 1
+
+
+@case
+def a_lock(table, index):
+    with lock:
+        print("locked", lock.locked())
+        table = F.embedding(index, table)
+    return table
+
+
+@case
+def gradients_off_behind_a_break(table, index):
+    with torch.no_grad():
+        print("in it")
+        rows = F.embedding(index, table)
+    return rows + 1
+
+
+@case
+def a_handler_around_inlined_calls(table, index):
+    def look_up(n):
+        return F.embedding(index + n, table) if n == 2 else look_up(n + 1)
+
+    try:
+        return look_up(0)
+    except IndexError as error:
+        print(error)
+        return table + 1
+
+
+@case
+def breaks_behind_the_error(table, index):
+    for n in range(3):
+        try:
+            table = F.embedding(index, table) + n
+        except IndexError:
+            print("caught in", n)
+            index = index.clamp(max=2)
+        print("at the end of", n)
+    return table
+
+
+@case
+def raised_anew(table, index):
+    try:
+        return F.embedding(index, table)
+    except IndexError as error:
+        raise ValueError("no such row") from error
+
+
+@case
+def random_numbers(table, index):
+    try:
+        rows = F.dropout(table, 0.5)
+        return F.embedding(index, rows)
+    except IndexError:
+        return torch.rand(3)
+
+
+def observed(function: Callable[..., Any], index: torch.Tensor) -> tuple[Any, ...]:
+    printed, value, raised = io.StringIO(), None, None
+    torch.manual_seed(0)
+    with contextlib.redirect_stdout(printed):
+        try:
+            value = function(TABLE.clone(), index)
+        except Exception as error:
+            raised = error
+    errors = []
+    while raised is not None:
+        places = [(entry.name.partition(" (resumed")[0], entry.lineno) for entry in traceback.extract_tb(raised.__traceback__) if entry.filename == __file__]
+        errors.append((type(raised), str(raised), raised.__cause__ is None, places))
+        raised = raised.__context__
+    return value, printed.getvalue(), errors, torch.is_grad_enabled(), lock.locked()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
+def test_the_programs_handlers_see_errors_of_graphs(function, backend):
+    compiled = framejit.compile(function, backend=backend)
+    for index in (GOOD, BAD, BAD, GOOD):
+        expected, got = observed(function, index), observed(compiled, index)
+        assert got[1:] == expected[1:]
+        Comparison().same(got[0], expected[0])
+    assert framejit.statistics()["fallbacks"] == 0
+
+
+def test_arguments_of_all_kinds():
+    def takes(a, /, b, *rest, key=1, **named):
+        try:
+            return F.embedding(b, a) + key
+        except IndexError:
+            return a, b, rest, key, named
+
+    args, kwargs = (TABLE, BAD, 3, "x"), {"key": 5, "other": TABLE}
+    Comparison().same(framejit.compile(takes, backend="eager")(*args, **kwargs), takes(*args, **kwargs))
+
+
+def test_functions_that_share_an_entry_run_as_themselves():
+    def make(name):
+        def look_up(table, index):
+            try:
+                return F.embedding(index, table)
+            except IndexError:
+                return name
+
+        return framejit.compile(look_up, backend="eager")
+
+    first, second = make("first"), make("second")
+    first(TABLE, GOOD), second(TABLE, GOOD)
+    assert (first(TABLE, BAD), second(TABLE, BAD)) == ("first", "second")
+    assert framejit.statistics()["frames"] == 1
+
+
+def test_a_graph_that_changes_an_input_is_not_repeated():
+    def add(total, table, index):
+        try:
+            total += 1
+            return F.embedding(index, table)
+        except IndexError:
+            return None
+
+    total = torch.zeros(1)
+    with pytest.raises(IndexError):
+        framejit.compile(add, backend="eager")(total, TABLE, BAD)
+    assert total.item() == 1
+
+
+def test_without_handlers_calls_need_no_frame_and_hold_nothing():
+    for function in (plain := lambda table, index: F.embedding(index, table), torch.no_grad()(plain)):
+        compiled = framejit.compile(function, backend="eager")
+        compiled(TABLE, GOOD)
+        (entry,) = compiled_function(compiled).entries
+        assert entry.direct
+
+
+@torch.library.custom_op("framejit_tests::interrupted", mutates_args=())
+def interrupted(x: torch.Tensor) -> torch.Tensor:
+    raise KeyboardInterrupt
+
+
+@interrupted.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_ctrl_c_in_a_graph_leaves_the_blocks_entered_before():
+    def program(x):
+        with Block():
+            print("in it")
+            x = interrupted(x) + 1
+        return x
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(KeyboardInterrupt):
+        framejit.compile(program, backend="eager")(TABLE)
+    assert printed.getvalue().splitlines() == ["entered", "in it", "left <class 'KeyboardInterrupt'> ()"]
+
+
+def test_the_error_holds_nothing_when_it_is_gone():
+    compiled = framejit.compile(caught, backend="eager")
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        table = TABLE.clone()
+        reference = weakref.ref(table)
+        with contextlib.redirect_stdout(io.StringIO()):
+            compiled(table, BAD)
+        del table
+        assert reference() is None
+    finally:
+        if enabled:
+            gc.enable()
