@@ -109,8 +109,8 @@ class Front:
         """What calls of the modules run as written."""
         return self._raw.get()
 
-    def fits(self, raw: Any, options: Any) -> bool:
-        """Whether it is there, made of that and for these options. Then it stays for one more object."""
+    def claim(self, raw: Any, options: Any) -> bool:
+        """Whether it is there, made of that and for these options; if so, it is held until one more object has been added."""
         subclass = self.subclass
         if subclass is None or self.raw is not raw or not options.same_as(self.options):
             return False
@@ -140,7 +140,7 @@ def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) ->
     """The front of a module class whose calls run `raw`, for these options."""
     with _lock:
         for front in _fronts.get(id(cls), []):
-            if front.fits(raw, options):
+            if front.claim(raw, options):
                 return front
     front = Front(cls, raw, options, make())
     with _lock:
