@@ -4,7 +4,8 @@
 #   make test                  ruff, mypy and the test suite                           (make test ARGS="tests/test_runtime.py -k threads")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/test_threads.py")
-#   make test-matrix           the same on every supported pair of Python and torch, in environments outside the repository
+#   make stress                long runs that must not grow                            (make stress ARGS="models --share 10")
+#   make test-matrix           the tests on every supported pair of Python and torch, in environments outside the repository
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
 #   make build                 only (re)build the extension and refresh the editable install
 #   make PYTHON=python3.12 TORCH=2.11.0 VENV=.venv312 test
