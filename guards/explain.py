@@ -28,6 +28,7 @@ from framejit.guards.kinds import (
     same_constant,
 )  # fmt: skip
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, SlotMember, Source, UserLine
+from framejit.guards.tensor_spec import mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +88,27 @@ HINTS: dict[type[Guard], str] = {
     GlobalState: "call under the same modes and settings each time; each combination is compiled once",
 }
 TENSOR_HINTS = {
+    "sizes": "convert the tensor before the compiled function is called",
     "size": "pad to a few fixed sizes; each size is compiled once",
     "strides": "call .contiguous() before the compiled function, or always pass tensors laid out alike",
     "dtype": "keep the dtype constant: convert with .to(dtype) before the compiled function; each dtype is compiled once",
     "device": "keep the device constant; each device is compiled once",
     "layout": "keep the layout constant: convert (.to_dense(), .to_sparse()) before the compiled function",
     "requires_grad": "call under the same grad mode, with inputs that all do or all don't require grad; .detach() what needs no gradient",
-    "the": "call .resolve_conj() and .resolve_neg() before the compiled function",
-    "dispatch": "inference tensors and ordinary ones are compiled once each; make the tensor under the same modes on every call",
+    "conjugate": "call .resolve_conj() and .resolve_neg() before the compiled function",
+    "dispatch keys": "inference tensors and ordinary ones are compiled once each; make the tensor under the same modes on every call",
 }
-"""By the first word of what `mismatch` finds."""
+"""By what `mismatch` finds to differ."""
 AS_A_TENSOR = "pass it as a tensor (torch.tensor(value)), so that its value isn't part of the graph, or keep it constant"
 ONLY_PASSED_ON = "a number that is only passed on, or counted up and stored, needs no guard: use its value outside the compiled function"
 
 
-def hint(guard: Guard, value: Any, call: Call) -> str | None:
+def hint(guard: Guard, value: Any) -> str | None:
     """What would avoid that `guard` fails for `value`; None where there is nothing to say."""
     if isinstance(guard, Equals):
         return equals_hint(guard)
     if isinstance(guard, TensorMatch):
-        return tensor_hint(guard, value, call)
+        return tensor_hint(guard, value)
     return HINTS.get(type(guard))
 
 
@@ -127,10 +129,11 @@ def equals_hint(guard: Equals) -> str:
     return "each value is compiled once; keep it the same where that is possible"
 
 
-def tensor_hint(guard: TensorMatch, value: Any, call: Call) -> str:
+def tensor_hint(guard: TensorMatch, value: Any) -> str | None:
     if value is MISSING or type(value) is not guard.spec.cls:
         return "pass a tensor of the same class on every call"
-    return TENSOR_HINTS.get(guard.found(value, call).split(" ")[0], "convert the tensor before the compiled function is called")
+    difference = mismatch(value, guard.spec)
+    return None if difference is None else TENSOR_HINTS[difference[0]]
 
 
 def state_failure(guard: GlobalState) -> Failure:
@@ -148,7 +151,7 @@ def failure_of(guard: Guard, call: Call) -> Failure:
     if isinstance(guard, GlobalState):
         return state_failure(guard)
     value = guard.source.fetch(call)
-    return Failure(guard, guard.source.describe(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value, call))
+    return Failure(guard, guard.source.describe(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value))
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:

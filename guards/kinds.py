@@ -348,7 +348,8 @@ class TensorMatch(Guard):
     def found(self, value: Any, call: Call) -> str:
         if value is MISSING or type(value) is not self.spec.cls:
             return super().found(value, call)
-        return mismatch(value, self.spec) or "as expected"
+        difference = mismatch(value, self.spec)
+        return "as expected" if difference is None else difference[1]
 
     def key(self) -> Any:
         return self.spec

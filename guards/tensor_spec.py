@@ -71,26 +71,26 @@ def fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(found) == len(expected) and all(e is None or e == f for f, e in zip(found, expected))
 
 
-def mismatch(value: Any, spec: TensorSpec) -> str | None:
-    """The first difference between a tensor of the spec's class and the spec, as text; None if there is none."""
+def mismatch(value: Any, spec: TensorSpec) -> tuple[str, str] | None:
+    """The first difference between a tensor of the spec's class and the spec: in what, and what is found, as text; None if there is none."""
     if not has_plain_sizes(value):
-        return "sizes that aren't plain numbers"
+        return "sizes", "sizes that aren't plain numbers"
     with torch._C.DisableTorchFunction():
         for name in ("dtype", "device", "requires_grad", "layout"):
             found = READERS[name](value)
             if found != getattr(spec, name):
-                return f"{name} {found}"
+                return name, f"{name} {found}"
         sizes = tuple(READERS["shape"](value))
         if not fits(sizes, spec.sizes):
-            return f"size {list(sizes)}"
+            return "size", f"size {list(sizes)}"
         if spec.strides is not None:
             strides = tuple(BASE.stride(value)) if spec.layout is torch.strided else ()
             if not fits(strides, spec.strides):
-                return f"strides {strides}"
+                return "strides", f"strides {strides}"
         if BASE.is_conj(value) != spec.conj or BASE.is_neg(value) != spec.neg:
-            return "the conjugate or negative bit"
+            return "conjugate", "the conjugate or negative bit"
     keys = torch._C._dispatch_keys(value)
-    return None if keys.raw_repr() == spec.keys else f"dispatch keys {keys}"
+    return None if keys.raw_repr() == spec.keys else ("dispatch keys", f"dispatch keys {keys}")
 
 
 def storage_and_offset(value: Any) -> tuple[int, int] | None:
