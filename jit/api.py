@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import copyreg
 import dataclasses
 import functools
 import inspect
@@ -18,15 +15,12 @@ from framejit import cache, config, directives
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
+from framejit.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.errors import BadArgument
 from framejit.report import reset_statistics
-from framejit.sharing import TAKE_OVER, Front, follow, shared_class
 
 F = TypeVar("F")
-Function = Any
-"""A types.FunctionType, which type checkers take no `def` for."""
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-ORIGINAL = "__framejit_original__"
 
 
 @overload
@@ -160,115 +154,6 @@ def compile_function(function: Function, settings: Options, pooled: bool = True)
     compiled = cache.Compiler(settings, pooled=pooled).attach(function)
     compiled.__dict__.update(function.__dict__)
     return compiled
-
-
-def caller_of(target: Callable[..., Any]) -> Function:
-    """A Python function that calls a callable which has no code of its own: a C function, a partial, an object with `__call__`."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return target(*args, **kwargs)
-
-    with contextlib.suppress(AttributeError, TypeError):
-        functools.update_wrapper(call, target, updated=())
-    return call
-
-
-def raw_call(cls: type) -> Any:
-    """What calls of a class's instances run, as it stands in the class; None where they cannot be called."""
-    return next((base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__), None)
-
-
-def call_of(cls: type) -> Function:
-    """The same as a Python function."""
-    call = raw_call(cls)
-    call = call.function if isinstance(call, CompiledFunction) else call
-    return call if isinstance(call, types.FunctionType) else caller_of(call)
-
-
-def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], settings: Options | None = None) -> nn.Module:
-    """A new object of a subclass of the module's class, with the module's own `__dict__`; its calls go through `wrap`.
-
-    It copies and pickles as the module's class does: the copy is an ordinary module. `settings`: what `wrap` depends on, where the
-    subclass may be shared with other modules of the class; then they share the entries of its `__call__`.
-    """
-    def subclass_of(cls: type) -> Front:
-        if settings is None:
-            return Front(cls, raw_call(cls), None, class_with_call(cls, wrap, take_over))
-        return shared_class(cls, raw_call(cls), settings, lambda: class_with_call(cls, wrap, take_over))
-
-    def take_over(made: nn.Module, module: nn.Module) -> None:
-        front = subclass_of(class_of(module))
-        if front.raw is not raw_call(type(made).__dict__[ORIGINAL]):
-            raise BadArgument(f"the compiled module's original has been given the class {front.cls.__qualname__}, with a __call__ of its own; "
-                              "compile the module again")  # fmt: skip
-        object.__setattr__(made, "__class__", front.subclass)
-        front.add(made)
-
-    front = subclass_of(class_of(module))
-    made = object_of(front.subclass, module)
-    front.add(made)
-    follow(made, module)
-    return made
-
-
-def class_of(module: nn.Module) -> type:
-    """The module's class; of a compiled module the one that was compiled."""
-    cls = type(module)
-    found: type = cls.__dict__.get(ORIGINAL, cls)
-    return found
-
-
-def object_of(subclass: type, module: nn.Module) -> nn.Module:
-    """A second object with the state of the module."""
-    made: nn.Module = object.__new__(subclass)
-    object.__setattr__(made, "__dict__", module.__dict__)
-    return made
-
-
-def class_with_call(cls: type, wrap: Callable[[Function], Any], take_over: Callable[[Any, Any], None]) -> type:
-    """A subclass of a module class that differs in `__call__`, and in how its objects are copied and pickled."""
-    namespace = {
-        ORIGINAL: cls,
-        TAKE_OVER: take_over,
-        "__module__": cls.__module__,
-        "__qualname__": cls.__qualname__,
-        "__doc__": cls.__doc__,
-        "__call__": wrap(call_of(cls)),
-        "__reduce_ex__": reduce_as_original,
-        "__copy__": copy_original,
-        "__slots__": (),
-    }
-    if hasattr(cls, "__deepcopy__"):
-        namespace["__deepcopy__"] = deepcopy_original
-    # Neither the metaclass's __new__ nor __init_subclass__ is to hear of it: registries of the user's would get a second entry.
-    subclass = type.__new__(type(cls), cls.__name__, (nn.Module,), namespace)
-    subclass.__bases__ = (cls,)
-    return subclass
-
-
-def original_of(made: Any) -> Any:
-    """The module that a compiled module shares its state with, as an object of its own class."""
-    original = object.__new__(getattr(type(made), ORIGINAL))
-    object.__setattr__(original, "__dict__", made.__dict__)
-    return original
-
-
-def reduce_as_original(self: Any, protocol: Any) -> Any:
-    """What pickles and copies an object of the original class. `copyreg.__newobj__` would insist on the object's own class."""
-    function, arguments, *rest = original_of(self).__reduce_ex__(protocol)
-    if function is copyreg.__newobj__:  # type: ignore[attr-defined]
-        function, arguments = copyreg._reconstructor, (arguments[0], object, None)  # type: ignore[attr-defined]
-    return (function, arguments, *rest)
-
-
-def copy_original(self: Any) -> Any:
-    """`copy.copy`: an ordinary module."""
-    return copy.copy(original_of(self))
-
-
-def deepcopy_original(self: Any, memo: dict[int, Any]) -> Any:
-    """`copy.deepcopy`, where the class has its own way."""
-    return copy.deepcopy(original_of(self), memo)
 
 
 def reset() -> None:

@@ -20,12 +20,13 @@ from torch import nn
 from framejit import breaks, config, directives, interrupts, logs, recompiles, stance, torch_stance
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
+from framejit.compiled_module import catch_up
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
 from framejit.natives import Natives, Record
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
-from framejit.sharing import Pool, catch_up, pool_of
+from framejit.sharing import Pool, pool_of
 
 FEW = 2
 """Entries that are enough to tell that a value changes, in a family where one has been found to."""

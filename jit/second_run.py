@@ -19,6 +19,7 @@ import torch
 from framejit import logs
 from framejit._runtime import CompiledFunction, is_thread_compiling, set_thread_compiling, set_thread_disabled
 from framejit.bytecode.decode import decode
+from framejit.compiled_module import ORIGINAL
 from framejit.errors import CheckError, FramejitError
 from framejit.guards.source import MISSING
 
@@ -210,7 +211,7 @@ class Comparison:
             return None
         if isinstance(mine, THEMSELVES):
             return f"{where}: {mine!r:.80} and {theirs!r:.80}"
-        if type(theirs) is not type(mine) and type(theirs) is not getattr(type(mine), "__framejit_original__", None):
+        if type(theirs) is not type(mine) and type(theirs) is not getattr(type(mine), ORIGINAL, None):
             return f"{where}: a {type(mine).__qualname__} and a {type(theirs).__qualname__}"
         if isinstance(mine, SCALARS):
             return None if mine == theirs else f"{where}: {mine!r:.80} and {theirs!r:.80}"

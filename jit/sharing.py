@@ -1,22 +1,19 @@
-"""Which compiled functions share entries: those of one code object, compiled with the same options; and the modules of one class."""
+"""Which compiled functions share entries: those of one code object, compiled with the same options."""
 
 from __future__ import annotations
 
 import threading
 import types
 import weakref
-from collections.abc import Callable
 from typing import Any
 
-from framejit._runtime import CompiledFunction, Entry
-from framejit.guards.source import Reference
+from framejit._runtime import Entry
 
 TRIES = 64
 """Entries of other functions that a call without an entry of its own is tried on, the newest first."""
 
 _lock = threading.Lock()
 _pools: dict[int, list[weakref.ref[Pool]]] = {}
-_fronts: dict[int, list[Front]] = {}
 
 
 class Pool:
@@ -80,99 +77,3 @@ def _forget_pool(key: int, gone: weakref.ref[Pool]) -> None:
             known.remove(gone)
         if not known:
             _pools.pop(key, None)
-
-
-class Front:
-    """What the compiled modules of one class share: the subclass that they are objects of, with its `__call__`. It goes with the last one.
-
-    The subclass is held only until there is an object of it, so that the two are garbage together.
-    """
-
-    def __init__(self, cls: type, raw: Any, options: Any, subclass: type) -> None:
-        self.key = id(cls)
-        self._raw = Reference(raw)
-        self.options = options
-        self._subclass = weakref.ref(subclass)
-        self._held: type | None = subclass
-        self.instances: set[weakref.ref[Any]] = set()
-
-    @property
-    def subclass(self) -> Any:
-        return self._subclass()
-
-    @property
-    def cls(self) -> Any:
-        return self.subclass.__mro__[1]
-
-    @property
-    def raw(self) -> Any:
-        """What calls of the modules run as written."""
-        return self._raw.get()
-
-    def claim(self, raw: Any, options: Any) -> bool:
-        """Whether it is there, made of that and for these options; if so, it is held until one more object has been added."""
-        subclass = self.subclass
-        if subclass is None or self.raw is not raw or not options.same_as(self.options):
-            return False
-        self._held = subclass
-        return True
-
-    def add(self, instance: Any) -> None:
-        """One more object of the subclass."""
-        self.instances.add(weakref.ref(instance, self._remove))
-        self._held = None
-
-    def _remove(self, gone: weakref.ref[Any]) -> None:
-        self.instances.discard(gone)
-        if not self.instances:
-            known = _fronts.get(self.key, [])
-            if self in known:
-                known.remove(self)
-            if not known:
-                _fronts.pop(self.key, None)
-            subclass = self.subclass
-            call = None if subclass is None else subclass.__dict__["__call__"]
-            if isinstance(call, CompiledFunction):
-                call.clear()
-
-
-def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) -> Front:
-    """The front of a module class whose calls run `raw`, for these options."""
-    with _lock:
-        for front in _fronts.get(id(cls), []):
-            if front.claim(raw, options):
-                return front
-    front = Front(cls, raw, options, make())
-    with _lock:
-        _fronts.setdefault(id(cls), []).append(front)
-    return front
-
-
-_followed: dict[int, Following] = {}
-TAKE_OVER = "__framejit_take_over__"
-"""The attribute of a compiled module's class that is called with the compiled module and the one that it was made of."""
-
-
-class Following:
-    """A compiled module and the module that it shares its state with, whose class may be changed: parametrizations and the like do so."""
-
-    def __init__(self, made: Any, module: Any) -> None:
-        self.made = weakref.ref(made, lambda gone, key=id(made): _followed.pop(key, None))  # type: ignore[misc]
-        self.module = weakref.ref(module)
-        self.cls = weakref.ref(type(module))
-
-
-def follow(made: Any, module: Any) -> None:
-    """From here on `catch_up(made)` lets it take over the module's class where that has become another one."""
-    _followed[id(made)] = Following(made, module)
-
-
-def catch_up(made: Any) -> bool:
-    """Whether a compiled module has had to take over another class."""
-    following = _followed.get(id(made))
-    module = None if following is None or following.made() is not made else following.module()
-    if following is None or module is None or type(module) is following.cls():
-        return False
-    getattr(type(made), TAKE_OVER)(made, module)
-    following.cls = weakref.ref(type(module))
-    return True

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import framejit
-from framejit import config, sharing
+from framejit import compiled_module, config, sharing
 from framejit.backends.registry import Backend
 
 x = torch.arange(6.0).reshape(2, 3)
@@ -415,7 +415,7 @@ def test_entries_of_modules_go_with_the_last_one(backend):
     assert entry_gone() is not None and same(blocks[0](x), copy.deepcopy(blocks[0])(x)) and backend.graphs == 1
     blocks.clear()
     gc.collect()
-    assert entry_gone() is None and class_gone() is None and not sharing._fronts
+    assert entry_gone() is None and class_gone() is None and not compiled_module._fronts
 
 
 def test_entries_of_functions_go_with_the_last_one(backend):
@@ -467,7 +467,7 @@ def test_many_functions_made_and_dropped_leave_nothing(backend):
     for n in range(300):
         make(n % 3)
     gc.collect()
-    assert not sharing._pools and not sharing._fronts
+    assert not sharing._pools and not compiled_module._fronts
 
 
 def test_first_calls_from_many_threads(backend):

@@ -1,0 +1,238 @@
+"""Compiled modules: objects of a subclass that share everything with the original, and the subclass with others of their class."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import copyreg
+import functools
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from framejit._runtime import CompiledFunction
+from framejit.errors import BadArgument
+from framejit.guards.source import Reference
+
+Function = Any
+"""A types.FunctionType, which type checkers take no `def` for."""
+ORIGINAL = "__framejit_original__"
+"""The attribute of a compiled module's class that names the class of its original."""
+
+_lock = threading.Lock()
+_fronts: dict[int, list[Front]] = {}
+
+
+def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], settings: Any = None) -> nn.Module:
+    """A new object of a subclass of the module's class, with the module's own `__dict__`; its calls go through `wrap`.
+
+    It copies and pickles as the module's class does: the copy is an ordinary module. `settings`: what `wrap` depends on, where the
+    subclass may be shared with other modules of the class; then they share the entries of its `__call__`.
+    """
+
+    def subclass_of(cls: type) -> Front:
+        if settings is None:
+            return Front(cls, raw_call(cls), None, class_with_call(cls, wrap))
+        return shared_class(cls, raw_call(cls), settings, lambda: class_with_call(cls, wrap))
+
+    def take_over(made: nn.Module, module: nn.Module) -> None:
+        front = subclass_of(class_of(module))
+        if front.raw is not raw_call(type(made).__dict__[ORIGINAL]):
+            raise BadArgument(f"the compiled module's original has been given the class {front.cls.__qualname__}, with a __call__ of its own; "
+                              "compile the module again")  # fmt: skip
+        object.__setattr__(made, "__class__", front.subclass)
+        front.add(made)
+
+    front = subclass_of(class_of(module))
+    made = object_of(front.subclass, module)
+    front.add(made)
+    _followed[id(made)] = Following(made, module, take_over)
+    return made
+
+
+def class_of(module: nn.Module) -> type:
+    """The module's class; of a compiled module the one that was compiled."""
+    cls = type(module)
+    found: type = cls.__dict__.get(ORIGINAL, cls)
+    return found
+
+
+def object_of(subclass: type, module: nn.Module) -> nn.Module:
+    """A second object with the state of the module."""
+    made: nn.Module = object.__new__(subclass)
+    object.__setattr__(made, "__dict__", module.__dict__)
+    return made
+
+
+def class_with_call(cls: type, wrap: Callable[[Function], Any]) -> type:
+    """A subclass of a module class that differs in `__call__`, and in how its objects are copied and pickled."""
+    namespace = {
+        ORIGINAL: cls,
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "__call__": wrap(call_of(cls)),
+        "__reduce_ex__": reduce_as_original,
+        "__copy__": copy_original,
+        "__slots__": (),
+    }
+    if hasattr(cls, "__deepcopy__"):
+        namespace["__deepcopy__"] = deepcopy_original
+    # Neither the metaclass's __new__ nor __init_subclass__ is to hear of it: registries of the user's would get a second entry.
+    subclass = type.__new__(type(cls), cls.__name__, (nn.Module,), namespace)
+    subclass.__bases__ = (cls,)
+    return subclass
+
+
+def original_of(made: Any) -> Any:
+    """The module that a compiled module shares its state with, as an object of its own class."""
+    original = object.__new__(getattr(type(made), ORIGINAL))
+    object.__setattr__(original, "__dict__", made.__dict__)
+    return original
+
+
+def reduce_as_original(self: Any, protocol: Any) -> Any:
+    """What pickles and copies an object of the original class. `copyreg.__newobj__` would insist on the object's own class."""
+    function, arguments, *rest = original_of(self).__reduce_ex__(protocol)
+    if function is copyreg.__newobj__:  # type: ignore[attr-defined]
+        function, arguments = copyreg._reconstructor, (arguments[0], object, None)  # type: ignore[attr-defined]
+    return (function, arguments, *rest)
+
+
+def copy_original(self: Any) -> Any:
+    """`copy.copy`: an ordinary module."""
+    return copy.copy(original_of(self))
+
+
+def deepcopy_original(self: Any, memo: dict[int, Any]) -> Any:
+    """`copy.deepcopy`, where the class has its own way."""
+    return copy.deepcopy(original_of(self), memo)
+
+
+# What calls run.
+
+
+def caller_of(target: Callable[..., Any]) -> Function:
+    """A Python function that calls a callable which has no code of its own: a C function, a partial, an object with `__call__`."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    with contextlib.suppress(AttributeError, TypeError):
+        functools.update_wrapper(call, target, updated=())
+    return call
+
+
+def raw_call(cls: type) -> Any:
+    """What calls of a class's instances run, as it stands in the class; None where they cannot be called."""
+    return next((base.__dict__["__call__"] for base in cls.__mro__ if "__call__" in base.__dict__), None)
+
+
+def call_of(cls: type) -> Function:
+    """The same as a Python function."""
+    call = raw_call(cls)
+    call = call.function if isinstance(call, CompiledFunction) else call
+    return call if isinstance(call, types.FunctionType) else caller_of(call)
+
+
+# The subclass, shared.
+
+
+class Front:
+    """What the compiled modules of one class share: the subclass that they are objects of, with its `__call__`. It goes with the last one.
+
+    The subclass is held only until there is an object of it, so that the two are garbage together.
+    """
+
+    def __init__(self, cls: type, raw: Any, options: Any, subclass: type) -> None:
+        self.key = id(cls)
+        self._raw = Reference(raw)
+        self.options = options
+        self._subclass = weakref.ref(subclass)
+        self._held: type | None = subclass
+        self.instances: set[weakref.ref[Any]] = set()
+
+    @property
+    def subclass(self) -> Any:
+        return self._subclass()
+
+    @property
+    def cls(self) -> Any:
+        return self.subclass.__mro__[1]
+
+    @property
+    def raw(self) -> Any:
+        """What calls of the modules run as written."""
+        return self._raw.get()
+
+    def claim(self, raw: Any, options: Any) -> bool:
+        """Whether it is there, made of that and for these options; if so, it is held until one more object has been added."""
+        subclass = self.subclass
+        if subclass is None or self.raw is not raw or not options.same_as(self.options):
+            return False
+        self._held = subclass
+        return True
+
+    def add(self, instance: Any) -> None:
+        """One more object of the subclass."""
+        self.instances.add(weakref.ref(instance, self._remove))
+        self._held = None
+
+    def _remove(self, gone: weakref.ref[Any]) -> None:
+        self.instances.discard(gone)
+        if not self.instances:
+            known = _fronts.get(self.key, [])
+            if self in known:
+                known.remove(self)
+            if not known:
+                _fronts.pop(self.key, None)
+            subclass = self.subclass
+            call = None if subclass is None else subclass.__dict__["__call__"]
+            if isinstance(call, CompiledFunction):
+                call.clear()
+
+
+def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) -> Front:
+    """The front of a module class whose calls run `raw`, for these options."""
+    with _lock:
+        for front in _fronts.get(id(cls), []):
+            if front.claim(raw, options):
+                return front
+    front = Front(cls, raw, options, make())
+    with _lock:
+        _fronts.setdefault(id(cls), []).append(front)
+    return front
+
+
+# The original may be given another class.
+
+
+_followed: dict[int, Following] = {}
+
+
+class Following:
+    """A compiled module and the module that it shares its state with, whose class may be changed: parametrizations and the like do so.
+
+    `take_over(made, module)` gives the compiled module that class.
+    """
+
+    def __init__(self, made: nn.Module, module: nn.Module, take_over: Callable[[nn.Module, nn.Module], None]) -> None:
+        self.made = weakref.ref(made, lambda gone, key=id(made): _followed.pop(key, None))  # type: ignore[misc]
+        self.module = weakref.ref(module)
+        self.cls = weakref.ref(type(module))
+        self.take_over = take_over
+
+
+def catch_up(made: Any) -> bool:
+    """Whether a compiled module has had to take over another class."""
+    following = _followed.get(id(made))
+    module = None if following is None or following.made() is not made else following.module()
+    if following is None or module is None or type(module) is following.cls():
+        return False
+    following.take_over(made, module)
+    following.cls = weakref.ref(type(module))
+    return True
