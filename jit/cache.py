@@ -191,14 +191,13 @@ class Compiler:
         if self.called_natively is not None and self.called_natively.is_idle() and self.behind is None:
             self._enable(False)
             return None
-        call = call_of(function, args)
         if self.behind is None:
-            return self._entry_for(call)
+            return self._entry_for(call_of(function, args))
         try:
-            return self._entry_for(call)
+            return self._entry_for(call_of(function, args))
         except BaseException as error:
             try:
-                return pipeline().leave(function, call.locals, error)
+                return pipeline().leave(function, args, error)
             finally:
                 directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.family.number))
 

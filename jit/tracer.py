@@ -10,6 +10,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 from framejit import breaks, directives, interrupts, regions, splitting
+from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
 from framejit.ceval.closing import Watch, drops_silently
@@ -105,7 +106,7 @@ class Tracer:
         self.jumps_back = 0
         self.direct: Delivery | None = None
         self.apart = False
-        self.handled = False
+        self.handled = has_handler(function)
         self.resumed = origin(function.__code__, 0) is not None
         self.watch = Watch(tuple(args) if self.resumed else ())
         self.guarded_generators: list[Frame] = []

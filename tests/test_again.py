@@ -132,6 +132,24 @@ def gradients_off_behind_a_break(table, index):
 
 
 @case
+def behind_a_block_that_has_a_break(table, index):
+    with torch.no_grad(), lock, managed():
+        print("in it")
+        table = table + 1
+    return F.embedding(index, table)
+
+
+@case
+def behind_an_inlined_block_that_has_a_break(table, index):
+    def inner():
+        with Block():
+            print("in it")
+            return table + 1
+
+    return F.embedding(index, inner())
+
+
+@case
 def a_handler_around_inlined_calls(table, index):
     def look_up(n):
         return F.embedding(index + n, table) if n == 2 else look_up(n + 1)

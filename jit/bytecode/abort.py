@@ -33,18 +33,36 @@ def raising(function: FunctionType, error: BaseException) -> FunctionType | None
     return function_of(raising_code(code, found[0], error), function.__globals__)
 
 
-def raising_code(code: CodeType, original: CodeType, error: BaseException) -> CodeType:
-    """A resume function's code whose prologue jumps to a raise, put behind everything else."""
+def has_handler(function: FunctionType) -> bool:
+    """Whether the place where a resume function goes on, or one of those that it calls for inner frames, is covered by a handler."""
+    code = function.__code__
+    found = origin(code, 0)
+    if found is None:
+        return False
+    if any(isinstance(value, FunctionType) and has_handler(value) for value in code.co_consts):
+        return True
+    _, place = jump_of(code, found[0])
+    return any(first <= place < end for first, end, *_ in exception_table(code.co_exceptiontable))
+
+
+def jump_of(code: CodeType, original: CodeType) -> tuple[int, int]:
+    """Where the jump begins in which the prologue of a resume function ends, and where it goes. (Or the RERAISE that it ends in, twice.)"""
     shift = len(code.co_code) - len(original.co_code)
-    made = bytearray(code.co_code)
+    made = code.co_code
     start = shift - 4  # the prologue ends in JUMP_FORWARD, NOP
     while made[start - 2] == EXTENDED_ARG:
         start -= 2
     distance = int.from_bytes(made[start + 1 : shift - 2 : 2], "big")
-    place = shift - 2 + distance * 2
     if made[start - 2] == RERAISE:
-        start -= 2
-        place = start
+        return start - 2, start - 2
+    return start, shift - 2 + distance * 2
+
+
+def raising_code(code: CodeType, original: CodeType, error: BaseException) -> CodeType:
+    """A resume function's code whose prologue jumps to a raise, put behind everything else."""
+    shift = len(code.co_code) - len(original.co_code)
+    made = bytearray(code.co_code)
+    start, place = jump_of(code, original)
     units = (shift - start) // 2
     digits = ((len(made) - shift) // 2).to_bytes(units, "big")
     for unit, digit in enumerate(digits):

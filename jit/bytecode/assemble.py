@@ -59,9 +59,9 @@ class Assembler:
             self._position = position
             self._location = _location(position)
 
-    def emit_covered(self, op: str, argument: Any = None) -> None:
+    def emit_covered(self, op: str, argument: Any = None, with_all_before: bool = False) -> None:
         """Append an instruction that has a handler. The stack holds nothing below its operands."""
-        first = len(self._instructions)
+        first = -1 if with_all_before else len(self._instructions)
         self.emit(op, argument)
         self._handlers.append([first, len(self._instructions), 0])
 

@@ -66,7 +66,7 @@ class _Emitter:
         self.kept: dict[int, Temporary] = {}  # values and sources used more than once
         self.outputs: dict[int, Temporary] = {}
         self.output_list: Temporary | None = None
-        self.covered: set[int] = set()
+        self.covered: dict[int, bool] = {}  # instructions with a handler, and whether it is that of all before them too
         self.handlers: set[int] = set()
         self.capture_index = {id(source): index for index, source in enumerate(plan.captures)}
         self.output_index = {id(node): index for index, node in enumerate(plan.outputs)}
@@ -92,7 +92,7 @@ class _Emitter:
         self.op("LOAD_FAST", INPUTS)
         self.op("DELETE_FAST", INPUTS)
         if trace.again:
-            self.covered.add(len(self.code))
+            self.covered[len(self.code)] = True
         if boxed:
             self.op("CALL", 1)
         else:
@@ -131,7 +131,7 @@ class _Emitter:
         self.call_with_exception(function)
         for source in self.plan.trace.again:
             self.fetch(CAPTURES, self.capture_index[id(source)])
-        self.covered.add(len(self.code))
+        self.covered[len(self.code)] = False
         self.op("CALL", 1 + len(self.plan.trace.again))
         self.op("RETURN_VALUE")
         self.call_with_exception(as_written)
@@ -238,6 +238,10 @@ class _Emitter:
             if index in self.handlers:
                 assembler.begin_handler()
             assembler.set_position(position)
-            emit = assembler.emit_covered if index in self.covered else assembler.emit
-            emit(name, argument.name if type(argument) is Temporary else argument)
+            if type(argument) is Temporary:
+                argument = argument.name
+            if index in self.covered:
+                assembler.emit_covered(name, argument, self.covered[index])
+            else:
+                assembler.emit(name, argument)
         return assembler.assemble(self.plan.trace.root_code, (INPUTS, CAPTURES))
