@@ -149,11 +149,6 @@ class GraphBuilder:
         self._by_fake.pop(id(node.meta["example_value"]), None)
         self.graph.erase_node(node)
 
-    def sole_source(self, tensor: torch.Tensor) -> Source | None:
-        """Where an input that the trace has observed comes from; None if it hasn't."""
-        known = self._inputs.get(id(tensor))
-        return None if known is None else known[1].source
-
     # Operators.
 
     def call_function(self, target: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:

@@ -1,4 +1,4 @@
-"""functools: partial objects, cached functions, and the C functions among its tools."""
+"""functools: partial objects, and the C functions among its tools."""
 
 from __future__ import annotations
 

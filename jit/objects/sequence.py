@@ -1,4 +1,4 @@
-"""What lists, tuples and deques share: indexing, slicing, searching, ordering, sorting and their text."""
+"""What lists, tuples and deques share: indexing, slicing, searching, ordering and sorting."""
 
 from __future__ import annotations
 

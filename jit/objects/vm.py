@@ -253,9 +253,3 @@ class Codegen(Protocol):
 
     def unsupported(self, reason: Break) -> NoReturn:
         """Refuse to build the value: tracing stops with this reason, at the place where the value leaves the trace."""
-
-
-class Builtin(Protocol):
-    """A model of a C function: called with Objects, bound as Python binds."""
-
-    def __call__(self, vm: VM, *args: Object, **kwargs: Object) -> Object: ...
