@@ -27,7 +27,8 @@ class Object:
     """A Python value. `value` is the real object where there is one (constants, values with a source), else MISSING."""
 
     __slots__ = ("cls", "source", "value", "attrs")
-    replays_first = False
+    replays_first: ClassVar[bool] = False
+    """Its changes are replayed before those of others: an iterator's steps, which were taken before what it runs over was changed."""
     delivers: ClassVar[bool] = False
     """`call` gives the result of the last call that it makes, as it is, and takes care of `vm.direct` before that."""
 
