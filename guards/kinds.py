@@ -6,6 +6,7 @@ fetched (MISSING if the path ended early, which only the kinds that say so accep
 
 from __future__ import annotations
 
+import numbers
 import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -49,7 +50,9 @@ class Guard:
 
 def short(value: Any) -> str:
     """A value as text, without running the user's `__repr__`."""
-    if issubclass(type(value), (int, float, str, bytes, bool, type(None))) and type(value).__module__ == "builtins":
+    kind = type(value)
+    plain = kind.__module__ == "builtins" and issubclass(kind, (int, float, complex, str, bytes, range, type(None)))
+    if plain or (kind.__module__ == "numpy" and issubclass(kind, numbers.Number)):
         text = repr(value)
         return text if len(text) <= 60 else text[:57] + "..."
     if issubclass(type(value), type):

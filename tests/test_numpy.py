@@ -69,6 +69,49 @@ def test_a_scalar_as_an_argument():
     agree(lambda x, scale: (x * scale, scale + 1), x, half)
 
 
+def test_equal_scalars_serve_alike_and_what_they_hide_is_told_apart():
+    def program(x, scale):
+        return x * scale, 1 / scale
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    nan = numpy.float64("nan")
+    for value, compilations in ((2.5, 1), (2.5, 1), (1.5, 2), (2.5, 2), (0.0, 3), (-0.0, 4), (1.5, 4)):
+        with numpy.errstate(divide="ignore"):
+            expected, got = program(x, numpy.float64(value)), compiled(x, numpy.float64(value))
+        assert torch.equal(got[0], expected[0]) and got[1] == expected[1]
+        assert framejit.statistics()["frames"] == compilations, value
+    assert numpy.isnan(compiled(x, nan)[1]) and numpy.isnan(compiled(x, nan)[1])
+    assert framejit.statistics()["frames"] == 5
+
+
+def test_scalars_that_change_in_each_iteration_do_not_use_up_a_limit():
+    def program(x, scales):
+        for n in range(12):
+            x = x + float(scales[n] * 2)
+        return x
+
+    framejit.reset()
+    scales = numpy.arange(12.0)
+    assert torch.equal(framejit.compile(program, backend="eager")(x, scales), program(x, scales))
+    assert framejit.statistics()["fallbacks"] == 0
+
+
+def test_a_changed_scalar_is_told_by_its_value(caplog):
+    def program(x, scale):
+        return x * scale
+
+    framejit.reset()
+    framejit.set_logs("recompiles")
+    try:
+        compiled = framejit.compile(program, backend="eager")
+        compiled(x, numpy.float64(2.5)), compiled(x, numpy.float64(1.5))
+    finally:
+        framejit.set_logs()
+    (text,) = [record.getMessage() for record in caplog.records if record.name == "framejit.recompiles"]
+    assert f"scale: expected that it == {numpy.float64(2.5)!r}; found {numpy.float64(1.5)!r}" in text
+
+
 @pytest.mark.parametrize(
     "program",
     [

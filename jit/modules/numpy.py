@@ -10,7 +10,7 @@ import numpy
 import torch
 
 from framejit import breaks
-from framejit.guards.kinds import ValueIs
+from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import Pinned, Source
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import SCALARS, ConstObject
@@ -39,14 +39,14 @@ for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass
 
 
 class ScalarObject(ConstObject):
-    """A NumPy scalar: immutable, so one from outside is known by identity."""
+    """A NumPy scalar. One from outside is guarded by its value; by identity where `==` doesn't tell all: zeros have a sign, NaN differs from itself."""
 
     __slots__ = ()
 
     def constant(self, vm: VM) -> Any:
         if self.pending:
             assert self.source is not None
-            vm.guard(ValueIs, self.source, self.value)
+            vm.guard(Equals if is_told_by_equality(self.value) else ValueIs, self.source, self.value)
             vm.trail.set(self, "pending", False)
         return self.value
 
@@ -80,6 +80,11 @@ class ScalarObject(ConstObject):
             return None
         operands = (other.constant(vm), self.constant(vm)) if reflected else (self.constant(vm), other.constant(vm))
         return abstract.fold(vm, function, *operands)
+
+
+def is_told_by_equality(value: Any) -> bool:
+    """Whether equal scalars of this one's type are the same in everything."""
+    return isinstance(value, (numpy.integer, numpy.bool_)) or bool(value == value and value.real != 0 and (value.imag != 0 or value.dtype.kind == "f"))
 
 
 @wraps(*SCALAR_TYPES)
