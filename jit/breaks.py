@@ -438,7 +438,8 @@ class RunsAtEnd(Break):
     """The program lets go of a value that runs code of its own at its end: a `__del__`, or the `finally` and `with` blocks of a waiting generator.
 
     Its place in the order of things is between what the trace has done so far and what follows. So the graph ends here; no instruction
-    runs outside the graphs for it. Only values that have crossed an earlier break are watched.
+    runs outside the graphs for it. Only values that have crossed an earlier break are watched; a generator that would be made and dropped in
+    one graph is called natively instead.
     """
 
     what: str

@@ -44,7 +44,7 @@ from framejit.objects.vm import Codegen
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, place, record
 from framejit.splitting import split_frames, within_reach
-from framejit.tracer import GraphBreak, Tracer
+from framejit.tracer import DroppedGenerator, GraphBreak, Pause, Tracer
 
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
@@ -133,25 +133,38 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
     code = function.__code__
     note = FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno)
     frame_id = next(_numbers)
+    entry: Entry | None = None
+    natively: frozenset[types.CodeType] = frozenset()
     with _lock, interrupts.waiting(), deeper_recursion(), quiet(), collector(False) as collects:
-        tracer = Tracer(function, args, compiler.options.config, compiler.changing)
-        job = Compilation(tracer, compiler, frame_id, number, collects, note)
-        try:
+        while entry is None:
+            tracer = Tracer(function, args, compiler.options.config, compiler.changing, natively)
             try:
-                result = trace(tracer)
-                note.lap("trace")
-                entry = finish(job, result)
-            except GraphBreak as stop:
-                note.lap("trace")
-                entry = go_on(job, stop)
+                entry = attempt(Compilation(tracer, compiler, frame_id, number, collects, note))
+            except DroppedGenerator as dropped:
+                natively |= {dropped.code}
             finally:
-                tracer.modes.restore()
-            if compiler.options.config.checks():
-                verify(entry.keep.guards, Call(tuple(tracer.args), function))
-        finally:
-            tracer.dispose()
+                tracer.dispose()
     if entry.code is not None or note.fallback is not None:
         tell(compiler.behind, note)
+    return entry
+
+
+def attempt(job: Compilation) -> Entry:
+    """One trace, and what comes of it. Raises DroppedGenerator where another one is needed."""
+    tracer, note = job.tracer, job.note
+    try:
+        result = trace(tracer)
+        note.lap("trace")
+        entry = finish(job, result)
+    except DroppedGenerator:
+        raise
+    except GraphBreak as stop:
+        note.lap("trace")
+        entry = go_on(job, stop)
+    finally:
+        tracer.modes.restore()
+    if job.options.config.checks():
+        verify(entry.keep.guards, Call(tuple(tracer.args), tracer.function))
     return entry
 
 
@@ -213,7 +226,7 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
         broke = BreakNote(stop.reason, tuple(stop.stack))
         while reach:
             try:
-                pauses = isinstance(stop.reason, breaks.RunsAtEnd) and reach[-1] is stop.frames[-1]
+                pauses = isinstance(stop, Pause) and reach[-1] is stop.frames[-1]
                 planned = split(split_frames(tracer, reach, pauses), compiler.resumes)
                 following = tuple(compiler.resume_function(resume, broke) for resume in planned.resumes)
                 for resume, found in zip(following, planned.found, strict=True):
@@ -221,6 +234,8 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
                 if foreign:
                     ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
                 entry = finish(job, planned.state, planned.step, following)
+            except DroppedGenerator:
+                raise
             except (CannotGenerate, GraphBreak) as refused:
                 logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")
                 reach.pop()

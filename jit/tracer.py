@@ -82,15 +82,38 @@ class GraphBreak(Exception):
         self.stack = stack
 
 
+class Pause(GraphBreak):
+    """Signal: the entry ends before this instruction, and the call goes on with it."""
+
+
+class DroppedGenerator(GraphBreak):
+    """Signal: the trace has let go of a generator of this code, made by itself, that waits inside `try` or `with`."""
+
+    def __init__(self, code: CodeType) -> None:
+        super().__init__(breaks.RunsAtEnd(code.co_qualname), [UserFrame.of(code, None)])
+        self.code = code
+
+
 class Tracer:
-    """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on."""
+    """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on.
+
+    `natively`: the code of generator functions that aren't called in the trace, so that their generators can end when the trace lets go of them.
+    """
 
     Raise = Raise
     missing = MISSING
 
-    def __init__(self, function: FunctionType, args: Sequence[Any], config: Config, changing: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        function: FunctionType,
+        args: Sequence[Any],
+        config: Config,
+        changing: frozenset[str] = frozenset(),
+        natively: frozenset[CodeType] = frozenset(),
+    ) -> None:
         self.function = function
         self.changing = changing
+        self.natively = natively
         self.args = args
         self.config = config
         self.trail = Trail()
@@ -164,6 +187,8 @@ class Tracer:
         assert isinstance(function, FunctionObject)
         if code.co_flags & COROUTINE_FLAGS:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
+        if code in self.natively:
+            self.unsupported(breaks.RunsAtEnd(code.co_qualname))
         direct, self.direct = self.direct, None
         frame = self.new_frame(function, code, bound)
         frame.direct = direct
@@ -198,15 +223,13 @@ class Tracer:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
         for frame in self.guarded_generators:
             if frame.state is State.SUSPENDED and frame not in self.restarted and not drops_silently(self, frame):
-                self.unsupported(
-                    breaks.UnsupportedOperation(f"dropping {frame.code.co_qualname}, a generator suspended inside `try` or `with`")
-                )
+                raise DroppedGenerator(frame.code)
 
     def check_finalizers(self, frame: Frame) -> None:
         """What a value of the resumed state runs at its end, it runs when this trace has ended: so it must end before the next instruction."""
         if splitting.can_pause(frame):
             for value in self.watch.gone(frame):
-                self.unsupported(breaks.RunsAtEnd(f"a {type(value).__qualname__}"))
+                raise Pause(breaks.RunsAtEnd(f"a {type(value).__qualname__}"), self.user_stack(), list(frame.callers())[::-1])
 
     def held_arguments(self) -> list[Source]:
         """The arguments that the replacement code has to hold until it ends."""

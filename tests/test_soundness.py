@@ -434,26 +434,44 @@ def test_loops_that_leave_generators_inside_try(program, numbers):
     assert framejit.statistics()["fallbacks"] == 0
 
 
-def test_generators_dropped_inside_try_run_their_handlers():
-    def program(compile):
-        log = []
+def takes_the_first(log, numbers, t):
+    number = next(numbers(log, t))
+    log.append("after")
+    return t + number
 
-        def numbers():
-            try:
-                yield 1
-                yield 2
-            finally:
-                log.append("closed")
 
-        def f(t):
-            for n in numbers():
-                break
-            log.append("after")
-            return t + n
+def takes_the_first_of_each(log, numbers, t):
+    return [next(numbers(log, t * i)) for i in range(3)], log.append("after")
 
-        return [compile(f)(x), log]
 
-    versus(program, stops=True)
+def leaves_the_loop(log, numbers, t):
+    for number in numbers(log, t):
+        break
+    log.append("after")
+    return t + number
+
+
+def leaves_the_loop_behind_a_break(log, numbers, t):
+    made = numbers(log, t)
+    number = next(made)
+    framejit.graph_break()
+    log.append("behind")
+    made = None
+    log.append("after")
+    return t + number, made
+
+
+PROGRAMS_THAT_TAKE_SOME = (takes_the_first, takes_the_first_of_each, leaves_the_loop, leaves_the_loop_behind_a_break)
+
+
+@pytest.mark.parametrize("program", PROGRAMS_THAT_TAKE_SOME, ids=lambda program: program.__name__)
+def test_generators_dropped_inside_try_run_their_handlers(program):
+    def steps(compile):
+        f, log = compile(program), []
+        return [f(log, guarded, x), f(log, guarded, x), log]
+
+    versus(steps, stops=True)
+    assert framejit.statistics()["fallbacks"] == 0 and framejit.statistics()["graphs"] > 0
 
 
 def test_a_generator_just_started_takes_no_value():
