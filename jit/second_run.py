@@ -10,8 +10,8 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -92,7 +92,7 @@ def compare(name: str, ours: tuple[Any, Exception | None], eagers: tuple[Any, Ex
     (result, raised), (expected, expected_raised) = ours, eagers
     if type(raised) is not type(expected_raised):
         raise CheckError(f"{name}: the compiled call {told(raised)}, and eager {told(expected_raised)}") from raised
-    alike = Comparison()
+    alike = Comparison(copies.left_out)
     try:
         parts = [("the result", result, expected)]
         parts += [(part, mine, theirs) for (part, mine), (_, theirs) in zip(state.parts(), copies.parts())]
@@ -130,13 +130,17 @@ def contents(cell: types.CellType) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """What a call can change without leaving its arguments and its function."""
+    """What a call can change without leaving its arguments and its function.
+
+    `left_out`: of copies, by the id of the original: the attributes that the class leaves out when it is copied, if it orders or chooses them.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     cells: tuple[types.CellType, ...]
     defaults: tuple[Any, ...] | None
     kwdefaults: dict[str, Any] | None
+    left_out: Mapping[int, Set[str]] = field(default_factory=dict)
 
     def parts(self) -> list[tuple[str, Any]]:
         """The state as it is now, with names for reports."""
@@ -169,8 +173,13 @@ class CallState:
                     memo[id(value)].grad = value.grad.detach().clone()
         finally:
             set_thread_compiling(outer)
+        left_out = {
+            id(value): value.__dict__.keys() - memo[id(value)].__dict__.keys()
+            for value in memo[id(memo)]
+            if hasattr(value, "__dict__") and list(value.__dict__) != list(memo[id(value)].__dict__)
+        }
         cells = tuple(types.CellType() if value is MISSING else types.CellType(value) for value in held)
-        return CallState(args, kwargs, cells, defaults, kwdefaults)
+        return CallState(args, kwargs, cells, defaults, kwdefaults, left_out)
 
     def function_like(self, function: Any) -> Any:
         """The function with this state in place of its own."""
@@ -201,7 +210,9 @@ def within(value: Any, seen: set[int]) -> Iterator[Any]:
 class Comparison:
     """Compares what the compiled call has left with what eager has left, including which values are one object."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: Mapping[int, Set[str]] | None = None) -> None:
+        """`left_out`: as in CallState."""
+        self._left_out = left_out or {}
         self._partners: dict[int, Any] = {}
         self._keep: list[Any] = []
 
@@ -252,7 +263,13 @@ class Comparison:
                 raise CannotCompare(f"two objects of the class {type(mine).__qualname__} can't be compared")
             return None if mine == theirs else f"{where}: {mine!r:.80} and {theirs!r:.80}"
         found = self.first([(f"{where}.{name}", getattr(mine, name, MISSING), getattr(theirs, name, MISSING)) for name in slots])
-        return found or self.parts(getattr(mine, "__dict__", {}), getattr(theirs, "__dict__", {}), f"{where}.__dict__")
+        if found is not None or not hasattr(mine, "__dict__"):
+            return found
+        ours, eagers = mine.__dict__, theirs.__dict__
+        left_out = self._left_out.get(id(mine))
+        if left_out is not None:
+            ours, eagers = ({name: held[name] for name in sorted(held) if name not in left_out} for held in (ours, eagers))
+        return self.parts(ours, eagers, f"{where}.__dict__")
 
     def first(self, triples: list[tuple[str, Any, Any]]) -> str | None:
         return next(filter(None, (self.difference(mine, theirs, where) for where, mine, theirs in triples)), None)

@@ -272,6 +272,40 @@ def test_modules_and_training(caplog):
     assert [line.endswith("does as eager does") for line in said(caplog)] == [True, True]
 
 
+def test_objects_whose_copies_leave_something_out(caplog):
+    framejit.set_logs("checks")
+    m = nn.Linear(3, 3)
+    optimizers = torch.optim.SGD(m.parameters(), 0.1, momentum=0.9), torch.optim.Adagrad(m.parameters())
+
+    def step(m, optimizer, t):
+        optimizer.zero_grad()
+        m(t).sum().backward()
+        optimizer.step()
+
+    for optimizer in optimizers:
+        f = checked(step, "results")
+        for _ in range(2):
+            f(m, optimizer, x)
+        assert [line.endswith("does as eager does") for line in said(caplog)] == [True, True]
+
+
+def test_a_difference_in_what_such_copies_have_is_found():
+    class Partly:
+        def __init__(self):
+            self.cache, self.seen = [], 0
+
+        def __getstate__(self):
+            return {"seen": self.seen}
+
+    def program(part, t):
+        part.cache = [t]
+        part.seen += framejit.is_compiling()
+        return t + 1
+
+    with pytest.raises(CheckError, match=r"\['seen'\]: 1 and 0"):
+        checked(program, "results")(Partly(), x)
+
+
 def test_a_wrong_mutation_of_a_module_is_found(monkeypatch):
     class Counter(nn.Module):
         def __init__(self):
