@@ -401,3 +401,26 @@ def test_a_store_observes_nothing():
     compiled(x, d)
     assert recompiles() == before
     assert list(d) == ["other", "k"]
+
+
+def test_truth_of_a_dict_that_is_changed():
+    def f(t, d):
+        before = bool(d)
+        d["b"] = t
+        full = bool(d)
+        del d["b"]
+        return before, full, bool(d), list(d)
+
+    for d in ({"a": 1}, {}, {"b": 1}, {"b": 1, "a": 2}):
+        agree(f, x, d)
+
+
+def test_truth_is_guarded_as_far_as_it_is_seen():
+    def f(t, d):
+        return t + 1 if d else t - 1
+
+    compiled = agree(f, x, {"a": 1})
+    before = recompiles()
+    assert torch.equal(compiled(x, {(1, x): 2, "b": 3}), x + 1)
+    assert recompiles() == before
+    assert torch.equal(compiled(x, {}), x - 1)

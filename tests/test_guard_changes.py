@@ -133,6 +133,41 @@ def one_item_of_a_list():
 
 
 @scenario(Kind.LIST_OR_TUPLE)
+def one_item_of_a_tuple():
+    yield start(lambda t, items: t * items[1], x, (1, 2))
+    yield SAME.of(x, (5, 2, 3))
+    yield NEW.of(x, (1, 3))
+    yield NEW.of(x, (1,))  # it raises
+    yield BACK.of(x, (None, 2))
+
+
+@scenario(Kind.LIST_OR_TUPLE)
+def whether_a_list_or_a_tuple_is_empty():
+    yield start(lambda t, items: t + 1 if items else t, x, [1])
+    yield SAME.of(x, [2, 3])
+    yield NEW.of(x, [])
+    yield NEW_UNSEEN.of(x, ())
+    yield NEW.of(x, (1,))
+    yield SAME.of(x, (2, 3))
+    yield BACK.of(x, [None])
+
+
+@scenario(Kind.DICT)
+def whether_a_dict_is_empty():
+    d = {"a": 1}
+    yield start(lambda t, d: t + 1 if d else t, x, d)
+    d["b"] = d.pop("a")
+    yield SAME
+    d[(1, x)] = d
+    del d["b"]
+    yield SAME
+    d.clear()
+    yield NEW
+    d["b"] = 3
+    yield BACK
+
+
+@scenario(Kind.LIST_OR_TUPLE)
 def a_list_or_a_tuple():
     f = lambda items: (items[0] + 1, isinstance(items, list))
     yield start(f, [x])

@@ -395,3 +395,71 @@ def recompiles():
     import framejit
 
     return framejit.statistics()["recompiles"]
+
+
+def item_then_insert(t, items):
+    first = items[0]
+    items.insert(0, t + 1)
+    return items[1] is first, items
+
+
+def item_then_store(t, items):
+    item = items[1]
+    items[1] = items[0]
+    return item * 2, items
+
+
+def item_then_delete(t, items):
+    item = items[0]
+    del items[0]
+    return item, items[0], bool(items)
+
+
+def item_of_an_item_then_append(t, items):
+    item = items[2][0]
+    items[2].append(t)
+    items.append(items[2])
+    return item + 1, items[2][0], items
+
+
+def items_of_a_tuple(t, items):
+    items = tuple(items), items
+    return items[0][0], items[1][1], bool(items), items[0][-1]
+
+
+@pytest.mark.parametrize("program", [item_then_insert, item_then_store, item_then_delete, item_of_an_item_then_append, items_of_a_tuple])
+def test_one_item_and_what_becomes_of_the_list(program):
+    compiled = agree(program, x, [x, x + 1, [x + 2]])
+    for items in ([x, x + 3, [x]], [x, 2, [3, 4], 5]):
+        assert type(compiled(x, list(items))) is tuple
+        agree(program, x, items)
+
+
+def test_one_item_is_guarded_to_be_there():
+    def pick(t, items, pair):
+        return t + items[1] + pair[0]
+
+    compiled = agree(pick, x, [1, 2], (3, 4))
+    before = recompiles()
+    assert torch.equal(compiled(x, [7, 2, 9], (3,)), x + 5)
+    assert recompiles() == before
+    with pytest.raises(IndexError, match="list index out of range"):
+        compiled(x, [1], (3, 4))
+    with pytest.raises(IndexError, match="tuple index out of range"):
+        compiled(x, [1, 2], ())
+
+
+@pytest.mark.parametrize("passed_on", [True, False])
+def test_an_item_that_nothing_looks_at_is_guarded_to_be_there(passed_on):
+    def pick(t, items, pair):
+        taken = items[1], pair[1]
+        return (t + 1, taken) if passed_on else t + 1
+
+    compiled = agree(pick, x, [1, 2], (3, 4))
+    before = recompiles()
+    assert passed_on is (type(compiled(x, [3, "text", 4], (3, 4, 5))) is tuple)
+    assert recompiles() == before
+    with pytest.raises(IndexError, match="list index out of range"):
+        compiled(x, [1], (3, 4))
+    with pytest.raises(IndexError, match="tuple index out of range"):
+        compiled(x, [1, 2], (3,))

@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
-from framejit.guards.kinds import DictKeys, KeyAbsent, Length
+from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.constobject import ConstObject, c_new, is_plain
 from framejit.objects.iterobject import IteratorObject
@@ -213,7 +213,20 @@ class DictObject(Object):
         return self.identity_key(vm)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.open(vm)) if self.cls is dict else vm.generic_truth(self)
+        if self.cls is not dict:
+            return vm.generic_truth(self)
+        return self.is_seen_to_hold_something(vm) or bool(self.open(vm))
+
+    def is_seen_to_hold_something(self, vm: VM) -> bool:
+        """That a dict from outside has an entry, whatever its keys are. False if that takes a look at all of it."""
+        if self.complete or self.removed:
+            return False
+        if not self.stores and not any(self.entries.values()):
+            if not self.value:
+                return False
+            assert self.source is not None
+            vm.guard(IsPresent, self.source.child(DictKey, 0))
+        return True
 
     def length(self, vm: VM) -> Object:
         return vm.const(len(self.open(vm))) if self.cls is dict else vm.generic_length(self)

@@ -94,7 +94,9 @@ class ListObject(Object):
         return SequenceIterator(self, list_iterator) if self.cls is list else vm.generic_iter(self)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.items(vm)) if self.cls is list else vm.generic_truth(self)
+        if self.cls is not list:
+            return vm.generic_truth(self)
+        return self.peek(vm, 0) is not None or bool(self.items(vm))
 
     def length(self, vm: VM) -> Object:
         return vm.const(len(self.items(vm))) if self.cls is list else vm.generic_length(self)

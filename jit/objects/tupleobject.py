@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards.kinds import Equals, Length
+from framejit.guards.kinds import Equals, IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
@@ -80,7 +80,7 @@ class TupleObject(Object):
 
     def truth(self, vm: VM) -> bool:
         if self.cls is tuple:
-            return bool(self.items(vm))
+            return self.peek(vm, 0) is not None or bool(self.items(vm))
         return vm.generic_truth(self)
 
     def length(self, vm: VM) -> Object:
@@ -91,7 +91,20 @@ class TupleObject(Object):
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)
         if self.cls is tuple and key.cls is int:
-            return item_at(vm, self.items(vm), key.constant(vm), "tuple")
+            index = key.constant(vm)
+            return self.peek(vm, index) or item_at(vm, self.items(vm), index, "tuple")
+        return None
+
+    def peek(self, vm: VM, index: int) -> Object | None:
+        """One item of a tuple from outside that nothing has looked into, counted from its beginning; the length stays unguarded."""
+        if self.elements is not None or self.guarded or index < 0:
+            return None
+        source = self.source
+        assert source is not None
+        for value in self.value[index : index + 1]:
+            item = source.child(Index, index)
+            vm.guard(IsPresent, item)
+            return vm.wrap(value, item)
         return None
 
     def as_real(self, vm: VM) -> Any:
