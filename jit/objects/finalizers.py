@@ -10,10 +10,11 @@ from typing import Any
 
 from framejit.objects.object import Object
 
+EMPTY: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), collections.deque())
 CONTAINERS = frozenset({
     *(tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict, MappingProxyType),
     *(enumerate, filter, map, zip, reversed, itertools.chain, itertools.islice, itertools.cycle, itertools.starmap),
-    *(type(iter(made)) for made in ((), [], {}, {}.values(), {}.items(), set(), collections.deque())),
+    *(type(iter(empty)) for empty in EMPTY),
 })  # fmt: skip
 """Types of values that let go of what they hold when they go, and which are looked into."""
 MOST = 10_000
