@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import os
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
@@ -14,6 +15,8 @@ from framejit.errors import ConfigError, UnknownOption, suggestion
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
+PREFIX = "FRAMEJIT_"
+"""What all environment variables of ours begin with."""
 CHECKS = frozenset({"compile", "guards", "results"})
 """What `check` may name."""
 
@@ -104,6 +107,14 @@ def from_environment(environ: Mapping[str, str]) -> Config:
                 value = _parse(variable, environ[variable], _KINDS[name])
                 values[name] = values.get(name, False) or value if _KINDS[name] is bool else value
     return Config(**values)
+
+
+def misspelt(environ: Mapping[str, str]) -> list[str]:
+    """A warning for each variable in `environ` that nothing reads, but whose name is nearly that of one that is read."""
+    known = [variable.removeprefix(PREFIX) for variables in _ENVIRONMENT.values() for variable in variables if variable.startswith(PREFIX)]
+    unknown = [variable for variable in environ if variable.startswith(PREFIX) and variable.removeprefix(PREFIX) not in known]
+    near = [(variable, difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1, cutoff=0.75)) for variable in sorted(unknown)]
+    return [f"environment variable {variable} is not known; did you mean {PREFIX}{found[0]}?" for variable, found in near if found]
 
 
 _base: Config = from_environment(os.environ)

@@ -7,6 +7,7 @@ leaves only errors. Fallbacks are reported at WARNING without being asked for: n
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -190,3 +191,5 @@ def forget() -> None:
 
 
 configure(config.current().logs, config.current().logs_out)
+for _text in config.misspelt(os.environ):
+    warn(_text)

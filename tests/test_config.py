@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import torch
+from handmade import run_python
 
 import framejit
 from framejit import config
@@ -31,6 +32,16 @@ def test_a_value_that_cannot_be_read(variable, text):
 def test_a_value_of_the_wrong_kind(option, value):
     with pytest.raises(framejit.ConfigError, match=f"option '{option}'"), config.replace(**{option: value}):
         pass
+
+
+def test_a_misspelt_variable_gets_a_suggestion():
+    environment = {"FRAMEJIT_LOG": "guards", "FRAMEJIT_CHECKS": "guards", "FRAMEJIT_FUZZ": "3", "FRAMEJIT_LOGS": "", "LOGS": ""}
+    assert config.misspelt(environment) == [
+        "environment variable FRAMEJIT_CHECKS is not known; did you mean FRAMEJIT_CHECK?",
+        "environment variable FRAMEJIT_LOG is not known; did you mean FRAMEJIT_LOGS?",
+    ]
+    said = run_python("import io, sys; sys.stderr = io.StringIO(); import framejit; print(sys.stderr.getvalue())", FRAMEJIT_RECOMPILE_LIMITS="3")
+    assert said.strip() == "environment variable FRAMEJIT_RECOMPILE_LIMITS is not known; did you mean FRAMEJIT_RECOMPILE_LIMIT?"
 
 
 def test_an_unknown_option_gets_a_suggestion():
