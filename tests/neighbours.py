@@ -245,5 +245,5 @@ RULES: dict[Beside, Callable[[Surroundings], Iterator[None]]] = {
     Beside.SETTING: settings,
     Beside.LIBRARY: library,
 }
-EXPENSIVE = (Beside.LIBRARY,)
-"""Only for scenarios of kinds that name them: CPython gives a class a limited number of versions."""
+LIMITS = {Beside.LIBRARY: 0, Beside.CLASS_ATTRIBUTE: 1}
+"""How many steps these rules follow where a scenario's kind doesn't name them: CPython 3.13 has 1000 versions of a class and no more."""

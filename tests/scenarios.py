@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 import types
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import pytest
 import torch
 from agreement import Comparison, outcome
 from change_kinds import Kind
-from neighbours import EXPENSIVE, RULES, Beside, Surroundings
+from neighbours import LIMITS, RULES, Beside, Surroundings
 from torch.overrides import TorchFunctionMode
 
 import framejit
@@ -188,7 +189,7 @@ def follow(row: Scenario, steps: Iterator[Any], backend: str) -> bool:
             changed |= step is SAME or (step.compiles, step.differs) == (False, False)
         before = expected
         for beside, rule in RULES.items():
-            if beside not in row.looks_at and (beside not in EXPENSIVE or beside is row.kind.beside):
+            if beside not in row.looks_at and (beside is row.kind.beside or number < LIMITS.get(beside, math.inf)):
                 surroundings = Surroundings([first.target, *args, *kwargs.values()])
                 ran = change_beside(lambda: rule(surroundings), beside, compiled, first.target, args, kwargs, where)
                 changed |= ran and beside is row.kind.beside
