@@ -163,7 +163,7 @@ def attempt(job: Compilation) -> Entry:
         entry = go_on(job, stop)
     finally:
         tracer.modes.restore()
-    if job.options.config.checks():
+    if "compile" in job.options.config.checks():
         verify(entry.keep.guards, Call(tuple(tracer.args), tracer.function))
     return entry
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import framejit
-from framejit import _runtime, check, config, second_run
+from framejit import _runtime, check, config, pipeline, second_run
 from framejit.errors import CheckError
 from framejit.guards.kinds import Equals, TensorMatch
 from framejit.guards.source import Call
@@ -49,6 +49,14 @@ def test_unknown_checks_are_refused():
     assert config.from_environment({"FRAMEJIT_CHECK": " guards, results", "FRAMEJIT_CHECK_EVERY": "7"}).checks() == {"guards", "results"}
     with pytest.raises(framejit.ConfigError, match="check_every"):
         config.from_environment({"FRAMEJIT_CHECK_EVERY": "0"})
+
+
+@pytest.mark.parametrize(("what", "verified"), [("compile", True), ("guards", False), ("results", False), ("", False)])
+def test_new_guards_are_compared_with_their_reference_where_asked(what, verified, monkeypatch):
+    seen = []
+    monkeypatch.setattr(pipeline, "verify", lambda guards, call: seen.append(call))
+    checked(lambda t: t + 1, what)(x)
+    assert bool(seen) is verified
 
 
 # ---- guards ----
