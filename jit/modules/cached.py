@@ -19,7 +19,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
-from framejit.guards.kinds import Equals, Guard, Length, Same, TypeIs, ValueIs
+from framejit.guards.kinds import Equals, Guard, IsPresent, Length, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, DictKey, FunctionField, Index, Item, Local, Pinned, Source
 from framejit.modules.ecosystem import ASSUMED_CONSTANT
 from framejit.modules.torch import FIXED, GUARDED_ANYWAY, READS
@@ -132,7 +132,7 @@ def is_steady(guard: Guard, value: Any) -> bool:
     if isinstance(guard, Same) or value is MISSING:
         return True
     if is_argument(source):
-        return type(value) is not Opaque and isinstance(guard, (TypeIs, Equals, ValueIs, Length))
+        return type(value) is not Opaque and isinstance(guard, (TypeIs, Equals, ValueIs, Length, IsPresent))
     if isinstance(value, (FunctionType, BuiltinFunctionType)) and value in UNSTEADY:
         return False
     if isinstance(value, STEADY) or isinstance(source, FunctionField):
