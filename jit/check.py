@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 from framejit import config, second_run
@@ -29,12 +30,11 @@ LOOKS = 8
 """How often a disagreement is looked at again: what another thread changes back and forth between two looks is none."""
 
 
-def check_guards(compiled: CompiledFunction, args: tuple[Any, ...]) -> None:
-    """Raises CheckError where an entry's native tree and its guards' reference disagree on a call. `args`: the raw argument slots."""
+def check_guards(compiled: CompiledFunction, args: tuple[Any, ...], function: FunctionType) -> None:
+    """Raises CheckError where an entry's native tree and its guards' reference disagree on a call of `function`. `args`: the raw argument slots."""
     settings = settings_of(compiled)
     if settings is None or "guards" not in settings.checks():
         return
-    function: Any = compiled.function
     call = Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
     for entry in compiled.entries:
         disagreement = compare_verdicts(entry, call)

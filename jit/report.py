@@ -19,12 +19,12 @@ COUNTERS = ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks", "guar
 
 
 class Statistics:
-    """Counters and the reasons of breaks and fallbacks, in order. Safe to use from several threads."""
+    """Counters, and the reasons of breaks and fallbacks: each once, the latest last. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(COUNTERS, 0)
-        self._reasons: list[str] = []
+        self._reasons: dict[str, None] = {}
 
     def add(self, counter: str, n: int = 1) -> None:
         """Add to one of COUNTERS. Raises KeyError for any other name."""
@@ -34,7 +34,8 @@ class Statistics:
     def reason(self, text: str) -> None:
         """Record why a graph broke or a frame runs as written."""
         with self._lock:
-            self._reasons.append(text)
+            self._reasons.pop(text, None)
+            self._reasons[text] = None
 
     def snapshot(self) -> dict[str, Any]:
         """A plain dict: graphs, graph_breaks, recompiles, frames, fallbacks (ints), reasons (list of str), then the other counters."""
@@ -57,8 +58,8 @@ STATISTICS = Statistics()
 def statistics() -> dict[str, Any]:
     """What framejit has done in this process so far, or since `reset_statistics()`.
 
-    The keys `graphs`, `graph_breaks`, `recompiles`, `frames` and `fallbacks` count; `reasons` lists, as text, why graphs
-    broke and frames run as written; `guards` and `internal_errors` count too.
+    The keys `graphs`, `graph_breaks`, `recompiles`, `frames` and `fallbacks` count; `reasons` lists, as text and each once, why
+    graphs broke and frames run as written; `guards` and `internal_errors` count too.
     """
     return STATISTICS.snapshot()
 

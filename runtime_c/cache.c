@@ -292,10 +292,10 @@ static void follow_hint(FJ_CompiledFunction *self, PyObject *argument, const FJ_
 }
 
 /* Has the guard checker look at the call. 0, or -1 with an exception set. */
-static int check_guards(FJ_CompiledFunction *self, PyObject *const *locals, Py_ssize_t n_locals) {
+static int check_guards(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_locals) {
     PyObject *checker = Py_NewRef(FJ_guard_checker);
     PyObject *arguments = FJ_Hook_ArgumentTuple(locals, n_locals);
-    PyObject *result = arguments != NULL ? PyObject_CallFunctionObjArgs(checker, (PyObject *)self, arguments, NULL) : NULL;
+    PyObject *result = arguments != NULL ? PyObject_CallFunctionObjArgs(checker, (PyObject *)self, arguments, function, NULL) : NULL;
     Py_XDECREF(arguments);
     Py_XDECREF(result);
     Py_DECREF(checker);
@@ -304,7 +304,7 @@ static int check_guards(FJ_CompiledFunction *self, PyObject *const *locals, Py_s
 
 FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_locals,
                                    FJ_Captured *captured) {
-    if (FJ_guard_checker != NULL && self->record == NULL && check_guards(self, locals, n_locals) < 0) {
+    if (FJ_guard_checker != NULL && check_guards(self, function, locals, n_locals) < 0) {
         return NULL;
     }
     FJ_Hint *hint = hint_of(self, locals, n_locals);

@@ -116,7 +116,7 @@ extern _Thread_local FJ_ThreadState FJ_thread;
 extern int FJ_globally_eager;
 extern int FJ_watched_eager;       /* what the watched dicts came to */
 extern PyObject *FJ_call_checker;  /* NULL, or called as (compiled function, args, kwargs) in place of a call */
-extern PyObject *FJ_guard_checker; /* NULL, or called as (compiled function, argument slots) before a call looks for its entry */
+extern PyObject *FJ_guard_checker; /* NULL, or called as (compiled function, argument slots, function) before a call looks for its entry */
 /* Has the callback called if a watched dict has changed. 0, or -1 with an exception set. */
 int FJ_Watched_Update(void);
 /* Whether calls of compiled functions run as written, here and now. */

@@ -117,7 +117,7 @@ PyMethodDef FJ_switches[] = {
     {"set_call_checker", set_call_checker, METH_O,
      "set_call_checker(checker, /)\n--\n\nchecker(compiled, args, kwargs) is called in place of calls, and gives their result; None: no checker."},
     {"set_guard_checker", set_guard_checker, METH_O,
-     "set_guard_checker(checker, /)\n--\n\nchecker(compiled, argument slots) is called before a call looks for its entry; None: no checker."},
+     "set_guard_checker(checker, /)\n--\n\nchecker(compiled, argument slots, function called) is called before a call looks for its entry; None: no checker."},
     {"watch", watch, METH_VARARGS,
      "watch(callback, dict, dict=None, /)\n--\n\nHave callback() called before the next call of a compiled function once one of these dicts has "
      "changed. Replaces what was watched before."},

@@ -88,6 +88,18 @@ def test_a_reference_that_accepts_a_miss_is_loud(monkeypatch):
         f(x.double(), 1)
 
 
+def test_functions_that_native_code_calls_are_checked_too(monkeypatch):
+    def program(t, n):
+        return sorted([t + n, t], key=lambda a: (a.sum() * n).item())[0]
+
+    f = checked(program, "guards")
+    for n in (1, 1, 2):
+        assert torch.equal(f(x, n), x)
+    monkeypatch.setattr(TensorMatch, "check", lambda self, value, call: not call.function.__name__ == "<lambda>")
+    with pytest.raises(CheckError, match="lambda"):
+        f(x, 1)
+
+
 def test_other_functions_are_left_alone(monkeypatch):
     f, g = checked(lambda t: t + 1, "guards"), checked(lambda t: t + 2, "")
     f(x), g(x)

@@ -205,7 +205,7 @@ def test_checkers():
         _runtime.set_thread_eager(None)
         _runtime.set_call_checker(None)
         _runtime.set_guard_checker(lambda *call: calls.append(call))
-        assert f(4) == "compiled" and calls[1:] == [(f, (4, 3))]
+        assert f(4) == "compiled" and calls[1:] == [(f, (4, 3), f.function)]
         _runtime.set_guard_checker(lambda *call: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             f(4)

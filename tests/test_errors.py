@@ -162,6 +162,8 @@ def test_statistics_begin_with_the_five_counts_and_reasons():
     assert snapshot["graphs"] == 1 and snapshot["guards"] == 12 and snapshot["reasons"] == ["FJ005 x"]
     snapshot["reasons"].append("mine")
     assert statistics.snapshot()["reasons"] == ["FJ005 x"]
+    statistics.reason("FJ001 y"), statistics.reason("FJ005 x")
+    assert statistics.snapshot()["reasons"] == ["FJ001 y", "FJ005 x"]
     statistics.reset()
     assert not any(statistics.snapshot().values())
     with pytest.raises(KeyError):
