@@ -61,8 +61,19 @@ class Options:
             and type(ours) is type(theirs)
             and ours.call is theirs.call
             and all(getattr(ours, field) == getattr(theirs, field) for field in ("name", "inputs", "trusted", "needs_contexts"))
-            and repr(sorted(ours.kwargs.items())) == repr(sorted(theirs.kwargs.items()))
+            and are_alike(ours.kwargs, theirs.kwargs)
         )
+
+
+def are_alike(ours: Any, theirs: Any) -> bool:
+    """Whether two options of a backend mean the same: plain values that are equal, or the same object."""
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(are_alike(value, theirs[key]) for key, value in ours.items())
+    if isinstance(ours, (list, tuple)):
+        return len(ours) == len(theirs) and all(map(are_alike, ours, theirs))
+    return ours is theirs or (isinstance(ours, (str, int, float)) and ours == theirs)
 
 
 def pipeline() -> Any:

@@ -8,6 +8,7 @@ import threading
 import types
 import weakref
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -252,6 +253,29 @@ def test_other_options_do_not_share(backend, other):
     assert type(first) is not type(second)
     third = framejit.compile(block, backend=backend)
     assert type(first) is type(third)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "shares"),
+    [
+        ({"a": [1, "b"], "c": {"d": 0.5}}, {"c": {"d": 0.5}, "a": [1, "b"]}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": numpy.arange(5000)}, {"a": -numpy.arange(5000)}, False),  # whose repr leaves out all but a few items
+    ],
+    ids=["equal", "types", "arrays"],
+)
+def test_options_of_a_backend(mine, others, shares):
+    graphs = []
+
+    def backend(gm, example_inputs, options):
+        graphs.append(gm)
+        return gm
+
+    def end(t):
+        return t + 1
+
+    first, second = (framejit.compile(end, backend=backend, options=options) for options in (mine, others))
+    assert same(first(x), second(x)) and len(graphs) == (1 if shares else 2)
 
 
 def test_other_configurations_do_not_share(backend):
