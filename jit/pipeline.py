@@ -283,6 +283,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     except NotConstant as needed:
         raise GraphBreak(breaks.CannotReconstruct(repr(needed.obj)), here) from needed
     tracer.check_generators()
+    planned.outputs += tracer.graph.unused_under_handlers(planned.outputs)
     graph = tracer.graph.finish(planned.outputs, debug="compile" in options.config.checks())
     if graph.has_effects:
         planned.trace = replace(planned.trace, graph_needed=True)

@@ -237,10 +237,12 @@ class Tracer:
         slots = [Slot(index, name) for index, name in enumerate(self.function.__code__.co_varnames[: len(self.args)])]
         return [self.root_source.child(Local, slot) for slot in slots] if self.watch else []
 
-    def note_handlers(self) -> None:
-        """An operation enters the graph, which raises late what the operation raises: the program may have a handler for it."""
-        if not self.handled and meets_handler(self.frame):
+    def note_handlers(self) -> bool:
+        """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it."""
+        found = meets_handler(self.frame)
+        if found and not self.handled:
             self.trail.set(self, "handled", True)
+        return found
 
     def call_sources(self) -> list[Source]:
         """The function and its argument slots, to call it once more."""

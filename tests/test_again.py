@@ -162,6 +162,26 @@ def a_handler_around_inlined_calls(table, index):
 
 
 @case
+def only_whether_it_raises(table, index):
+    try:
+        F.embedding(index, table) * 2
+        valid = True
+    except IndexError:
+        valid = False
+    return valid, table + 1
+
+
+@case
+def only_whether_it_raises_and_nothing_else(table, index):
+    try:
+        rows = F.embedding(index, table)
+    except IndexError:
+        return "invalid"
+    rows = rows + 1
+    return "valid"
+
+
+@case
 def breaks_behind_the_error(table, index):
     for n in range(3):
         try:

@@ -44,8 +44,8 @@ class Stub:
         self.guards.append((kind, source, payload))
         self.trail.log(self.guards.pop)
 
-    def note_handlers(self) -> None:
-        pass
+    def note_handlers(self) -> bool:
+        return False
 
     def observe(self, obj: Object) -> Object:
         assert type(obj) is not LazyObject

@@ -107,6 +107,7 @@ class GraphBuilder:
         self._last_placeholder: fx.Node | None = None
         self._by_fake: dict[int, TensorObject] = {}
         self._kept: set[fx.Node] = set()
+        self._handled: dict[fx.Node, None] = {}  # made where the program has a handler for what they raise, in order
         self._made_under: dict[fx.Node, Modes] = {}
         self._places: dict[fx.Node, UserFrame | None] = {}
         self._stale = False
@@ -218,13 +219,15 @@ class GraphBuilder:
             meta["nn_module_stack"] = self.module_stack
         self._made_under[node] = self.vm.modes.current
         self._places[node] = stack[0] if stack else None
-        self.vm.note_handlers()
+        if self.vm.note_handlers():
+            self._handled[node] = None
         self.trail.log(self._erase, node)
         return node
 
     def _erase(self, node: fx.Node) -> None:
         del self._made_under[node]
         del self._places[node]
+        self._handled.pop(node, None)
         self._kept.discard(node)
         self.graph.erase_node(node)
 
@@ -324,6 +327,21 @@ class GraphBuilder:
         repeatable = not indices and not any(node in self._kept and runs_for_its_effect(node) for node in graph.nodes)
         return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.vm.modes.initial, place)
 
+    def unused_under_handlers(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+        """Nodes of tensors that nothing needs, computed where the program has handlers: it may only want to know whether that raises."""
+        needed: set[fx.Node] = set()
+        waiting = [*outputs, *self._kept]
+        while waiting:
+            node = waiting.pop()
+            if node not in needed:
+                needed.add(node)
+                waiting += node.all_input_nodes
+        return [
+            node
+            for node in self._handled
+            if node not in needed and is_computed(node.meta["example_value"]) and not any(user in self._handled for user in node.users)
+        ]
+
     def dispose(self) -> None:
         """Let go of everything."""
         self.__dict__.clear()
@@ -352,6 +370,11 @@ class GraphBuilder:
 def runs_for_its_effect(node: fx.Node) -> bool:
     """Whether a node changes something besides its arguments and torch's modes, for all that is known of it."""
     return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
+
+
+def is_computed(value: Any) -> bool:
+    """Whether a value is a tensor that is no view of another."""
+    return isinstance(value, torch.Tensor) and not value._is_view()
 
 
 def has_tensor(value: Any) -> bool:

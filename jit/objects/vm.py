@@ -58,8 +58,8 @@ class VM(Protocol):
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first."""
 
-    def note_handlers(self) -> None:
-        """An operation enters the graph here: what it raises may have a handler."""
+    def note_handlers(self) -> bool:
+        """An operation enters the graph here: whether what it raises has a handler."""
 
     # Values.
 
