@@ -172,6 +172,16 @@ def only_whether_it_raises(table, index):
 
 
 @case
+def only_whether_it_raises_in_a_view(table, index):
+    try:
+        F.embedding(index, table).reshape(-1)
+        valid = True
+    except IndexError:
+        valid = False
+    return valid, table + 1
+
+
+@case
 def only_whether_it_raises_and_nothing_else(table, index):
     try:
         rows = F.embedding(index, table)

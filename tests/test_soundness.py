@@ -278,6 +278,31 @@ def lets_go_in_called_functions(log, held, t):
     return t + 1
 
 
+def lets_go_inside_called_functions(log, held, t):
+    def use(g, t):
+        g = None
+        log.append("in")
+        return t + 1, g
+
+    def use_after_a_break(g, t):
+        framejit.graph_break()
+        for i in range(2):
+            g = held(log) if i == 0 else None
+            log.append(i)
+        return t + 1, g
+
+    def between(t):
+        log.append("between")
+        t, _ = use_after_a_break(held(log), t)
+        log.append("behind")
+        return t
+
+    t = use(held(log), t)[0] * 2
+    t = between(t) * 3
+    log.append("out")
+    return t + 1
+
+
 def lets_go_in_a_loop(log, held, t):
     for i in range(3):
         g = held(log)
@@ -320,8 +345,8 @@ def lets_go_of_wrappers(log, held, t):
 
 
 PROGRAMS_THAT_LET_GO = (
-    lets_go_of_locals, lets_go_by_assignment, lets_go_by_deletion, lets_go_of_cells, lets_go_in_called_functions, lets_go_in_a_loop,
-    lets_go_when_raising, lets_go_from_a_dict, lets_go_of_wrappers,
+    lets_go_of_locals, lets_go_by_assignment, lets_go_by_deletion, lets_go_of_cells, lets_go_in_called_functions,
+    lets_go_inside_called_functions, lets_go_in_a_loop, lets_go_when_raising, lets_go_from_a_dict, lets_go_of_wrappers,
 )  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from framejit.ceval.frame import ExceptionState, Frame
+from framejit.ceval.operation import OPERATIONS
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.cellobject import CellObject
@@ -84,13 +85,16 @@ class Watch:
         """Those that no variable and no stack holds any more, nor a value there."""
         held: set[int] = set()
         visited: set[int] = set()
-        for caller in frame.callers():
-            self._visit_frame(caller, held, visited)
+        self._visit_frame(frame, frame.stack, held, visited)
+        for caller in list(frame.callers())[1:]:
+            # The frame inside has taken over what it was called with.
+            operands = OPERATIONS[caller.instruction.op].effect.pops(caller.instruction)
+            self._visit_frame(caller, caller.stack[: len(caller.stack) - operands], held, visited)
         self.seen |= held
         return (self.values[key] for key in self.seen - held)
 
-    def _visit_frame(self, frame: Frame, held: set[int], visited: set[int]) -> None:
-        for value in (*frame.locals, *frame.stack):
+    def _visit_frame(self, frame: Frame, stack: Sequence[Any], held: set[int], visited: set[int]) -> None:
+        for value in (*frame.locals, *stack):
             if isinstance(value, ExceptionState):
                 value = value.handled
             if isinstance(value, Object):
@@ -106,7 +110,7 @@ class Watch:
         if isinstance(value, CellObject) and value.content is not None:
             self._visit(value.content, held, visited)
         for frame in self.passed.get(value, ()):
-            self._visit_frame(frame, held, visited)
+            self._visit_frame(frame, frame.stack, held, visited)
         if value.source is None:
             for item in value.referents():
                 self._visit(item, held, visited)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -330,17 +330,22 @@ class GraphBuilder:
     def unused_under_handlers(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
         """Nodes of tensors that nothing needs, computed where the program has handlers: it may only want to know whether that raises."""
         needed: set[fx.Node] = set()
-        waiting = [*outputs, *self._kept]
-        while waiting:
-            node = waiting.pop()
-            if node not in needed:
-                needed.add(node)
-                waiting += node.all_input_nodes
-        return [
-            node
-            for node in self._handled
-            if node not in needed and is_computed(node.meta["example_value"]) and not any(user in self._handled for user in node.users)
-        ]
+
+        def need(nodes: Iterable[fx.Node]) -> None:
+            waiting = list(nodes)
+            while waiting:
+                node = waiting.pop()
+                if node not in needed:
+                    needed.add(node)
+                    waiting += node.all_input_nodes
+
+        need((*outputs, *self._kept))
+        unused = []
+        for node in reversed(self._handled):
+            if node not in needed and is_computed(node.meta["example_value"]):
+                unused.append(node)
+                need([node])
+        return unused[::-1]
 
     def dispose(self) -> None:
         """Let go of everything."""
