@@ -233,9 +233,7 @@ class Tracer:
 
     def held_arguments(self) -> list[Source]:
         """The arguments that the replacement code has to hold until it ends."""
-        assert self.root is not None
-        slots = [Slot(index, name) for index, name in enumerate(self.function.__code__.co_varnames[: len(self.args)])]
-        return [self.root_source.child(Local, slot) for slot in slots] if self.watch else []
+        return self.call_sources()[1:] if self.watch else []
 
     def note_handlers(self) -> bool:
         """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -540,6 +541,89 @@ def test_a_caught_exception_keeps_its_traceback():
             return error
 
     versus(lambda compile: [[(e.name, e.lineno) for e in traceback.extract_tb(compile(f)(x).__traceback__)]])
+
+
+def places(tb):
+    return [(entry.name.partition(" (resumed at")[0], entry.lineno) for entry in traceback.extract_tb(tb) if entry.filename == __file__]
+
+
+def refuses(n):
+    raise ValueError(n)
+
+
+def calls_what_refuses(n):
+    refuses(n)
+
+
+@contextlib.contextmanager
+def around():
+    yield
+
+
+class BreaksAtExit:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        framejit.graph_break()
+
+
+def leaves_a_manager(t):
+    try:
+        with BreaksAtExit(), around():
+            calls_what_refuses(1)
+    except ValueError as error:
+        return t + 1, places(error.__traceback__)
+
+
+def has_anothers_traceback(t):
+    try:
+        try:
+            calls_what_refuses(1)
+        except ValueError as error:
+            raise KeyError(2).with_traceback(error.__traceback__) from None
+    except KeyError as error:
+        framejit.graph_break()
+        return t + 1, places(error.__traceback__)
+
+
+def keeps_tracebacks_of_each_time(t):
+    kept = []
+
+    def between(n):
+        try:
+            refuses(n)
+        except ValueError as error:
+            kept.append(error.__traceback__)
+            raise
+
+    try:
+        between(1)
+    except ValueError as error:
+        kept.append(error.__traceback__)
+    framejit.graph_break()
+    return t + 1, list(map(places, kept))
+
+
+def forgets_a_traceback_that_is_kept(t):
+    try:
+        calls_what_refuses(1)
+    except ValueError as error:
+        kept = error.__traceback__
+        try:
+            raise error.with_traceback(None)
+        except ValueError as same:
+            t = t + 1
+            framejit.graph_break()
+            return t, places(same.__traceback__), places(kept)
+
+
+PROGRAMS_WITH_TRACEBACKS = (leaves_a_manager, has_anothers_traceback, keeps_tracebacks_of_each_time, forgets_a_traceback_that_is_kept)
+
+
+@pytest.mark.parametrize("program", PROGRAMS_WITH_TRACEBACKS, ids=lambda program: program.__name__)
+def test_a_traceback_is_what_it_was_when_it_was_taken(program):
+    versus(lambda compile: [(f := compile(program))(x), f(x)], stops=True)
 
 
 def test_hashes_of_tuples_are_the_real_ones():

@@ -82,12 +82,15 @@ class ExceptionObject(Object):
         vm.trail.set(self, "passed", [*self.passed, passed])
 
     def set_traceback(self, vm: VM, traceback: Object) -> None:
-        """None forgets the entries; an exception's own traceback, which nothing is known of, changes nothing."""
+        """None forgets the entries; a traceback of the trace has those of its time."""
         self.check_made_here(vm)
         if vm.observe(traceback).cls is type(None):
             vm.trail.set(self, "entries", [])
             vm.trail.set(self, "passed", [])
-        elif not (isinstance(traceback, TracebackObject) and traceback.exc is self):
+        elif isinstance(traceback, TracebackObject):
+            vm.trail.set(self, "entries", traceback.entries)
+            vm.trail.set(self, "passed", traceback.passed)
+        else:
             vm.unsupported(breaks.UnsupportedOperation("giving an exception another traceback"))
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -113,17 +116,23 @@ class ExceptionObject(Object):
 
 
 class TracebackObject(Object):
-    """The traceback of an exception that the trace raised: passed around (to `__exit__`, `with_traceback`) but not looked into."""
+    """What the traceback of an exception that the trace raised was at one time: passed around (to `__exit__`, `with_traceback`) but not looked into."""
 
-    __slots__ = ("exc",)
+    __slots__ = ("exc", "entries", "passed")
 
     def __init__(self, exc: ExceptionObject) -> None:
         super().__init__(TracebackType)
         self.exc = exc
+        self.entries = exc.entries
+        self.passed = exc.passed
 
     def reconstruct(self, cg: Codegen) -> None:
+        if self.exc.passed[: len(self.passed)] != self.passed:
+            cg.unsupported(breaks.CannotReconstruct("a traceback that its exception doesn't have any more"))
         cg.load(self.exc)
         cg.load_attr("__traceback__")
+        for _ in range(len(self.exc.passed) - len(self.passed)):
+            cg.load_attr("tb_next")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
