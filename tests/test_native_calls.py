@@ -571,6 +571,25 @@ def test_tracers_see_functions_as_written():
     assert [event for event, _ in events] == ["call", "line", "return"] * 2
 
 
+@pytest.mark.parametrize("switch", [sys.settrace, sys.setprofile], ids=["trace", "profile"])
+def test_tracers_run_as_written(switch):
+    sizes = []
+
+    def tracer(frame, event, arg):
+        sizes.append((x + 1).numel())
+        return tracer
+
+    compiled = eager(by_sorted)
+    compiled(x)
+    for _ in range(3):
+        switch(tracer)
+        try:
+            compiled(x)
+        finally:
+            switch(None)
+    assert sizes and natively_compiled(compiled) == ["total"]
+
+
 def test_frames_are_the_programs_own():
     names = []
 

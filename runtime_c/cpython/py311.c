@@ -66,7 +66,8 @@ void FJ_Recursion_EnterFrame(PyThreadState *tstate) { tstate->recursion_remainin
 
 void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->recursion_remaining++; }
 
-int FJ_Frame_IsWatched(PyThreadState *tstate) { return tstate->cframe->use_tracing; }
+/* The second while a tracer runs itself: tracing is off then. */
+int FJ_Frame_IsWatched(PyThreadState *tstate) { return tstate->cframe->use_tracing || tstate->tracing > 0; }
 
 PyFrameObject *FJ_Frame_Stopped(PyCodeObject *code, PyObject *globals, int offset) {
     PyFrameObject *frame = PyFrame_New(PyThreadState_Get(), code, globals, NULL);
