@@ -232,8 +232,11 @@ class Tracer:
                 raise Pause(breaks.RunsAtEnd(f"a {type(value).__qualname__}"), self.user_stack(), list(frame.callers())[::-1])
 
     def held_arguments(self) -> list[Source]:
-        """The arguments that the replacement code has to hold until it ends."""
-        return self.call_sources()[1:] if self.watch else []
+        """What the replacement code has to hold until it ends: for the values that the trace watches."""
+        if not self.watch:
+            return []
+        found = self.watch.held_by()
+        return self.call_sources()[1:] if found is None else found
 
     def note_handlers(self) -> bool:
         """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it."""

@@ -307,6 +307,42 @@ def test_a_traced_exception_that_was_handled_holds_no_frame():
     assert_ends_before_it_is_left(f, ended)
 
 
+def test_a_generator_that_waits_does_not_keep_the_inputs_of_graphs():
+    seen: list[bool] = []
+
+    def backend(gm, example_inputs):
+        def run(inputs):
+            references = [weakref.ref(tensor) for tensor in inputs]
+            outputs = gm(*inputs)
+            inputs.clear()
+            seen.append(all(reference() is None for reference in references))
+            return outputs
+
+        run._boxed_call = True
+        return run
+
+    @framejit.disable
+    def numbers():
+        try:
+            yield from range(3)
+        finally:
+            seen.append("ended")
+
+    def f(t):
+        for number in numbers():
+            made = t * 2
+            framejit.graph_break()
+            t = made * 3
+            del made
+            framejit.graph_break()
+        return t
+
+    compiled = framejit.compile(f, backend=backend)
+    compiled(torch.ones(2)), seen.clear()
+    compiled(torch.ones(2))
+    assert "ended" in seen and seen.count(True) >= 5
+
+
 def test_the_backends_graph_dies_with_the_entry():
     graphs: list[weakref.ref[Any]] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from framejit.ceval.frame import ExceptionState, Frame
 from framejit.ceval.operation import OPERATIONS
-from framejit.guards.source import MISSING
+from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.cellobject import CellObject
 from framejit.objects.finalizers import finalizers_in
@@ -75,11 +75,16 @@ class Watch:
     def __init__(self, state: tuple[Any, ...]) -> None:
         self.values = finalizers_in(state)
         self.seen: set[int] = set()
+        self.sources: dict[Source, None] = {}  # of what has held them
         self.passed: dict[Object, list[Frame]] = {}
         self._within: dict[int, frozenset[int]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.values)
+
+    def held_by(self) -> list[Source] | None:
+        """Where the frames have had them from; None if some were not seen there."""
+        return list(self.sources) if self.seen >= self.values.keys() else None
 
     def gone(self, frame: Frame) -> Iterator[Any]:
         """Those that no variable and no stack holds any more, nor a value there."""
@@ -98,6 +103,8 @@ class Watch:
             if isinstance(value, ExceptionState):
                 value = value.handled
             if isinstance(value, Object):
+                if value.source is not None and value.value is not MISSING and self._inside(value.value):
+                    self.sources[value.source] = None
                 self._visit(value, held, visited)
 
     def _visit(self, value: Object, held: set[int], visited: set[int]) -> None:
