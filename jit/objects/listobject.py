@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards.kinds import IsPresent, Length
+from framejit.guards.kinds import Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects.constobject import c_new
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, list_iterator
 from framejit.objects.object import Object, settle
 from framejit.objects.registry import wraps
-from framejit.objects.tupleobject import item_at
+from framejit.objects.tupleobject import item_at, present_item
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
@@ -112,13 +112,7 @@ class ListObject(Object):
         """One item of a list from outside that nothing has looked into, counted from its beginning; the length stays unguarded."""
         if self.elements is not None or index < 0:
             return None
-        source = self.source
-        assert source is not None
-        for value in self.value[index : index + 1]:
-            item = source.child(Index, index)
-            vm.guard(IsPresent, item)
-            return vm.wrap(value, item)
-        return None
+        return present_item(vm, self, index)
 
     def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
         key = vm.observe(key)

@@ -99,13 +99,7 @@ class TupleObject(Object):
         """One item of a tuple from outside that nothing has looked into, counted from its beginning; the length stays unguarded."""
         if self.elements is not None or self.guarded or index < 0:
             return None
-        source = self.source
-        assert source is not None
-        for value in self.value[index : index + 1]:
-            item = source.child(Index, index)
-            vm.guard(IsPresent, item)
-            return vm.wrap(value, item)
-        return None
+        return present_item(vm, self, index)
 
     def as_real(self, vm: VM) -> Any:
         if self.is_constant():
@@ -146,6 +140,16 @@ class TupleObject(Object):
 
     def referents(self) -> list[Object]:
         return [*(self.elements or ()), *attr_values(self)]
+
+
+def present_item(vm: VM, sequence: Object, index: int) -> Object | None:
+    """An item of a list or tuple from outside, guarded to be there; None if it isn't."""
+    assert sequence.source is not None
+    for value in sequence.value[index : index + 1]:
+        item = sequence.source.child(Index, index)
+        vm.guard(IsPresent, item)
+        return vm.wrap(value, item)
+    return None
 
 
 def item_at(vm: VM, items: list[Object], index: int, kind: str) -> Object:
