@@ -449,6 +449,20 @@ class RunsAtEnd(Break):
     hints = ("Hold it outside the compiled function for as long as that runs.",)
 
 
+@dataclass(frozen=True)
+class InterruptedIterator(Break):
+    """An iterator that the trace has made is in use at a graph break, and there is no making one that is half-way.
+
+    So the trace begins anew, and what makes the iterator runs natively: each of its steps then is a break of its own.
+    """
+
+    what: str
+    id = "FJ030"
+    message = "making {what}, which a graph break interrupts"
+    explanation = "Behind the break the iterator has to go on where it was. framejit can't make one that is half-way, so the real one is used."
+    hints = ("Take its items into a list first, or remove the break from the loop.",)
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

@@ -44,7 +44,7 @@ from framejit.objects.vm import Codegen
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, place, record
 from framejit.splitting import split_frames, within_reach
-from framejit.tracer import DroppedGenerator, GraphBreak, Pause, Tracer
+from framejit.tracer import CallNatively, GraphBreak, Pause, Place, Tracer
 
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
@@ -134,14 +134,14 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
     note = FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno)
     frame_id = next(_numbers)
     entry: Entry | None = None
-    natively: frozenset[types.CodeType] = frozenset()
+    natively: dict[Place, breaks.Break] = {}
     with _lock, interrupts.waiting(), deeper_recursion(), quiet(), collector(False) as collects:
         while entry is None:
             tracer = Tracer(function, args, compiler.options.config, compiler.changing, natively)
             try:
                 entry = attempt(Compilation(tracer, compiler, frame_id, number, collects, note))
-            except DroppedGenerator as dropped:
-                natively |= {dropped.code}
+            except CallNatively as needed:
+                natively[needed.place] = needed.reason
             finally:
                 tracer.dispose()
     if entry.code is not None or note.fallback is not None:
@@ -150,13 +150,13 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
 
 
 def attempt(job: Compilation) -> Entry:
-    """One trace, and what comes of it. Raises DroppedGenerator where another one is needed."""
+    """One trace, and what comes of it. Raises CallNatively where another one is needed."""
     tracer, note = job.tracer, job.note
     try:
         result = trace(tracer)
         note.lap("trace")
         entry = finish(job, result)
-    except DroppedGenerator:
+    except CallNatively:
         raise
     except GraphBreak as stop:
         note.lap("trace")
@@ -234,7 +234,7 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
                 if foreign:
                     ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
                 entry = finish(job, planned.state, planned.step, following)
-            except DroppedGenerator:
+            except CallNatively:
                 raise
             except (CannotGenerate, GraphBreak) as refused:
                 logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
@@ -72,6 +72,9 @@ def is_guarded_by_identity(obj: Object) -> bool:
     return wrapper_for(obj.cls).by_identity and not isinstance(settle(obj), BuiltinMethodObject)
 
 
+Place = CodeType | tuple[CodeType, int]
+
+
 class GraphBreak(Exception):
     """Signal: tracing stops here. `stack`: the user's frames, outermost first; `frames`: the interpreter's, likewise."""
 
@@ -86,18 +89,21 @@ class Pause(GraphBreak):
     """Signal: the entry ends before this instruction, and the call goes on with it."""
 
 
-class DroppedGenerator(GraphBreak):
-    """Signal: the trace has let go of a generator of this code, made by itself, that waits inside `try` or `with`."""
+class CallNatively(GraphBreak):
+    """Signal: the trace can't deal with the end, or with the rest, of an iterator that it has made. Another trace has to break where that is made.
 
-    def __init__(self, code: CodeType) -> None:
-        super().__init__(breaks.RunsAtEnd(code.co_qualname), [UserFrame.of(code, None)])
-        self.code = code
+    `place`: a generator function's code, or an instruction: its code and index.
+    """
+
+    def __init__(self, place: Place, reason: breaks.Break) -> None:
+        super().__init__(reason, [UserFrame.of(place if isinstance(place, CodeType) else place[0], None)])
+        self.place = place
 
 
 class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on.
 
-    `natively`: the code of generator functions that aren't called in the trace, so that their generators can end when the trace lets go of them.
+    `natively`: the places (see CallNatively) that it has to break at, and why.
     """
 
     Raise = Raise
@@ -109,11 +115,11 @@ class Tracer:
         args: Sequence[Any],
         config: Config,
         changing: frozenset[str] = frozenset(),
-        natively: frozenset[CodeType] = frozenset(),
+        natively: Mapping[Place, breaks.Break] | None = None,
     ) -> None:
         self.function = function
         self.changing = changing
-        self.natively = natively
+        self.natively = natively or {}
         self.args = args
         self.config = config
         self.trail = Trail()
@@ -188,7 +194,7 @@ class Tracer:
         if code.co_flags & COROUTINE_FLAGS:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
         if code in self.natively:
-            self.unsupported(breaks.RunsAtEnd(code.co_qualname))
+            self.unsupported(self.natively[code])
         direct, self.direct = self.direct, None
         frame = self.new_frame(function, code, bound)
         frame.direct = direct
@@ -223,7 +229,7 @@ class Tracer:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
         for frame in self.guarded_generators:
             if frame.state is State.SUSPENDED and frame not in self.restarted and not drops_silently(self, frame):
-                raise DroppedGenerator(frame.code)
+                raise CallNatively(frame.code, breaks.RunsAtEnd(frame.code.co_qualname))
 
     def check_finalizers(self, frame: Frame) -> None:
         """What a value of the resumed state runs at its end, it runs when this trace has ended: so it must end before the next instruction."""
@@ -394,7 +400,25 @@ class Tracer:
         self.root_source.forget_children()
         self.__dict__.clear()
 
+    def may_interrupt(self) -> tuple[CodeType, int]:
+        assert self.frame is not None
+        place = self.frame.code, self.frame.pc
+        if place in self.natively:
+            self.unsupported(self.natively[place])
+        return place
+
+    def interrupted(self, place: tuple[CodeType, int], what: str) -> NoReturn:
+        raise CallNatively(place, breaks.InterruptedIterator(what))
+
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+        assert isinstance(generator, GeneratorObject)
+        frame: Frame = generator.frame
+        what = frame.code.co_qualname
+        stands_in = isinstance(frame.globals, splitting.AppNamespace)
+        if stands_in:
+            what = f"{frame.globals.value['__name__'].rpartition('.')[2]}.{what}"
+        if (stands_in or frame.state is State.FINISHED) and frame.code not in self.natively:
+            raise CallNatively(frame.code, breaks.InterruptedIterator(f"an iterator of {what}()"))
         return splitting.restart_generator(self, generator)
 
     # Positions.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from agreement import agree
 from test_lists import raising
+
+import framejit
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -273,10 +278,91 @@ def test_reversals():
 
 
 def test_half_consumed_iterators_leave_with_their_position():
-    import framejit
-
     compiled = framejit.compile(half_consumed, backend="eager", fullgraph=True)
     for _ in range(2):
         ours, theirs = compiled(x, [1, 2, 3]), half_consumed(x, [1, 2, 3])
         assert [type(i) for i in ours] == [type(i) for i in theirs]
         assert [list(i) for i in ours] == [list(i) for i in theirs]
+
+
+ITERATORS: dict[str, Callable[[Callable[..., Any]], Any]] = {
+    "enumerate": lambda say: enumerate([1, 2, 3]),
+    "zip": lambda say: zip([1, 2, 3], range(5)),
+    "map": lambda say: map(say, [1, 2, 3]),
+    "filter": lambda say: filter(say, [1, 2, 3]),
+    "reversed": lambda say: reversed([1, 2, 3]),
+    "chain": lambda say: itertools.chain([1], map(say, [2, 3])),
+    "chain.from_iterable": lambda say: itertools.chain.from_iterable([[1, 2], [3]]),
+    "product": lambda say: itertools.product([1, 2], "ab"),
+    "count": lambda say: itertools.islice(itertools.count(4), 3),
+    "cycle": lambda say: itertools.islice(itertools.cycle([1, 2]), 3),
+    "repeat": lambda say: itertools.repeat(1, 3),
+    "groupby": lambda say: ((key, list(group)) for key, group in itertools.groupby([1, 1, 2], say)),
+    "accumulate": lambda say: itertools.accumulate([1, 2, 3], lambda a, b: a + say(b)),
+    "pairwise": lambda say: itertools.pairwise([1, 2, 3, 4]),
+    "starmap": lambda say: itertools.starmap(say, [(1,), (2,), (3,)]),
+    "takewhile": lambda say: itertools.takewhile(lambda n: say(n) < 3, [1, 2, 3, 1]),
+    "dropwhile": lambda say: itertools.dropwhile(lambda n: say(n) < 2, [1, 2, 3, 1]),
+    "compress": lambda say: itertools.compress([1, 2, 3], [1, 0, 1]),
+    "filterfalse": lambda say: itertools.filterfalse(lambda n: say(n) > 2, [1, 2, 3]),
+    "combinations": lambda say: itertools.combinations([1, 2, 3], 2),
+    "zip_longest": lambda say: itertools.zip_longest([1], [2, 3]),
+    "tee": lambda say: itertools.tee([1, 2, 3])[1],
+    "generator": lambda say: (say(n) for n in [1, 2, 3]),
+    "set": lambda say: {1, 2, 3},
+    "frozenset": lambda say: frozenset(["a"]),
+    "deque": lambda say: collections.deque([1, 2, 3]),
+    "OrderedDict": lambda say: collections.OrderedDict(a=1, b=2),
+    "dict items": lambda say: {"a": 1, "b": 2}.items(),
+}
+
+
+@pytest.mark.parametrize("make", ITERATORS.values(), ids=ITERATORS)
+def test_loops_that_break_go_on_where_the_iterator_was(make):
+    """The loop body and what comes behind it are compiled, and steps are taken when eager takes them."""
+
+    def program(t, log):
+        def say(n):
+            log.append(("step", n))
+            return n
+
+        for item in make(say):
+            t = t + 1
+            log.append(("body", item))
+            framejit.graph_break()
+            t = t * 2
+        return t.sin()
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    for _ in range(2):
+        ours, theirs = [], []
+        assert torch.equal(compiled(x, ours), program(x, theirs)) and ours == theirs
+    statistics = framejit.statistics()
+    assert statistics["fallbacks"] == 0 and statistics["graphs"] > 1, statistics["reasons"]
+
+
+@pytest.mark.parametrize("make", [lambda: iter(collections.deque([1, 2])), lambda: reversed(collections.deque([1, 2])), lambda: iter({1, 2}),
+                                  lambda: iter(collections.OrderedDict(a=1))], ids=["deque", "reversed deque", "set", "OrderedDict"])  # fmt: skip
+def test_iterators_from_outside_that_cannot_be_looked_into(make):
+    def program(t, items):
+        for _ in items:
+            t = t + 1
+        return t * 2
+
+    framejit.reset()
+    assert torch.equal(framejit.compile(program, backend="eager")(x, make()), program(x, make()))
+    assert framejit.statistics()["fallbacks"] == 0
+
+
+def test_generators_that_have_ended_are_carried():
+    def program(t):
+        ended = (n for n in [1, 2])
+        t = t + sum(ended)
+        framejit.graph_break()
+        return t * 2, next(ended, "ended"), type(ended).__name__
+
+    framejit.reset()
+    ours, theirs = framejit.compile(program, backend="eager")(x), program(x)
+    assert torch.equal(ours[0], theirs[0]) and ours[1:] == theirs[1:]
+    assert framejit.statistics()["fallbacks"] == 0

@@ -158,6 +158,35 @@ def test_functions_that_only_their_arguments_decide_are_traced_behind_their_cach
     versus(program)
 
 
+def test_cached_functions_made_in_compiled_code():
+    def program(compile):
+        calls = []
+
+        def f(t):
+            @functools.lru_cache(None)
+            def fibonacci(n):
+                calls.append(n)
+                return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+            t = t + fibonacci(6)
+            return t * fibonacci(7), fibonacci.cache_info()
+
+        return [compile(f)(x), calls]
+
+    versus(program, stops=True)
+
+
+def test_a_cached_function_that_claims_to_wrap_another():
+    def program(compile):
+        cached = functools.lru_cache(lambda n: n + 1)
+        f = compile(lambda t: t + cached(1))
+        before = f(x)
+        cached.__wrapped__ = lambda n: n + 100
+        return [before, f(x), compile(lambda t: t * cached(2))(x)]
+
+    versus(program, stops=True)
+
+
 def test_cached_methods_of_objects_that_change():
     def program(compile):
         seen = []

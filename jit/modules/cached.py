@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import sys
 from types import (
     BuiltinFunctionType,
@@ -54,12 +55,15 @@ class CachedFunctionObject(Object):
 
     __slots__ = ()
 
-    def wrapped(self, vm: VM) -> Object:
-        """The function behind the cache; as immutable as the wrapper, which is known by identity."""
-        return vm.pin(self.value.__wrapped__)
+    def function(self) -> Any:
+        """The function behind the cache, as immutable as the wrapper, which is known by identity; None where `__wrapped__` is another, or not there yet."""
+        found = getattr(self.value, "__wrapped__", None)
+        return found if any(found is held for held in gc.get_referents(self.value)) else None
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
-        function = self.value.__wrapped__
+        function = self.function()
+        if function is None:
+            vm.unsupported(breaks.CachedCall(repr(self.value)))
         if not getattr(function, ASSUMED_CONSTANT, False):
             given = [real_argument(vm, arg) for arg in args]
             named = {name: real_argument(vm, arg) for name, arg in kwargs.items()}
@@ -67,7 +71,7 @@ class CachedFunctionObject(Object):
                 function, tuple(given), named, is_constant_result, is_steady
             ):
                 vm.unsupported(breaks.CachedCall(function.__qualname__))
-        return abstract.call(vm, self.wrapped(vm), args, kwargs)
+        return abstract.call(vm, vm.pin(function), args, kwargs)
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
         return self if obj is None else MethodObject(self, obj)
@@ -76,8 +80,8 @@ class CachedFunctionObject(Object):
         return self.call(vm, [receiver, *args], kwargs or {})
 
     def getattr(self, vm: VM, name: str) -> Object:
-        if name == "__wrapped__":
-            return self.wrapped(vm)
+        if name == "__wrapped__" and self.function() is not None:
+            return vm.pin(self.function())
         return super().getattr(vm, name)
 
     def instance_dict(self, vm: VM) -> DictObject | None:

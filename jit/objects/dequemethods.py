@@ -118,7 +118,7 @@ def clear(vm: VM, self: DequeObject) -> Object:
 
 @models(deque.reverse)
 def reverse(vm: VM, self: DequeObject) -> Object:
-    self.replace(vm, self.items(vm)[::-1])
+    self.store(vm, self.items(vm)[::-1])
     return NONE
 
 
@@ -185,8 +185,7 @@ def setitem(vm: VM, self: DequeObject, key: Object, value: Object) -> Object:
     position = position_of(vm, self, key)
     items = list(self.items(vm))
     items[position] = value
-    self.replace(vm, items)
-    vm.trail.set(self, "version", self.version - 1)
+    self.store(vm, items)
     return NONE
 
 

@@ -22,9 +22,12 @@ deque_reverse_iterator: Any = type(reversed(deque()))
 
 
 class DequeObject(Object):
-    """A deque. `elements` is None until one from outside is opened; `maxlen` is the real bound, guarded with the length."""
+    """A deque. `elements` is None until one from outside is opened; `maxlen` is the real bound, guarded with the length.
 
-    __slots__ = ("elements", "maxlen", "version")
+    `version` counts the changes that end iterators, as `deque.state` does: assignment to an item is none. `given`: what one from outside held.
+    """
+
+    __slots__ = ("elements", "given", "maxlen", "version")
 
     def __init__(
         self, elements: list[Object] | None, maxlen: int | None, cls: type = deque, source: Source | None = None, value: Any = MISSING
@@ -34,6 +37,7 @@ class DequeObject(Object):
         self.value = value
         self.attrs = None
         self.elements = elements
+        self.given: list[Object] = []
         self.maxlen = maxlen
         self.version = 0
 
@@ -48,6 +52,7 @@ class DequeObject(Object):
             vm.guard(Equals, source.child(CAttr, "maxlen"), self.maxlen)
             elements = [vm.wrap(value, source.child(DequeIndex, i)) for i, value in enumerate(values)]
             vm.trail.set(self, "elements", elements)
+            vm.trail.set(self, "given", elements)
         return elements
 
     def replace(self, vm: VM, elements: list[Object], drop_left: bool = True) -> None:
@@ -55,8 +60,12 @@ class DequeObject(Object):
         self.items(vm)
         if self.maxlen is not None and len(elements) > self.maxlen:
             elements = elements[len(elements) - self.maxlen :] if drop_left else elements[: self.maxlen]
-        vm.trail.set(self, "elements", elements)
         vm.trail.set(self, "version", self.version + 1)
+        self.store(vm, elements)
+
+    def store(self, vm: VM, elements: list[Object]) -> None:
+        """Give the deque other items, as many as it has, in the places of the old ones."""
+        vm.trail.set(self, "elements", elements)
         if self.source is not None:
             vm.effects.mutated(self)
 
@@ -89,7 +98,17 @@ class DequeObject(Object):
         fill_attrs(cg, self)
 
     def replay(self, cg: Codegen) -> None:
-        self._emit_init(cg)
+        if self.version:
+            self._emit_init(cg)
+            return
+        assert self.elements is not None
+        for index, (item, before) in enumerate(zip(self.elements, self.given, strict=True)):
+            if item is not before:
+                cg.load(self)
+                cg.load_const(index)
+                cg.load(item)
+                cg.call_const(deque.__setitem__, 3)
+                cg.pop_top()
 
     def _emit_init(self, cg: Codegen) -> None:
         """`deque.__init__(self, items, maxlen)`, which clears first (Modules/_collectionsmodule.c: deque_init)."""

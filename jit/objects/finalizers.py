@@ -8,6 +8,7 @@ import itertools
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, MappingProxyType
 from typing import Any
 
+from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object
 
 EMPTY: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), collections.deque())
@@ -56,4 +57,6 @@ def finalizers_in(value: Any) -> dict[int, Any]:
 
 def ends_visibly(value: Object) -> bool:
     """Whether the end of a value in a frame of the trace can be seen."""
-    return value.cls is GeneratorType or bool(finalizers_in(value.value))
+    if isinstance(value, GeneratorObject):
+        return value.vm.is_suspended(value)
+    return bool(finalizers_in(value.value))

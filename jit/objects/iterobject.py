@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -357,7 +358,13 @@ ITERATOR_TYPES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@wraps(callable_iterator, map, filter, type(iter(set())), type(iter(range(1 << 70))), shared=True)
+FOREIGN: tuple[Any, ...] = (
+    callable_iterator, map, filter, type(iter(set())), type(iter(range(1 << 70))),
+    type(iter(collections.deque())), type(reversed(collections.deque())), type(iter(collections.OrderedDict())),
+)  # fmt: skip
+
+
+@wraps(*FOREIGN, shared=True)
 def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
     """An iterator from outside that can't be looked into; those that can are in peekediterator.py."""
     return ForeignIterator(type(value), source, value)

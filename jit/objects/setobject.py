@@ -190,10 +190,12 @@ def rebuilt_set(cls: type, elements: set[Any]) -> Any:
 class SetIterator(IteratorObject):
     """Over a set; a change of size while it runs is the RuntimeError of setiter_iternext."""
 
-    __slots__ = ("owner", "elements", "index")
+    __slots__ = ("vm", "place", "owner", "elements", "index")
 
     def __init__(self, vm: VM, owner: SetObject) -> None:
         super().__init__(set_iterator)
+        self.vm = vm
+        self.place = vm.may_interrupt()
         self.owner = owner
         self.elements = owner.items(vm)
         self.index = 0
@@ -212,6 +214,9 @@ class SetIterator(IteratorObject):
 
     def length_hint(self, vm: VM) -> int | None:
         return max(0, len(self.elements) - max(0, self.index)) if self.index >= 0 else 0
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self.vm.interrupted(self.place, "an iterator of a set")
 
 
 @wraps(set, frozenset, shared=True)

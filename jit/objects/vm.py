@@ -173,6 +173,12 @@ class VM(Protocol):
     def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
         """`call_app` of a function of modules/app/support.py."""
 
+    def may_interrupt(self) -> tuple[CodeType, int]:
+        """The instruction makes an iterator of which there is none half-way. Gives its place; breaks where that was `interrupted` in an earlier trace."""
+
+    def interrupted(self, place: tuple[CodeType, int], what: str) -> NoReturn:
+        """Begin the trace anew, to break at this place."""
+
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
         """What makes a generator that waits of a state, and that state."""
 
