@@ -55,7 +55,7 @@ from framejit.objects.genobject import GeneratorObject
 from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
-from framejit.objects.registry import LIBRARY, PASSES_RESULT, WRAPPERS, wrapper_for
+from framejit.objects.registry import GIVES, LIBRARY, PASSES_RESULT, WRAPPERS, wrapper_for
 from framejit.objects.tupleobject import TupleObject
 from framejit.trail import Trail
 
@@ -263,7 +263,10 @@ class Tracer:
 
     def call_app(self, function: FunctionType, args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
         made = self.pin_app(function)
-        return self.run_function(made, function.__code__, bind(self, made, list(args), kwargs or {}))
+        result = self.run_function(made, function.__code__, bind(self, made, list(args), kwargs or {}))
+        if isinstance(result, GeneratorObject):
+            result.cls = GIVES.get(function, result.cls)
+        return result
 
     def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
         return self.call_app(getattr(support, name), args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -366,3 +367,29 @@ def test_generators_that_have_ended_are_carried():
     ours, theirs = framejit.compile(program, backend="eager")(x), program(x)
     assert torch.equal(ours[0], theirs[0]) and ours[1:] == theirs[1:]
     assert framejit.statistics()["fallbacks"] == 0
+
+
+def test_iterators_of_itertools_are_of_their_own_classes():
+    def program(t):
+        chained, both = itertools.chain([1], [2]), itertools.chain.from_iterable([[3]])
+        generator = isinstance(chained, (types.GeneratorType, collections.abc.Generator))
+        named = [type(made).__name__ for made in (chained, both, itertools.count(), itertools.product("ab"), itertools.islice([1], 1))]
+        return t + 1, isinstance(chained, itertools.chain), generator, named, hasattr(chained, "send"), chained.__iter__() is chained, chained.__next__()
+
+    agree(program, x)
+
+
+def test_an_exception_does_not_enter_an_iterator_of_itertools():
+    def delegates(log):
+        try:
+            yield from itertools.chain([1, 2], [3])
+        except KeyError as error:
+            log.append(repr(error))
+            yield 4
+
+    def program(t):
+        log = []
+        made = delegates(log)
+        return t + 1, next(made), made.throw(KeyError("k")), list(made), log
+
+    agree(program, x)

@@ -11,6 +11,7 @@ from framejit.objects.dequeobject import deque_iterator, deque_reverse_iterator
 from framejit.objects.dictobject import ITERATOR_TYPES as DICT_ITERATOR_TYPES
 from framejit.objects.iterobject import (
     ITERATOR_TYPES,
+    ITERTOOLS,
     ConstantIterator,
     EnumerateIterator,
     FilterIterator,
@@ -116,7 +117,7 @@ def length_hint(vm: VM, self: Object) -> Object:
     return NONE if hint is None else vm.const(hint)
 
 
-for _cls in {*ITERATOR_TYPES, *DICT_ITERATOR_TYPES.values(), deque_iterator, deque_reverse_iterator}:
+for _cls in {*ITERATOR_TYPES, *ITERTOOLS, *DICT_ITERATOR_TYPES.values(), deque_iterator, deque_reverse_iterator}:
     models(_cls.__next__)(step)
     models(_cls.__iter__)(itself)
     if hasattr(_cls, "__length_hint__"):

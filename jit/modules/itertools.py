@@ -13,5 +13,6 @@ NAMES = (
 )  # fmt: skip
 for _name in NAMES:
     if hasattr(itertools, _name):
-        app(getattr(itertools, _name))(getattr(plain, _name))
-app(itertools.chain.__dict__["from_iterable"])(plain.chain_from_iterable)
+        _real = getattr(itertools, _name)
+        app(_real, gives=_real if isinstance(_real, type) else None)(getattr(plain, _name))
+app(itertools.chain.__dict__["from_iterable"], gives=itertools.chain)(plain.chain_from_iterable)

@@ -14,7 +14,7 @@ from framejit.objects.vm import VM, Codegen
 
 
 class GeneratorObject(Object):
-    """A generator made by the trace. `frame` is the interpreter's, opaque here."""
+    """A generator made by the trace, or one that stands in for an iterator of another class. `frame` is the interpreter's, opaque here."""
 
     __slots__ = ("vm", "frame")
 
@@ -24,7 +24,7 @@ class GeneratorObject(Object):
         self.frame = frame
 
     def is_generator(self) -> bool:
-        return True
+        return self.cls is GeneratorType
 
     def iter(self, vm: VM) -> Object:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -358,7 +359,9 @@ ITERATOR_TYPES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+ITERTOOLS: tuple[Any, ...] = tuple(made for made in vars(itertools).values() if isinstance(made, type) and hasattr(made, "__next__"))
 FOREIGN: tuple[Any, ...] = (
+    *ITERTOOLS,
     callable_iterator, map, filter, type(iter(set())), type(iter(range(1 << 70))),
     type(iter(collections.deque())), type(reversed(collections.deque())), type(iter(collections.OrderedDict())),
 )  # fmt: skip

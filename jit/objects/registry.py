@@ -83,10 +83,16 @@ def passes_result(function: Any) -> None:
     PASSES_RESULT.add(id(function))
 
 
-def app(*functions: Any) -> Callable[[F], F]:
-    """Register a plain Python function (modules/app) to be traced in place of these C functions."""
+GIVES: dict[Any, type] = {}
+"""The type of the iterators that these stand-ins' generators stand in for."""
+
+
+def app(*functions: Any, gives: type | None = None) -> Callable[[F], F]:
+    """Register a plain Python function (modules/app) to be traced in place of these C functions; see GIVES."""
 
     def register(fn: F) -> F:
+        if gives is not None:
+            GIVES[fn] = gives
         for function in functions:
             APP[id(function)] = (function, fn)  # type: ignore[assignment]
         return fn
