@@ -390,7 +390,7 @@ class Writer:
     def write_while(self, indent: int, loop: bool, depth: int, inside: str) -> None:
         counter = f"w{len(self.lines)}"
         self.put(indent, f"{counter} = 0")
-        self.put(indent, f"while {counter} < 3 and {self.expression('c')}:")
+        self.put(indent, f"while {counter} < 3 and ({self.expression('c')}):")
         self.put(indent + 1, f"{counter} += 1")
         self.block(indent + 1, True, depth + 1, inside=inside)
         if self.chance(1, 4):
