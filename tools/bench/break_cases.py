@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import os
 import warnings
@@ -219,6 +220,22 @@ def loop(x):
     return x + 1
 
 
+def for_over_itertools(x):
+    for i in itertools.chain([1, 2], [3]):
+        x = x.sin() + i
+        print("loop")
+        x = x.cos()
+    return x + 1
+
+
+def for_over_set(x):
+    for i in {1, 2, 3}:
+        x = x.sin() + i
+        print("loop")
+        x = x.cos()
+    return x + 1
+
+
 def nested_loops(x):
     for i in range(3):
         x = x + i
@@ -371,6 +388,8 @@ CONSTRUCTS: dict[str, Callable[[torch.Tensor], Any]] = {
     "call as second operand": operands_on_stack,
     "keyword call": keyword_call,
     "`for` over an `array`": for_over_array,
+    "`for` over `itertools.chain`": for_over_itertools,
+    "`for` over a `set`": for_over_set,
     "`for`, 5 iterations": loop,
     "nested `for`, 3 x 2": nested_loops,
     "helper in `for`, 5 iterations": helper_in_loop,
