@@ -44,7 +44,8 @@ from framejit.objects.vm import Codegen
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, place, record
 from framejit.splitting import split_frames, within_reach
-from framejit.tracer import CallNatively, GraphBreak, Pause, Place, Tracer
+from framejit.stops import CallNatively, GraphBreak, Pause, Place
+from framejit.tracer import Tracer
 
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from framejit import breaks
 from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
@@ -15,6 +16,7 @@ from framejit.objects.delivery import AS_IT_IS, Delivery
 from framejit.objects.dictobject import DictObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import NotConstant, Object
+from framejit.stops import CallNatively
 
 if TYPE_CHECKING:
     from framejit.tracer import Tracer
@@ -100,7 +102,11 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
 def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
     assert isinstance(generator, GeneratorObject)
     frame: Frame = generator.frame
-    if isinstance(frame.globals, AppNamespace) or frame.state in (State.RUNNING, State.FINISHED):
+    stands_in = isinstance(frame.globals, AppNamespace)
+    if (stands_in or frame.state is State.FINISHED) and frame.code not in tracer.natively:
+        module = frame.globals.value["__name__"].rpartition(".")[2] + "." if stands_in else ""
+        raise CallNatively(frame.code, breaks.InterruptedIterator(f"an iterator of {module}{frame.code.co_qualname}()"))
+    if stands_in or frame.state in (State.RUNNING, State.FINISHED):
         raise NotConstant(generator)
     tracer.restarted.append(frame)
     items, stack = split_stack(frame)

@@ -43,7 +43,7 @@ from framejit.guards.source import (
 )
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
-from framejit.objects import abstract, build
+from framejit.objects import abstract, build, exceptions
 from framejit.objects.builtinobject import BuiltinMethodObject, bound_method
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import const_object
@@ -57,6 +57,7 @@ from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
 from framejit.objects.registry import GIVES, LIBRARY, PASSES_RESULT, WRAPPERS, wrapper_for
 from framejit.objects.tupleobject import TupleObject
+from framejit.stops import CallNatively, GraphBreak, Pause, Place
 from framejit.trail import Trail
 
 HEAP_TYPE = 1 << 9
@@ -70,34 +71,6 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 def is_guarded_by_identity(obj: Object) -> bool:
     """Whether observing the value guards which object it is."""
     return wrapper_for(obj.cls).by_identity and not isinstance(settle(obj), BuiltinMethodObject)
-
-
-Place = CodeType | tuple[CodeType, int]
-
-
-class GraphBreak(Exception):
-    """Signal: tracing stops here. `stack`: the user's frames, outermost first; `frames`: the interpreter's, likewise."""
-
-    def __init__(self, reason: breaks.Break, stack: list[UserFrame], frames: Sequence[Frame] = ()) -> None:
-        super().__init__(str(reason))
-        self.frames = frames
-        self.reason = reason
-        self.stack = stack
-
-
-class Pause(GraphBreak):
-    """Signal: the entry ends before this instruction, and the call goes on with it."""
-
-
-class CallNatively(GraphBreak):
-    """Signal: the trace can't deal with the end, or with the rest, of an iterator that it has made. Another trace has to break where that is made.
-
-    `place`: a generator function's code, or an instruction: its code and index.
-    """
-
-    def __init__(self, place: Place, reason: breaks.Break) -> None:
-        super().__init__(reason, [UserFrame.of(place if isinstance(place, CodeType) else place[0], None)])
-        self.place = place
 
 
 class Tracer:
@@ -344,17 +317,7 @@ class Tracer:
         return None if self.frame is None else self.frame.current_exception()
 
     def chain_context(self, exc: Object, handled: Object) -> None:
-        """Python/errors.c: _PyErr_SetObject: the exception being handled becomes the context; a cycle is cut."""
-        if exc is handled or not isinstance(exc, ExceptionObject):
-            return
-        link: Object | None = handled
-        while isinstance(link, ExceptionObject):
-            following = link.fields.get("__context__")
-            if following is exc:
-                link.set_field(self, "__context__", self.const(None))
-                break
-            link = following
-        exc.set_field(self, "__context__", handled)
+        exceptions.chain_context(self, exc, handled)
 
     def add_traceback(self, exc: Object, frame: Frame) -> None:
         exc = self.observe(exc)
@@ -366,25 +329,7 @@ class Tracer:
             self.watch.passed.setdefault(exc, []).append(frame)
 
     def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
-        """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""
-        exc = self.observe(exc)
-        if issubclass(exc.cls, type) and issubclass(exc.value, BaseException):
-            exc = self.observe(abstract.call(self, exc, []))
-        if not issubclass(exc.cls, BaseException):
-            self.raise_(TypeError, "exceptions must derive from BaseException")
-        if exc.source is not None:
-            self.unsupported(breaks.UnsupportedOperation("raising an exception made outside, which would change its traceback"))
-        if cause is not None:
-            cause = self.observe(cause)
-            if issubclass(cause.cls, type) and issubclass(cause.value, BaseException):
-                cause = self.observe(abstract.call(self, cause, []))
-            if not isinstance(exc, ExceptionObject):
-                self.unsupported(breaks.UnsupportedValue("an exception that came from outside"))
-            if cause.cls is not type(None) and not issubclass(cause.cls, BaseException):
-                self.raise_(TypeError, "exception causes must derive from BaseException")
-            exc.set_field(self, "__cause__", cause)
-            exc.set_field(self, "__suppress_context__", self.const(True))
-        return exc
+        return exceptions.normalized(self, exc, cause)
 
     def count_iteration(self) -> None:
         """A loop begins anew. A trace that would not end is given up."""
@@ -414,14 +359,6 @@ class Tracer:
         raise CallNatively(place, breaks.InterruptedIterator(what))
 
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
-        assert isinstance(generator, GeneratorObject)
-        frame: Frame = generator.frame
-        what = frame.code.co_qualname
-        stands_in = isinstance(frame.globals, splitting.AppNamespace)
-        if stands_in:
-            what = f"{frame.globals.value['__name__'].rpartition('.')[2]}.{what}"
-        if (stands_in or frame.state is State.FINISHED) and frame.code not in self.natively:
-            raise CallNatively(frame.code, breaks.InterruptedIterator(f"an iterator of {what}()"))
         return splitting.restart_generator(self, generator)
 
     # Positions.

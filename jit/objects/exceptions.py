@@ -135,6 +135,42 @@ class TracebackObject(Object):
             cg.load_attr("tb_next")
 
 
+def chain_context(vm: VM, exc: Object, handled: Object) -> None:
+    """Python/errors.c: _PyErr_SetObject: the exception being handled becomes the context; a cycle is cut."""
+    if exc is handled or not isinstance(exc, ExceptionObject):
+        return
+    link: Object | None = handled
+    while isinstance(link, ExceptionObject):
+        following = link.fields.get("__context__")
+        if following is exc:
+            link.set_field(vm, "__context__", vm.const(None))
+            break
+        link = following
+    exc.set_field(vm, "__context__", handled)
+
+
+def normalized(vm: VM, exc: Object, cause: Object | None) -> Object:
+    """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""
+    exc = vm.observe(exc)
+    if issubclass(exc.cls, type) and issubclass(exc.value, BaseException):
+        exc = vm.observe(abstract.call(vm, exc, []))
+    if not issubclass(exc.cls, BaseException):
+        vm.raise_(TypeError, "exceptions must derive from BaseException")
+    if exc.source is not None:
+        vm.unsupported(breaks.UnsupportedOperation("raising an exception made outside, which would change its traceback"))
+    if cause is not None:
+        cause = vm.observe(cause)
+        if issubclass(cause.cls, type) and issubclass(cause.value, BaseException):
+            cause = vm.observe(abstract.call(vm, cause, []))
+        if not isinstance(exc, ExceptionObject):
+            vm.unsupported(breaks.UnsupportedValue("an exception that came from outside"))
+        if cause.cls is not type(None) and not issubclass(cause.cls, BaseException):
+            vm.raise_(TypeError, "exception causes must derive from BaseException")
+        exc.set_field(vm, "__cause__", cause)
+        exc.set_field(vm, "__suppress_context__", vm.const(True))
+    return exc
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AddedEntry:
     """The effect of an exception from outside passing through a frame of the trace."""

@@ -1,0 +1,37 @@
+"""Signals that end a trace before its frame does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import CodeType
+
+from framejit import breaks
+from framejit.ceval.frame import Frame
+from framejit.errors import UserFrame
+
+Place = CodeType | tuple[CodeType, int]
+
+
+class GraphBreak(Exception):
+    """Signal: tracing stops here. `stack`: the user's frames, outermost first; `frames`: the interpreter's, likewise."""
+
+    def __init__(self, reason: breaks.Break, stack: list[UserFrame], frames: Sequence[Frame] = ()) -> None:
+        super().__init__(str(reason))
+        self.frames = frames
+        self.reason = reason
+        self.stack = stack
+
+
+class Pause(GraphBreak):
+    """Signal: the entry ends before this instruction, and the call goes on with it."""
+
+
+class CallNatively(GraphBreak):
+    """Signal: the trace can't deal with the end, or with the rest, of an iterator that it has made. Another trace has to break where that is made.
+
+    `place`: a generator function's code, or an instruction: its code and index.
+    """
+
+    def __init__(self, place: Place, reason: breaks.Break) -> None:
+        super().__init__(reason, [UserFrame.of(place if isinstance(place, CodeType) else place[0], None)])
+        self.place = place
