@@ -142,6 +142,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
             try:
                 entry = attempt(Compilation(tracer, compiler, frame_id, number, collects, note))
             except CallNatively as needed:
+                assert needed.place not in natively, needed
                 natively[needed.place] = needed.reason
             finally:
                 tracer.dispose()

@@ -207,7 +207,8 @@ class Tracer:
     def check_finalizers(self, frame: Frame) -> None:
         """What a value of the resumed state runs at its end, it runs when this trace has ended: so it must end before the next instruction."""
         if splitting.can_pause(frame):
-            for value in self.watch.gone(frame):
+            value = next(self.watch.gone(frame), None)
+            if value is not None:
                 raise Pause(breaks.RunsAtEnd(f"a {type(value).__qualname__}"), self.user_stack(), list(frame.callers())[::-1])
 
     def held_arguments(self) -> list[Source]:

@@ -80,8 +80,8 @@ class CachedFunctionObject(Object):
         return self.call(vm, [receiver, *args], kwargs or {})
 
     def getattr(self, vm: VM, name: str) -> Object:
-        if name == "__wrapped__" and self.function() is not None:
-            return vm.pin(self.function())
+        if name == "__wrapped__" and (function := self.function()) is not None:
+            return vm.pin(function)
         return super().getattr(vm, name)
 
     def instance_dict(self, vm: VM) -> DictObject | None:
