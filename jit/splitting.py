@@ -11,9 +11,11 @@ from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
+from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, Delivery
 from framejit.objects.dictobject import DictObject
+from framejit.objects.finalizers import ends_visibly
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import NotConstant, Object
 from framejit.stops import CallNatively
@@ -65,7 +67,17 @@ def split_frames(tracer: Tracer, frames: Sequence[Frame], pauses: bool) -> list[
     split = [split_frame(frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
     if pauses:
         split[-1] = replace(split[-1], pauses=True, pops=0, pushes=0)
+    for frame in split:
+        guard_unread(tracer, frame)
     return split
+
+
+def guard_unread(tracer: Tracer, frame: SplitFrame) -> None:
+    """Guard the types of the variables that the frame may let go of unseen: another call's may end visibly."""
+    for value in frame.unread:
+        assert value.source is not None
+        if not ends_visibly(value):
+            tracer.guard(TypeIs, value.source, value.cls)
 
 
 def split_frame(frame: Frame, delivery: Delivery | None) -> SplitFrame:
@@ -111,4 +123,5 @@ def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tupl
     tracer.restarted.append(frame)
     items, stack = split_stack(frame)
     split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False, AS_IT_IS)
+    guard_unread(tracer, split)
     return restart(split, frame.state is State.SUSPENDED)

@@ -40,7 +40,7 @@ from framejit.guards.source import (
     Source,
     TypeAttr,
     UserLine,
-)
+)  # fmt: skip
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build, exceptions
@@ -212,11 +212,8 @@ class Tracer:
                 raise Pause(breaks.RunsAtEnd(f"a {type(value).__qualname__}"), self.user_stack(), list(frame.callers())[::-1])
 
     def held_arguments(self) -> list[Source]:
-        """What the replacement code has to hold until it ends: for the values that the trace watches."""
-        if not self.watch:
-            return []
-        found = self.watch.held_by()
-        return self.call_sources()[1:] if found is None else found
+        """What the replacement code has to hold until it ends."""
+        return self.watch.held([self._wrapped[slot] for slot in self.call_sources()[1:]] if self.resumed else [])
 
     def note_handlers(self) -> bool:
         """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it."""
@@ -231,9 +228,9 @@ class Tracer:
         slots = [self.root_source.child(Local, Slot(index, name)) for index, name in enumerate(code.co_varnames[: len(self.args)])]
         return [self.root_source.child(FrameFunction), *slots]
 
-    def is_suspended(self, generator: Object) -> bool:
+    def waits(self, generator: Object) -> bool:
         assert isinstance(generator, GeneratorObject)
-        return generator.frame.state is State.SUSPENDED
+        return generator.frame.state in (State.CREATED, State.SUSPENDED)
 
     def call_app(self, function: FunctionType, args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
         made = self.pin_app(function)
@@ -343,8 +340,11 @@ class Tracer:
     def dispose(self) -> None:
         """Let go of everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
         self.trail.forget()
-        for obj in self._wrapped.values():
-            obj.value = obj.real = None  # type: ignore[attr-defined]  # plans are full of cycles too
+        for lazy in self._wrapped.values():  # plans are full of cycles too
+            real = settle(lazy)
+            if real.source is not None:
+                real.value = None
+            lazy.value = lazy.real = None  # type: ignore[attr-defined]
         self.graph.dispose()
         self.root_source.forget_children()
         self.__dict__.clear()

@@ -7,6 +7,7 @@ import functools
 import math
 import os
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -478,6 +479,15 @@ def breaking(log, t):
         raise
 
 
+def breaking_inside_try(log, t):
+    try:
+        framejit.graph_break()
+        yield t
+        yield t + 1
+    finally:
+        log.append("ended")
+
+
 @pytest.mark.parametrize("numbers", [guarded, breaking], ids=lambda numbers: numbers.__name__)
 @pytest.mark.parametrize("program", [leaves_by_break, leaves_by_return, leaves_by_exception], ids=lambda program: program.__name__)
 def test_loops_that_leave_generators_inside_try(program, numbers):
@@ -516,17 +526,124 @@ def leaves_the_loop_behind_a_break(log, numbers, t):
     return t + number, made
 
 
-PROGRAMS_THAT_TAKE_SOME = (takes_the_first, takes_the_first_of_each, leaves_the_loop, leaves_the_loop_behind_a_break)
+def keeps_it_in_a_variable(log, numbers, t):
+    made = numbers(log, t)
+    log.append(tuple(next(made).shape))
+    log.append("after")
+    return t + 1
 
 
+def keeps_it_in_a_list(log, numbers, t):
+    made = [numbers(log, t)]
+    log.append(tuple(next(made[0]).shape))
+    log.append("after")
+    return t + 1
+
+
+def keeps_it_in_a_list_from_before_a_break(log, numbers, t):
+    made = []
+    framejit.graph_break()
+    made.append(numbers(log, t))
+    log.append(tuple(next(made[0]).shape))
+    log.append("after")
+    return t + 1
+
+
+def keeps_it_in_an_object(log, numbers, t):
+    made = types.SimpleNamespace()
+    made.numbers = numbers(log, t)
+    log.append(tuple(next(made.numbers).shape))
+    log.append("after")
+    return t + 1
+
+
+def keeps_it_in_a_wrapper(log, numbers, t):
+    made = map(torch.neg, numbers(log, t))
+    log.append(tuple(next(made).shape))
+    log.append("after")
+    return t + 1
+
+
+def keeps_it_in_a_method(log, numbers, t):
+    step = numbers(log, t).__next__
+    log.append(tuple(step().shape))
+    log.append("after")
+    return t + 1
+
+
+def keeps_it_in_a_cell(log, numbers, t):
+    made = None
+    framejit.graph_break()
+
+    def make():
+        nonlocal made
+        made = numbers(log, t)
+
+    make()
+    log.append(tuple(next(made).shape))
+    log.append("after")
+    return t + 1
+
+
+def keeps_it_in_a_caller(log, numbers, t):
+    def first(made):
+        log.append(tuple(next(made).shape))
+        return t + 1
+
+    made = numbers(log, t)
+    t = first(made)
+    log.append("between")
+    t = t + first(numbers(log, t))
+    log.append("after")
+    return t
+
+
+PROGRAMS_THAT_TAKE_SOME = (
+    takes_the_first, takes_the_first_of_each, leaves_the_loop, leaves_the_loop_behind_a_break, keeps_it_in_a_variable, keeps_it_in_a_list,
+    keeps_it_in_a_list_from_before_a_break, keeps_it_in_an_object, keeps_it_in_a_wrapper, keeps_it_in_a_method, keeps_it_in_a_cell,
+    keeps_it_in_a_caller,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("numbers", [guarded, breaking_inside_try], ids=lambda numbers: numbers.__name__)
 @pytest.mark.parametrize("program", PROGRAMS_THAT_TAKE_SOME, ids=lambda program: program.__name__)
-def test_generators_dropped_inside_try_run_their_handlers(program):
+def test_generators_dropped_inside_try_run_their_handlers(program, numbers):
     def steps(compile):
-        f, log = compile(program), []
-        return [f(log, guarded, x), f(log, guarded, x), log]
+        f, log, states = compile(program), [], []
+        for _ in range(3):
+            states.append((f(log, numbers, x), log[:], log.clear()))
+        return states
 
     versus(steps, stops=True)
     assert framejit.statistics()["fallbacks"] == 0 and framejit.statistics()["graphs"] > 0
+
+
+def test_variables_that_nothing_reads_any_more_keep_what_nobody_has_looked_at():
+    make = framejit.disable(lambda log, kind: None if kind is None else kind(log))
+
+    def ends(log, kind, t):
+        made = make(log, kind)
+        framejit.graph_break()
+        log.append("first")
+        framejit.graph_break()
+        log.append("second")
+        return t + 1
+
+    def program(compile):
+        f, log = compile(ends), []
+        return [f(log, kind, x) for kind in (None, begun_generator, None, Loud, begun_generator)], log
+
+    versus(program, stops=True)
+
+
+def test_a_generator_closed_before_it_has_started_gives_nothing():
+    def f(t):
+        made = (t + i for i in range(3))
+        made.close()
+        made.close()
+        return t + 1, list(made), next(made, 5)
+
+    versus(lambda compile: [compile(f)(x)])
 
 
 def test_a_generator_just_started_takes_no_value():

@@ -10,8 +10,9 @@ from framejit.ceval.operation import OPERATIONS
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.cellobject import CellObject
-from framejit.objects.finalizers import finalizers_in
-from framejit.objects.object import Object, settle
+from framejit.objects.finalizers import ends_visibly, finalizers_in
+from framejit.objects.object import LazyObject, Object, settle
+from framejit.objects.tupleobject import TupleObject
 
 PASSED = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "STOPITERATION_ERROR"})
 
@@ -66,6 +67,16 @@ def drops_silently(vm: Any, frame: Frame) -> bool:
                 return False
 
 
+def ending(value: Object) -> Iterator[Source]:
+    """Where a value is that ends visibly, or may end so in another call, for nothing is known of it. A tuple is taken apart."""
+    value = settle(value)
+    if isinstance(value, TupleObject) and value.cls is tuple and value.elements is not None:
+        for element in value.elements:
+            yield from ending(element)
+    elif value.source is not None and (isinstance(value, LazyObject) or ends_visibly(value)):
+        yield value.source
+
+
 class Watch:
     """Values of a resumed frame's state whose end the program sees (objects.finalizers), and which of them its frames have had.
 
@@ -82,9 +93,11 @@ class Watch:
     def __bool__(self) -> bool:
         return bool(self.values)
 
-    def held_by(self) -> list[Source] | None:
-        """Where the frames have had them from; None if some were not seen there."""
-        return list(self.sources) if self.seen >= self.values.keys() else None
+    def held(self, state: Sequence[Object]) -> list[Source]:
+        """What is to be held until the outermost frame ends, whose state this is: where the frames have had the values from, and the rest."""
+        if not self.seen >= self.values.keys():
+            return [value.source for value in state if value.source is not None]
+        return [*self.sources, *(source for value in state for source in ending(value))]
 
     def gone(self, frame: Frame) -> Iterator[Any]:
         """Those that no variable and no stack holds any more, nor a value there."""
@@ -112,10 +125,11 @@ class Watch:
             return
         visited.add(id(value))
         value = settle(value)
-        if value.value is not MISSING:
+        if isinstance(value, CellObject) and value.known:
+            if value.content is not None:
+                self._visit(value.content, held, visited)
+        elif value.value is not MISSING:
             held |= self._inside(value.value)
-        if isinstance(value, CellObject) and value.content is not None:
-            self._visit(value.content, held, visited)
         for frame in self.passed.get(value, ()):
             self._visit_frame(frame, frame.stack, held, visited)
         if value.source is None:

@@ -56,6 +56,7 @@ class Snapshot:
     stack: tuple[Any, ...]
     locals: tuple[Object | None, ...]
     handled: Object | None
+    parent: Frame | None
     state: State
 
 
@@ -152,9 +153,14 @@ class Frame:
             yield frame
             frame = frame.parent
 
+    def leave(self, state: State) -> None:
+        """Stop running, for now or for good. A generator that waits has no caller, whom it would otherwise keep."""
+        self.state = state
+        self.parent = None
+
     def snapshot(self) -> Snapshot:
         """The state to return to with `restore`."""
-        return Snapshot(self.pc, tuple(self.stack), tuple(self.locals), self.handled, self.state)
+        return Snapshot(self.pc, tuple(self.stack), tuple(self.locals), self.handled, self.parent, self.state)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Return to an earlier state of this same frame. The lists stay the same objects."""
@@ -162,6 +168,7 @@ class Frame:
         self.stack[:] = snapshot.stack
         self.locals[:] = snapshot.locals
         self.handled = snapshot.handled
+        self.parent = snapshot.parent
         self.state = snapshot.state
 
     def __repr__(self) -> str:

@@ -53,7 +53,7 @@ def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
             exc = signal.exc
         else:
             if not finished:
-                frame.state = State.SUSPENDED
+                frame.leave(State.SUSPENDED)
                 return Yield(result)
             # The SEND before the YIELD_VALUE knows where its loop ends.
             frame.stack[-1] = result
@@ -86,7 +86,7 @@ def _finish(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     except Raise:
         frame.state = State.FINISHED
         raise
-    frame.state = signal.leaves
+    frame.leave(signal.leaves)
     return signal
 
 

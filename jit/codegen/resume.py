@@ -18,14 +18,14 @@ from framejit import breaks
 from framejit.bytecode import splice
 from framejit.bytecode.decode import Decoded, Handler, decode
 from framejit.bytecode.instruction import Instruction, Position
-from framejit.bytecode.liveness import live_slots
+from framejit.bytecode.liveness import JUMPS, live_slots
 from framejit.bytecode.splice import Item, Kind, Layout, Outcome, RaisedAt, Writer
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
 from framejit.objects.finalizers import ends_visibly
-from framejit.objects.object import Object
+from framejit.objects.object import LazyObject, Object
 from framejit.objects.tupleobject import TupleObject
 
 PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
@@ -122,6 +122,18 @@ class SplitFrame:
         """The bound slots that may be read from an instruction on, and those whose values must not end before the frame lets go of them."""
         live = live_slots(self.code, self.decoded)[index]
         return tuple(slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or ends_visibly(value)))
+
+    @property
+    def unread(self) -> list[LazyObject]:
+        """The variables that nothing has been observed of and that are not needed everywhere where the frame may go on."""
+        places = [self.index if self.pauses else self.index + 1]
+        if self.instruction.op in JUMPS:
+            places.append(self.instruction.value)
+        if self.handler is not None:
+            places.append(self.handler.target)
+        live = live_slots(self.code, self.decoded)
+        needed = frozenset.intersection(*(live[place] for place in places))
+        return [value for slot, value in enumerate(self.locals) if type(value) is LazyObject and value.real is None and slot not in needed]
 
 
 @dataclass(frozen=True, slots=True)

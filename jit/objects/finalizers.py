@@ -5,58 +5,98 @@ from __future__ import annotations
 import collections
 import gc
 import itertools
-from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, MappingProxyType
+import types
+from collections.abc import Iterable
 from typing import Any
 
+import torch
+
+from framejit.guards.source import MISSING
 from framejit.objects.genobject import GeneratorObject
-from framejit.objects.object import Object
+from framejit.objects.object import Object, settle
 
 EMPTY: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), collections.deque())
 CONTAINERS = frozenset({
-    *(tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict, MappingProxyType),
+    *(tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict),
+    *(types.MappingProxyType, types.CellType, types.SimpleNamespace),
     *(enumerate, filter, map, zip, reversed, itertools.chain, itertools.islice, itertools.cycle, itertools.starmap),
     *(type(iter(empty)) for empty in EMPTY),
 })  # fmt: skip
 """Types of values that let go of what they hold when they go, and which are looked into."""
-MOST = 10_000
-"""In a container that holds more than so many values, one is taken to be a finalizer."""
+METHODS = frozenset({types.MethodType, types.BuiltinMethodType, types.MethodWrapperType})
+PLAIN = (torch.Tensor, torch.nn.Module, type)
+"""Classes of values, and their subclasses, that hold much and hardly ever something that runs at its end."""
+HEAP_TYPE = 1 << 9
+MOST, MOST_DEEP = 10_000, 1_000
+"""In what holds more values than so many, one is taken to be a finalizer."""
 
 
 def runs_at_end(value: Any) -> bool:
     """Whether it is a frame that waits, whose `finally` and `with` blocks are left when it goes, or has a `__del__`."""
     cls = type(value)
-    if cls is GeneratorType:
+    if cls is types.GeneratorType:
         return value.gi_frame is not None
-    if cls is CoroutineType:
+    if cls is types.CoroutineType:
         return value.cr_frame is not None
-    if cls is AsyncGeneratorType:
+    if cls is types.AsyncGeneratorType:
         return value.ag_frame is not None
-    return isinstance(getattr(cls, "__del__", None), FunctionType)
+    return isinstance(getattr(cls, "__del__", None), types.FunctionType)
 
 
-def finalizers_in(value: Any) -> dict[int, Any]:
+def inside(value: Any, deep: bool) -> Iterable[Any]:
+    """What goes with a value, where that is looked into: containers; `deep`, also methods, functions, exceptions, instances of a program's classes."""
+    cls = type(value)
+    if cls in CONTAINERS:
+        return gc.get_referents(value)
+    if deep and cls is types.FunctionType:
+        return value.__dict__, *(value.__closure__ or ())
+    if deep and cls in METHODS:
+        return (value.__self__,)
+    if deep and (cls.__flags__ & HEAP_TYPE or issubclass(cls, BaseException)) and not issubclass(cls, PLAIN):
+        return gc.get_referents(value)
+    return ()
+
+
+def finalizers_in(value: Any, deep: bool = False) -> dict[int, Any]:
     """By identity, the values that run something at their end: this one, or those in it."""
-    if type(value) not in CONTAINERS:
-        return {id(value): value} if runs_at_end(value) else {}
     found: dict[int, Any] = {}
     known = {id(value)}
     waiting = [value]
     while waiting:
-        for item in gc.get_referents(waiting.pop()):
-            if id(item) in known:
-                continue
-            known.add(id(item))
-            if len(known) > MOST:
-                return {id(value): value}
-            if type(item) in CONTAINERS:
-                waiting.append(item)
-            elif runs_at_end(item):
-                found[id(item)] = item
+        item = waiting.pop()
+        if runs_at_end(item):
+            found[id(item)] = item
+            continue
+        for part in inside(item, deep):
+            if id(part) not in known:
+                known.add(id(part))
+                waiting.append(part)
+        if len(known) > (MOST_DEEP if deep else MOST):
+            return {id(value): value}
     return found
 
 
 def ends_visibly(value: Object) -> bool:
-    """Whether the end of a value in a frame of the trace can be seen."""
-    if isinstance(value, GeneratorObject):
-        return value.vm.is_suspended(value)
-    return bool(finalizers_in(value.value))
+    """Whether the end of a value in a frame of the trace can be seen: its own, or that of something it holds.
+
+    A generator that waits counts before it has started, too: where the trace stops, its next step may run natively.
+    """
+    known: set[int] = set()
+    waiting = [value]
+    while waiting:
+        item = settle(waiting.pop())
+        if id(item) in known:
+            continue
+        known.add(id(item))
+        if len(known) > MOST:
+            return True
+        if isinstance(item, GeneratorObject):
+            if item.vm.waits(item):
+                return True
+        elif item.value is not MISSING and finalizers_in(item.value, deep=True):
+            return True
+        waiting += item.referents()
+        attrs = getattr(item, "attrs", None)  # of one from outside, no referent: stores to them are effects of their own
+        if attrs is not None:
+            waiting.append(attrs)
+    return False

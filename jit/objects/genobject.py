@@ -79,9 +79,7 @@ def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = No
 
 @models(GeneratorType.close)
 def generator_close(vm: VM, self: Object) -> Object:
-    """gen_close: GeneratorExit at the point of suspension; a generator that was never started just ends."""
-    if not vm.is_suspended(self):
-        return vm.const(None)
+    """gen_close: GeneratorExit where the generator waits; one that was never started just ends."""
     exc = abstract.call(vm, vm.const(GeneratorExit), [])
     try:
         _, finished = vm.resume_generator(self, vm.const(None), exc)

@@ -161,8 +161,8 @@ class VM(Protocol):
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
         """Run a generator on: what it yields and False, or what it returns and True. Raises what it raises."""
 
-    def is_suspended(self, generator: Object) -> bool:
-        """Whether the generator has started and not finished."""
+    def waits(self, generator: Object) -> bool:
+        """Whether the generator is one that can be stepped: not started yet, or suspended."""
 
     def object_getattribute(self, obj: Object, name: str) -> Object:
         """`object.__getattribute__`."""
