@@ -40,7 +40,7 @@ from framejit.guards.source import (
     Source,
     TypeAttr,
     UserLine,
-)  # fmt: skip
+)
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build, exceptions

@@ -59,6 +59,7 @@ def inside(value: Any, deep: bool) -> Iterable[Any]:
 
 def finalizers_in(value: Any, deep: bool = False) -> dict[int, Any]:
     """By identity, the values that run something at their end: this one, or those in it."""
+    most = MOST_DEEP if deep else MOST
     found: dict[int, Any] = {}
     known = {id(value)}
     waiting = [value]
@@ -71,8 +72,8 @@ def finalizers_in(value: Any, deep: bool = False) -> dict[int, Any]:
             if id(part) not in known:
                 known.add(id(part))
                 waiting.append(part)
-        if len(known) > (MOST_DEEP if deep else MOST):
-            return {id(value): value}
+            if len(known) > most:
+                return {id(value): value}
     return found
 
 

@@ -142,6 +142,14 @@ class Steps:
         return opaque(self.i)
 
 
+class Ending:
+    def __init__(self, k):
+        self.k = k
+
+    def __del__(self):
+        LOG.append(("ended", self.k))
+
+
 Pair = namedtuple("Pair", "left right")
 
 
@@ -277,7 +285,9 @@ BREAKING = (
     "it = iter(xs)", "it = produce(x, 3)", "it = enumerate(xs)", "it = zip(xs, Steps(3))", "x = x + sum([1 for _ in it])",
     "n = len(str(next(it, None) is None))",
     "LOG.append(str(type(next(it, 3)).__name__))", "it = produce_loudly(x, 3)", "LOG.append(repr(sys.exc_info()[1]))",
-    "raise_late = lambda k: refuse(k)",
+    "raise_late = lambda k: refuse(k)", "it = None", "it = next(it, None)", "it = map(torch.sin, produce_loudly(x, 3))",
+    "it = enumerate(produce_loudly(y, {i} % 4))", "it = iter([produce_loudly(x, 2), n, Ending({i})])", "it = iter((Ending(n), xs))",
+    "it = Ending({i})", "print(str(type(next(next(it, it), 3)).__name__))",
     "LOG.append((n, {bi}, m))", "COUNT = {bi}", "LOG.append([x.mean().item(), *[opaque(i) for i in range(2)]])",
     "xs = [v * {bi} for v in xs[:3]]",
     "d = {{k: v * {bi} for k, v in d.items()}}", "print(n, end=f'{{m}};')", "del xs[opaque(n) % 2]",
