@@ -358,7 +358,10 @@ class Compiler:
             if isinstance(error, ResumeError) or (isinstance(error, FramejitError) and not isinstance(error, InternalError)):
                 raise
             return self._internal_error(function, error)
-        raise raised
+        try:
+            raise raised
+        finally:
+            del raised  # its traceback leads to this frame
 
     def _enable(self, setting: bool) -> None:
         owner = self._owner() if self._owner is not None else None

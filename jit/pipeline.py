@@ -490,7 +490,10 @@ def leave(function: types.FunctionType, args: tuple[Any, ...], error: BaseExcept
     """
     raises = abort.raising(function, error)
     if raises is None:
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # its traceback leads to this frame
     result = raises(*args)
     source = Root().child(Local, Slot(0, function.__code__.co_varnames[0]))
     built = build([ValueIs(source, None, args[0])], [], [])

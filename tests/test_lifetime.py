@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import signal
 import subprocess
 import sys
 import tracemalloc
@@ -213,6 +215,112 @@ def test_a_failed_compile_keeps_nothing():
             call(model, t)
     del model, t
     assert alive(references) == [] and count(Tracer) == before
+
+
+class Held:
+    """Something to pass, whose end is to be seen."""
+
+
+def refusing(t):
+    yield t
+    raise ValueError(1)
+
+
+def ending(t):
+    yield t
+    raise StopIteration
+
+
+def raises(held, t):
+    raise ValueError(1)
+
+
+def raises_behind_a_break(held, t):
+    framejit.graph_break()
+    raise ValueError(1)
+
+
+def raises_in_a_called_function(held, t):
+    return raises(held, t) if framejit.graph_break() is None else held
+
+
+def raises_in_a_generator(held, t):
+    framejit.graph_break()
+    return sum(refusing(t), t)
+
+
+def raises_stop_iteration_in_a_generator(held, t):
+    return [value + 1 for value in ending(t)]
+
+
+def raises_in_a_generator_from_outside(held, t):
+    made = refusing(t)
+    next(made)
+    made.throw(ValueError(2))
+
+
+def raises_in_a_with_block(held, t):
+    with torch.no_grad():
+        framejit.graph_break()
+        raise ValueError(t.sum().item())
+
+
+def raises_while_handling(held, t):
+    try:
+        framejit.graph_break()
+        raise KeyError
+    except KeyError as error:
+        raise ValueError(3) from error
+
+
+def raises_what_an_operator_raises(held, t):
+    framejit.graph_break()
+    return t.reshape(7)
+
+
+RAISING = (
+    raises, raises_behind_a_break, raises_in_a_called_function, raises_in_a_generator, raises_stop_iteration_in_a_generator,
+    raises_in_a_generator_from_outside, raises_in_a_with_block, raises_while_handling, raises_what_an_operator_raises,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", RAISING, ids=lambda program: program.__name__)
+def test_a_call_that_raises_lets_go_at_once(program):
+    compiled = framejit.compile(program, backend="eager")
+    gc.disable()
+    try:
+        for call in (program, compiled, compiled):
+            held = Held()
+            reference = weakref.ref(held)
+            with contextlib.suppress(ValueError, RuntimeError):
+                call(held, x)
+            del held
+            assert reference() is None, call
+    finally:
+        gc.enable()
+
+
+def test_a_signal_handlers_exception_lets_go_at_once():
+    def raise_timeout(number, frame):
+        raise TimeoutError
+
+    def backend(gm, example_inputs):
+        signal.raise_signal(signal.SIGUSR1)
+        return gm
+
+    held = Held()
+    reference = weakref.ref(held)
+    compiled = framejit.compile(lambda held, t: t + 1, backend=backend)
+    before = signal.signal(signal.SIGUSR1, raise_timeout)
+    gc.disable()
+    try:
+        with contextlib.suppress(TimeoutError):
+            compiled(held, x)
+        del held
+        assert reference() is None
+    finally:
+        gc.enable()
+        signal.signal(signal.SIGUSR1, before)
 
 
 FIRST_OF_THE_PROCESS = """

@@ -63,7 +63,10 @@ def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
     pc = unwind(vm, frame, thrown)
     if pc is None:
         frame.state = State.FINISHED
-        raise thrown
+        try:
+            raise thrown
+        finally:
+            del thrown  # its traceback leads to this frame
     return _finish_generator(vm, frame, pc)
 
 
@@ -71,10 +74,9 @@ def _finish_generator(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     try:
         return _finish(vm, frame, pc)
     except Raise as signal:
-        raised = signal
-    exc = ops_except.stopiteration_error(vm, raised.exc)
-    if exc is raised.exc:
-        raise raised
+        exc = ops_except.stopiteration_error(vm, signal.exc)
+        if exc is signal.exc:
+            raise
     raise Raise(exc, reraised=True)
 
 
