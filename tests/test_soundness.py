@@ -375,9 +375,31 @@ def lets_go_of_wrappers(log, held, t):
     return t
 
 
+def lets_go_of_a_variable_that_another_function_sets(log, held, t):
+    kept = None
+
+    def store():
+        nonlocal kept
+        kept = held(log)
+        return t + 1
+
+    def store_inside():
+        return (lambda: store())() * 2
+
+    t = store()
+    log.append("once")
+    t = store_inside()
+    log.append("twice")
+    store = None
+    framejit.graph_break()
+    log.append("out")
+    return t
+
+
 PROGRAMS_THAT_LET_GO = (
     lets_go_of_locals, lets_go_by_assignment, lets_go_by_deletion, lets_go_of_cells, lets_go_in_called_functions,
     lets_go_inside_called_functions, lets_go_in_a_loop, lets_go_when_raising, lets_go_from_a_dict, lets_go_of_wrappers,
+    lets_go_of_a_variable_that_another_function_sets,
 )  # fmt: skip
 
 

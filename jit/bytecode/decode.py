@@ -37,6 +37,7 @@ class Decoded:
     frees: tuple[int, ...]  # slots of free variables
     handler_at: list[Handler | None] = field(repr=False)  # innermost handler of each instruction
     program: list[Any] | None = field(default=None, repr=False)  # the interpreter's: instructions bound to what executes them
+    live: list[frozenset[int]] | None = field(default=None, repr=False)  # what live_slots has found
 
     def listing(self) -> str:
         """A readable listing, for the logs."""
