@@ -278,6 +278,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     if left != tracer.directives_before:
         tracer.rest_on_directives()
         tracer.effects.at_end(DirectivesChange(left))
+    tracer.find_variables()
     try:
         planned = plan(FinishedTrace(result, tracer.effects, function.__code__, False, position, position, tracer.held_arguments()))
     except CannotGenerate as refused:

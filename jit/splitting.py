@@ -63,6 +63,7 @@ def split_frames(tracer: Tracer, frames: Sequence[Frame], pauses: bool) -> list[
     """
     tracer.trail.undo_to(frames[-1].mark)
     tracer.restarted.clear()
+    tracer.find_variables()
     inner = [frame.direct for frame in frames[1:]]
     split = [split_frame(frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
     if pauses:

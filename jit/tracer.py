@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import breaks, directives, interrupts, regions, splitting
+from framejit import breaks, directives, interrupts, passage, regions, splitting
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -18,7 +18,6 @@ from framejit.ceval.frame import Frame, State
 from framejit.ceval.handlers import meets_handler
 from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Raise, Yield
-from framejit.codegen.tracebacks import Passed, without_variables
 from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame
@@ -317,14 +316,11 @@ class Tracer:
     def chain_context(self, exc: Object, handled: Object) -> None:
         exceptions.chain_context(self, exc, handled)
 
-    def add_traceback(self, exc: Object, frame: Frame) -> None:
-        exc = self.observe(exc)
-        if isinstance(exc, ExceptionObject) and not isinstance(frame.globals, splitting.AppNamespace):
-            lineno = frame.position().lineno or frame.code.co_firstlineno
-            passed = Passed(without_variables(frame.code), frame.instruction.offset, lineno, frame.globals.value)
-            exc.add_entry(self, UserFrame.of(frame.code, frame.position()), passed)
-        if self.watch:
-            self.watch.passed.setdefault(exc, []).append(frame)
+    def add_traceback(self, exc: Object, frame: Frame, again: bool) -> None:
+        passage.note(self, self.observe(exc), frame, again)
+
+    def find_variables(self) -> None:
+        passage.find_variables(self.watch)
 
     def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
         return exceptions.normalized(self, exc, cause)

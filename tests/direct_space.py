@@ -194,8 +194,9 @@ class DirectVM:
             link = link.__context__
         exc.__context__ = handled
 
-    def add_traceback(self, exc, frame):
-        self.tracebacks.setdefault(id(exc), []).append((frame.code.co_name, frame.lineno))
+    def add_traceback(self, exc, frame, again):
+        if not again:
+            self.tracebacks.setdefault(id(exc), []).append((frame.code.co_name, frame.lineno))
 
     def call_function(self, function, args, kwargs):
         """Interpret a real Python function."""

@@ -396,10 +396,65 @@ def lets_go_of_a_variable_that_another_function_sets(log, held, t):
     return t
 
 
+def lets_go_with_the_exception(log, held, t):
+    def refuse():
+        g = held(log)
+        raise ValueError
+
+    try:
+        refuse()
+    except ValueError:
+        log.append("handled")
+        framejit.graph_break()
+        log.append("still")
+    log.append("out")
+    return t + 1
+
+
+def lets_go_with_the_exception_raised_again(log, held, t):
+    def refuse():
+        try:
+            raise ValueError
+        except ValueError:
+            g = iter([held(log)])
+            raise
+
+    try:
+        try:
+            refuse()
+        finally:
+            log.append("finally")
+    except ValueError:
+        log.append("handled")
+        t = t + 1
+    log.append("out")
+    return t
+
+
+def lets_go_with_a_kept_exception(log, held, t):
+    def refuse():
+        try:
+            raise ValueError
+        except ValueError as error:
+            g = held(log)
+            raise KeyError from error
+
+    try:
+        refuse()
+    except KeyError as error:
+        kept = error
+    framejit.graph_break()
+    log.append("kept")
+    kept = None
+    log.append("out")
+    return t + 1, kept
+
+
 PROGRAMS_THAT_LET_GO = (
     lets_go_of_locals, lets_go_by_assignment, lets_go_by_deletion, lets_go_of_cells, lets_go_in_called_functions,
     lets_go_inside_called_functions, lets_go_in_a_loop, lets_go_when_raising, lets_go_from_a_dict, lets_go_of_wrappers,
-    lets_go_of_a_variable_that_another_function_sets,
+    lets_go_of_a_variable_that_another_function_sets, lets_go_with_the_exception, lets_go_with_the_exception_raised_again,
+    lets_go_with_a_kept_exception,
 )  # fmt: skip
 
 

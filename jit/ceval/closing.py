@@ -80,14 +80,14 @@ def ending(value: Object) -> Iterator[Source]:
 class Watch:
     """Values of a resumed frame's state whose end the program sees (objects.finalizers), and which of them its frames have had.
 
-    `passed`: for an exception, the frames that its traceback holds.
+    `passed`: for an exception, the frames that its traceback holds, each with the place of its entry there.
     """
 
     def __init__(self, state: tuple[Any, ...]) -> None:
         self.values = finalizers_in(state)
         self.seen: set[int] = set()
         self.sources: dict[Source, None] = {}  # of what has held them
-        self.passed: dict[Object, list[Frame]] = {}
+        self.passed: dict[Object, list[tuple[Frame, Any]]] = {}
         self._within: dict[int, frozenset[int]] = {}
 
     def __bool__(self) -> bool:
@@ -130,7 +130,7 @@ class Watch:
                 self._visit(value.content, held, visited)
         elif value.value is not MISSING:
             held |= self._inside(value.value)
-        for frame in self.passed.get(value, ()):
+        for frame, _ in self.passed.get(value, ()):
             self._visit_frame(frame, frame.stack, held, visited)
         if value.source is None:
             for item in value.referents():

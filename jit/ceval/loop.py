@@ -1,7 +1,7 @@
 """The evaluation loop: runs frames, unwinds exceptions by the exception table, and resumes generators.
 
 What it asks of `vm`: `vm.chain_context(exc, handled)` sets `exc.__context__` as CPython's `_PyErr_SetObject` does (nothing if they
-are the same; a cycle is broken), and `vm.add_traceback(exc, frame)` records an entry as `PyTraceBack_Here` does. Where `vm.watch` is
+are the same; a cycle is broken), and `vm.add_traceback(exc, frame, again)` records an entry as `PyTraceBack_Here` does, once. Where `vm.watch` is
 true, `vm.check_finalizers(frame)` is called before each instruction, and may stop the trace.
 """
 
@@ -133,10 +133,8 @@ def unwind(vm: Any, frame: Frame, signal: Raise) -> int | None:
         handled = frame.current_exception()
         if handled is not None:
             vm.chain_context(signal.exc, handled)
-    if signal.reraised:
-        signal.reraised = False
-    else:
-        vm.add_traceback(signal.exc, frame)
+    vm.add_traceback(signal.exc, frame, signal.reraised)
+    signal.reraised = False
     handler = frame.decoded.handler_at[frame.pc]
     if handler is None:
         return None

@@ -141,12 +141,21 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     total = vm.const(0) if start is None else vm.observe(start)
     if issubclass(total.cls, str):
         vm.raise_(TypeError, "sum() can't sum strings [use ''.join(seq) instead]")
-    items = vm.observe_all(abstract.iterate(vm, iterable))
-    if all(item.cls in NUMBERS and item.is_constant() for item in (total, *items)):
-        return abstract.fold(vm, sum, [item.constant(vm) for item in items], total.constant(vm))
-    for item in items:
-        total = operators.binary_op(vm, "+", total, item)
-    return total
+    numbers: list[Any] | None = [] if is_number(total) else None  # so long as there is nothing else
+    for item in abstract.each(vm, iterable):
+        item = vm.observe(item)
+        if numbers is not None and is_number(item):
+            numbers.append(item.constant(vm))
+            continue
+        if numbers:
+            total = abstract.fold(vm, sum, numbers, total.constant(vm))
+        numbers = None
+        total = vm.observe(operators.binary_op(vm, "+", total, item))
+    return abstract.fold(vm, sum, numbers, total.constant(vm)) if numbers else total
+
+
+def is_number(obj: Object) -> bool:
+    return obj.cls in NUMBERS and obj.is_constant()
 
 
 NUMBERS = frozenset({int, float, bool, complex})
@@ -160,18 +169,16 @@ def extreme(function: Callable[..., Any], symbol: str) -> None:
             vm.raise_(TypeError, f"{function.__name__} expected at least 1 argument, got 0")
         if len(args) > 1 and default is not None:
             vm.raise_(TypeError, f"Cannot specify a default for {function.__name__}() with multiple positional arguments")
-        items = list(args) if len(args) > 1 else abstract.iterate(vm, args[0])
-        if not items:
-            if default is not None:
-                return default
-            vm.raise_(ValueError, f"{function.__name__}() {EMPTY}")
         by = None if key is None or vm.observe(key).cls is type(None) else vm.observe(key)
         best, best_key = None, None
-        for item in items:
+        for item in args if len(args) > 1 else abstract.each(vm, args[0]):
             item_key = item if by is None else by.call(vm, [item], {})
             if best is None or abstract.truth(vm, operators.compare(vm, symbol, item_key, best_key)):  # type: ignore[arg-type]
                 best, best_key = item, item_key
-        assert best is not None
+        if best is None:
+            best = default
+        if best is None:
+            vm.raise_(ValueError, f"{function.__name__}() {EMPTY}")
         return best
 
     models(function)(model)

@@ -18,7 +18,7 @@ for _module in (math, cmath):
 @models(math.prod)
 def prod(vm: VM, iterable: Object, *, start: Object | None = None) -> Object:
     total = vm.const(1) if start is None else start
-    for item in abstract.iterate(vm, iterable):
+    for item in abstract.each(vm, iterable):
         total = operators.binary_op(vm, "*", total, item)
     return total
 

@@ -12,7 +12,6 @@ from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, may_be_constant
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models, pure, wraps
-from framejit.objects.sequence import find
 from framejit.objects.vm import VM, Codegen
 
 pure(operator.length_hint)
@@ -124,15 +123,15 @@ def index(vm: VM, a: Object) -> Object:
 
 @models(operator.countOf)
 def count_of(vm: VM, a: Object, b: Object) -> Object:
-    return vm.const(sum([operators.equal(vm, item, b) for item in abstract.iterate(vm, a)]))
+    return vm.const(sum([operators.equal(vm, item, b) for item in abstract.each(vm, a)]))
 
 
 @models(operator.indexOf)
 def index_of(vm: VM, a: Object, b: Object) -> Object:
-    position = find(vm, abstract.iterate(vm, a), b)
-    if position < 0:
-        vm.raise_(ValueError, "sequence.index(x): x not in sequence")
-    return vm.const(position)
+    for position, item in enumerate(abstract.each(vm, a)):
+        if operators.equal(vm, item, b):
+            return vm.const(position)
+    vm.raise_(ValueError, "sequence.index(x): x not in sequence")
 
 
 if hasattr(operator, "call"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType, WrapperDescriptorType
 from typing import Any, NoReturn
 
@@ -307,18 +307,26 @@ def generic_next(vm: VM, iterator: Object) -> Object | None:
     return found
 
 
+def each(vm: VM, obj: Object) -> Iterator[Object]:
+    """`for item in obj`: what is done with one item comes before the next one is asked for."""
+    return steps(vm, iter_(vm, obj))
+
+
 def iterate(vm: VM, obj: Object) -> list[Object]:
-    """All items: `for item in obj`."""
-    return drain(vm, iter_(vm, obj))
+    """All items, taken before anything is done with them."""
+    return list(each(vm, obj))
+
+
+def steps(vm: VM, iterator: Object) -> Iterator[Object]:
+    """What is left of an iterator."""
+    iterator = vm.observe(iterator)
+    while (item := iterator.next(vm)) is not None:
+        yield item
 
 
 def drain(vm: VM, iterator: Object) -> list[Object]:
-    """What is left of an iterator."""
-    iterator = vm.observe(iterator)
-    items = []
-    while (item := iterator.next(vm)) is not None:
-        items.append(item)
-    return items
+    """The same, all at once."""
+    return list(steps(vm, iterator))
 
 
 def list_of(vm: VM, obj: Object) -> list[Object]:

@@ -116,7 +116,7 @@ def set_update(vm: VM, target: Object, iterable: Object) -> None:
     """SET_UPDATE: `{*iterable}`."""
     target = vm.observe(target)
     assert isinstance(target, SetObject)
-    for item in abstract.iterate(vm, iterable):
+    for item in abstract.each(vm, iterable):
         target.add(vm, item)
 
 

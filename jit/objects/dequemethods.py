@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dequeobject import DequeIterator, DequeObject
+from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.sequence import COMPARISONS, bounds, comparison, find, index_value, repeat
+from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
@@ -31,11 +34,10 @@ def deque_init(vm: VM, self: DequeObject, iterable: Object | None = None, maxlen
         limit = index_value(vm, maxlen, lambda: "an integer is required")
         if limit < 0:
             vm.raise_(ValueError, "maxlen must be non-negative")
-    items = [] if iterable is None else list(abstract.iterate(vm, iterable))
     self.items(vm)
     vm.trail.set(self, "maxlen", limit)
-    self.replace(vm, items)
-    return NONE
+    self.replace(vm, [])
+    return NONE if iterable is None else extend(vm, self, iterable)
 
 
 @models(deque)
@@ -65,8 +67,19 @@ def appendleft(vm: VM, self: DequeObject, item: Object) -> Object:
 
 @models(deque.extend)
 def extend(vm: VM, self: DequeObject, iterable: Object) -> Object:
-    self.replace(vm, self.items(vm) + abstract.iterate(vm, iterable))
+    for items in portions(vm, self, iterable):
+        self.replace(vm, self.items(vm) + items)
     return NONE
+
+
+def portions(vm: VM, self: DequeObject, iterable: Object) -> Iterator[list[Object]]:
+    """The items to extend a deque by: one by one as they come, all at once where nothing of the program's runs between them."""
+    iterable = vm.observe(iterable)
+    if isinstance(iterable, (ListObject, TupleObject)) and iterable.cls in (list, tuple) or iterable is self:
+        yield abstract.iterate(vm, iterable)
+    else:
+        for item in abstract.each(vm, iterable):
+            yield [item]
 
 
 @models(deque.__iadd__)
@@ -77,7 +90,8 @@ def iadd(vm: VM, self: DequeObject, iterable: Object) -> Object:
 
 @models(deque.extendleft)
 def extendleft(vm: VM, self: DequeObject, iterable: Object) -> Object:
-    self.replace(vm, abstract.iterate(vm, iterable)[::-1] + self.items(vm), drop_left=False)
+    for items in portions(vm, self, iterable):
+        self.replace(vm, items[::-1] + self.items(vm), drop_left=False)
     return NONE
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from framejit.guards.source import MISSING, CAttr
@@ -25,21 +26,20 @@ def is_mapping(vm: VM, obj: Object) -> bool:
     return isinstance(obj, DictObject) or vm.raw_type_lookup(obj.cls, "keys") is not MISSING
 
 
-def pairs_of(vm: VM, source: Object) -> list[tuple[Object, Object]]:
-    """The pairs that `dict(source)` and `dict.update(source)` take (PyDict_MergeFromSeq2)."""
+def pairs_of(vm: VM, source: Object) -> Iterator[tuple[Object, Object]]:
+    """The pairs that `dict(source)` and `dict.update(source)` take, one by one (PyDict_MergeFromSeq2)."""
     source = vm.observe(source)
     if is_mapping(vm, source):
-        return mapping_items(vm, source) or []
-    pairs = []
-    for position, element in enumerate(abstract.iterate(vm, source)):
+        yield from mapping_items(vm, source) or []
+        return
+    for position, element in enumerate(abstract.each(vm, source)):
         element = vm.observe(element)
         if vm.raw_type_lookup(element.cls, "__iter__") is MISSING and vm.raw_type_lookup(element.cls, "__getitem__") is MISSING:
             vm.raise_(TypeError, f"cannot convert dictionary update sequence element #{position} to a sequence")
         pair = abstract.iterate(vm, element)
         if len(pair) != 2:
             vm.raise_(ValueError, f"dictionary update sequence element #{position} has length {len(pair)}; 2 is required")
-        pairs.append((pair[0], pair[1]))
-    return pairs
+        yield pair[0], pair[1]
 
 
 def fill(vm: VM, target: DictObject, source: Object | None, kwargs: dict[str, Object]) -> None:
@@ -82,8 +82,8 @@ def make_ordered_dict(vm: VM, source: Object | None = None, /, **kwargs: Object)
 @models(OrderedDict.__init__, OrderedDict.update)
 def ordered_init(vm: VM, self: DictObject, source: Object | None = None, /, **kwargs: Object) -> Object:
     """Modules: mutablemapping_update; stores through `__setitem__`, which a subclass may override."""
-    pairs = [] if source is None else pairs_of(vm, source)
-    for key, value in [*pairs, *((vm.const(name), value) for name, value in kwargs.items())]:
+    named = ((vm.const(name), value) for name, value in kwargs.items())
+    for key, value in itertools.chain(() if source is None else pairs_of(vm, source), named):
         abstract.setitem(vm, self, key, value)
     return NONE
 
@@ -288,7 +288,7 @@ def default_copy(vm: VM, self: DictObject) -> Object:
 def fromkeys(vm: VM, cls: Object, iterable: Object, value: Object = NONE) -> Object:
     cls = vm.observe(cls)
     made = abstract.call(vm, cls, [])
-    for key in abstract.iterate(vm, iterable):
+    for key in abstract.each(vm, iterable):
         abstract.setitem(vm, made, key, value)
     return made
 

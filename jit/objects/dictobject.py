@@ -90,13 +90,14 @@ class DictObject(Object):
             return self.entries
         source, original = self.source, self.value
         assert source is not None
-        keys = list(OrderedDict.__iter__(original)) if isinstance(original, OrderedDict) else list(dict.__iter__(original))
+        keys = list(dict.__iter__(original))
+        ordered = isinstance(original, OrderedDict)
         entries: dict[Any, Entry] = {}
         if not keys:
             vm.guard(Length, source, 0)
         elif all(type(key) is str or is_plain(key) for key in keys):
+            keys = list(OrderedDict.__iter__(original)) if ordered else keys
             vm.guard(DictKeys, source, tuple(keys))
-            ordered = isinstance(original, OrderedDict)
             for position, key in enumerate(keys):
                 known = self.entries.get(key)
                 if known is not None and type(key) is str:
@@ -107,12 +108,14 @@ class DictObject(Object):
                 key_obj = const_key(vm, key) if plain else vm.wrap(key, source.child(DictKey, position))
                 value = known[1] if known is not None else vm.wrap(dict.__getitem__(original, key), source.child(Item, key))
                 entries[key] = (key_obj, value)
+        elif ordered:
+            vm.unsupported(breaks.UnsupportedOperation("going through an OrderedDict with objects as keys, whose order nothing guards"))
         else:
             vm.guard(Length, source, len(keys))
-            for position, key in enumerate(keys):
+            for position, (key, original_value) in enumerate(dict.items(original)):  # looking keys up would run the program's __hash__
                 key_obj = vm.observe(vm.wrap(key, source.child(DictKey, position)))
                 known = self.entries.get(key) if is_plain(key) else None
-                value = known[1] if known is not None else vm.wrap(dict.__getitem__(original, key), source.child(DictValueAt, position))
+                value = known[1] if known is not None else vm.wrap(original_value, source.child(DictValueAt, position))
                 entries[key_obj.hash_key(vm)] = (key_obj, value)
         for key in self.removed:
             entries.pop(key, None)

@@ -168,7 +168,7 @@ def view_comparison(symbol: str) -> Callable[..., Object]:
 
 
 def view_operation(name: str) -> Callable[..., Object]:
-    """The model of `&`, `|`, `-`, `^` of views: a set of the elements, then its update by the other operand."""
+    """The model of `|`, `-`, `^` of views: a set of the elements, then its update by the other operand."""
 
     def model(vm: VM, self: DictView, other: Object) -> Object:
         return abstract.call_method(vm, set_of(vm, self.items(vm)), name, other)
@@ -185,13 +185,26 @@ def view_reflected(name: str) -> Callable[..., Object]:
     return model
 
 
-OPERATIONS = {"and": "intersection", "or": "union", "sub": "difference", "xor": "symmetric_difference"}
+def intersection(vm: VM, self: DictView, other: Object) -> Object:
+    """The model of `&`, with the view on either side (_PyDictView_Intersect): gives the elements of the operand that it goes through."""
+    other = vm.observe(other)
+    keys = set(hash_keys(vm, self))
+    if isinstance(other, SetObject) and other.cls is set and len(keys) <= len(other.open(vm)):
+        return abstract.call_method(vm, other, "intersection", self)
+    if isinstance(other, DictView) and other.kind is not VALUES and len(theirs := set(hash_keys(vm, other))) > len(keys):
+        other, keys = self, theirs
+    return set_of(vm, [item for item in map(vm.observe, abstract.each(vm, other)) if item.hash_key(vm) in keys])
+
+
+OPERATIONS = {"or": "union", "sub": "difference", "xor": "symmetric_difference"}
 for _view in (dict_keys, dict_items):
     for _name, _symbol in COMPARISONS.items():
         models(getattr(_view, _name))(view_comparison(_symbol))
     for _name, _method in OPERATIONS.items():
         models(getattr(_view, f"__{_name}__"))(view_operation(_method))
         models(getattr(_view, f"__r{_name}__"))(view_reflected(_method))
+
+    models(_view.__and__, _view.__rand__)(intersection)
 
     @models(_view.isdisjoint)
     def isdisjoint(vm: VM, self: DictView, other: Object) -> Object:

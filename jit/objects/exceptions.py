@@ -26,7 +26,7 @@ FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
-    __slots__ = ("args", "fields", "entries", "passed")
+    __slots__ = ("args", "fields", "entries", "passed", "variables")
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
@@ -34,6 +34,7 @@ class ExceptionObject(Object):
         self.fields: dict[str, Object] = {}
         self.entries: list[Any] = []  # where it passed, innermost first, for reports and (`passed`) for its traceback
         self.passed: list[Any] = []
+        self.variables: dict[Any, dict[str, Object]] = {}  # of frames that it has passed, by the place: what must not end before the traceback
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
@@ -77,7 +78,7 @@ class ExceptionObject(Object):
     def add_entry(self, vm: VM, entry: Any, passed: Any) -> None:
         """The exception leaves the instruction that raised it, or a call: `entry` for reports, `passed` (codegen.tracebacks) for its traceback."""
         if self.source is not None:
-            vm.effects.at_end(AddedEntry(self, passed))
+            vm.effects.at_end(AddedEntry(self, passed, False))
         vm.trail.set(self, "entries", [*self.entries, entry])
         vm.trail.set(self, "passed", [*self.passed, passed])
 
@@ -109,10 +110,12 @@ class ExceptionObject(Object):
             cg.store_attr(name)
         if self.passed:
             load_entries(cg, self, self.passed)
+            load_variables(cg, self, self.passed)
         fill_instance_dict(cg, self.attrs)
 
     def referents(self) -> list[Object]:
-        return [*self.args, *self.fields.values(), *([self.attrs] if self.attrs is not None else [])]
+        variables = [value for place in self.passed for value in self.variables.get(place, {}).values()]
+        return [*self.args, *self.fields.values(), *variables, *([self.attrs] if self.attrs is not None else [])]
 
 
 class TracebackObject(Object):
@@ -173,16 +176,19 @@ def normalized(vm: VM, exc: Object, cause: Object | None) -> Object:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddedEntry:
-    """The effect of an exception from outside passing through a frame of the trace."""
+    """The effect of an exception from outside passing through a frame of the trace; `again`: one that it has passed before."""
 
     exc: ExceptionObject
     passed: Any
+    again: bool
 
     def replay(self, cg: Codegen) -> None:
-        load_entries(cg, self.exc, [self.passed])
+        if not self.again:
+            load_entries(cg, self.exc, [self.passed])
+        load_variables(cg, self.exc, [self.passed])
 
     def referents(self) -> list[Object]:
-        return [self.exc]
+        return [self.exc, *self.exc.variables.get(self.passed, {}).values()]
 
 
 def load_entries(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
@@ -193,12 +199,36 @@ def load_entries(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
     cg.pop_top()
 
 
+def load_variables(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
+    """Emit what gives the frames of the outermost entries of a traceback their variables."""
+    for depth, place in enumerate(reversed(passed)):
+        variables = exc.variables.get(place)
+        if variables:
+            cg.load(exc)
+            cg.load_const((depth, *variables))
+            for value in variables.values():
+                cg.load(value)
+            cg.call_const(set_variables, 2 + len(variables))
+            cg.pop_top()
+
+
 def add_entries(exc: BaseException, passed: tuple[Any, ...]) -> None:
     """Lengthen a traceback outwards by the places passed, innermost first (runs in generated code)."""
     traceback = exc.__traceback__
     for place in passed:
         traceback = place.ahead_of(traceback)
     BaseException.with_traceback(exc, traceback)
+
+
+def set_variables(exc: BaseException, where: tuple[Any, ...], *values: Any) -> None:
+    """Let the frame of an entry of the traceback hold variables. `where`: its depth and their names (runs in generated code)."""
+    depth, *names = where
+    traceback = exc.__traceback__
+    for _ in range(depth):
+        assert traceback is not None
+        traceback = traceback.tb_next
+    assert traceback is not None
+    traceback.tb_frame.f_locals.update(zip(names, values, strict=True))
 
 
 def new_exception(cls: type[BaseException], *args: Any) -> BaseException:

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 from framejit.guards.source import MISSING
+from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object, settle
 
 EMPTY: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), collections.deque())
 CONTAINERS = frozenset({
     *(tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict),
-    *(types.MappingProxyType, types.CellType, types.SimpleNamespace),
+    *(types.MappingProxyType, types.CellType, types.SimpleNamespace, types.TracebackType, types.FrameType),
     *(enumerate, filter, map, zip, reversed, itertools.chain, itertools.islice, itertools.cycle, itertools.starmap),
     *(type(iter(empty)) for empty in EMPTY),
 })  # fmt: skip
@@ -44,15 +45,15 @@ def runs_at_end(value: Any) -> bool:
 
 
 def inside(value: Any, deep: bool) -> Iterable[Any]:
-    """What goes with a value, where that is looked into: containers; `deep`, also methods, functions, exceptions, instances of a program's classes."""
+    """What goes with a value, where that is looked into: containers, exceptions with their frames; `deep`, also methods, functions, instances."""
     cls = type(value)
-    if cls in CONTAINERS:
+    if cls in CONTAINERS or issubclass(cls, BaseException):
         return gc.get_referents(value)
     if deep and cls is types.FunctionType:
         return value.__dict__, *(value.__closure__ or ())
     if deep and cls in METHODS:
         return (value.__self__,)
-    if deep and (cls.__flags__ & HEAP_TYPE or issubclass(cls, BaseException)) and not issubclass(cls, PLAIN):
+    if deep and cls.__flags__ & HEAP_TYPE and not issubclass(cls, PLAIN):
         return gc.get_referents(value)
     return ()
 
@@ -97,6 +98,8 @@ def ends_visibly(value: Object) -> bool:
         elif item.value is not MISSING and finalizers_in(item.value, deep=True):
             return True
         waiting += item.referents()
+        if isinstance(item, ExceptionObject):
+            waiting += (variable for variables in item.variables.values() for variable in variables.values())
         attrs = getattr(item, "attrs", None)  # of one from outside, no referent: stores to them are effects of their own
         if attrs is not None:
             waiting.append(attrs)

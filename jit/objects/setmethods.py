@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from framejit.objects import abstract, text
@@ -27,7 +27,7 @@ def table_of(vm: VM, iterable: Object) -> Table:
     if isinstance(iterable, DictObject) and iterable.cls is dict:
         return {hash_key: key for hash_key, (key, _) in iterable.open(vm).items()}
     table: Table = {}
-    for item in abstract.iterate(vm, iterable):
+    for item in abstract.each(vm, iterable):
         item = vm.observe(item)
         table.setdefault(item.hash_key(vm), item)
     return table
@@ -43,7 +43,9 @@ def union(a: Table, b: Table) -> Table:
 
 
 def intersection(a: Table, b: Table) -> Table:
-    return {key: item for key, item in a.items() if key in b}
+    """The elements of the smaller one, which may be equal to those of the other and not the same."""
+    few, many = (a, b) if len(b) > len(a) else (b, a)
+    return {key: item for key, item in few.items() if key in many}
 
 
 def difference(a: Table, b: Table) -> Table:
@@ -68,14 +70,34 @@ UPDATES = {
 }
 
 
+def with_others(vm: VM, operate: Callable[[Table, Table], Table], self: SetObject, others: Sequence[Object]) -> Table:
+    """What a method makes of the set and any iterables, one after the other."""
+    table = dict(self.open(vm))
+    for other in map(vm.observe, others):
+        if operate is intersection and not isinstance(other, SetObject):
+            table = found_in(vm, table, other)
+        else:
+            table = operate(table, table_of(vm, other))
+    return table
+
+
+def found_in(vm: VM, table: Table, iterable: Object) -> Table:
+    """The elements of an iterable that are in the table: no more are asked for when all have been found."""
+    found: Table = {}
+    for item in map(vm.observe, abstract.each(vm, iterable)):
+        key = item.hash_key(vm)
+        if key in table:
+            found.setdefault(key, item)
+            if len(found) == len(table):
+                break
+    return found
+
+
 def method(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
     """The model of `a.union(...)` and its kind: any iterables, any number of them."""
 
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
-        table = dict(self.open(vm))
-        for other in others:
-            table = operate(table, table_of(vm, other))
-        return made(self, table)
+        return made(self, with_others(vm, operate, self, others))
 
     return model
 
@@ -84,11 +106,23 @@ def updating(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
     """The model of `a.update(...)` and its kind."""
 
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
-        table = self.open(vm)
-        for other in others:
-            table = operate(table, table_of(vm, other))
-        if table is not self.table:
-            self.replace(vm, table)
+        self.open(vm)
+        for other in map(vm.observe, others):
+            if operate in (union, difference) and not isinstance(other, (SetObject, DictObject)):
+                for item in map(vm.observe, abstract.each(vm, other)):
+                    self.add(vm, item) if operate is union else self.remove(vm, item.hash_key(vm))
+            else:
+                self.replace(vm, operate(self.open(vm), table_of(vm, other)))
+        return NONE
+
+    return model
+
+
+def updating_at_last(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
+    """The model of `a.intersection_update(...)`, which changes nothing before it has seen all operands."""
+
+    def model(vm: VM, self: SetObject, *others: Object) -> Object:
+        self.replace(vm, with_others(vm, operate, self, others))
         return NONE
 
     return model
@@ -140,7 +174,7 @@ for _cls in (set, frozenset):
     for _name, _symbol in COMPARISONS.items():
         models(getattr(_cls, _name))(comparison(_symbol))
 for _name, _update in UPDATES.items():
-    models(getattr(set, _update))(updating(OPERATIONS[_name][0]))
+    models(getattr(set, _update))((updating_at_last if _name == "intersection" else updating)(OPERATIONS[_name][0]))
     models(getattr(set, f"__i{OPERATIONS[_name][1]}__"))(inplace(OPERATIONS[_name][0]))
 
 
@@ -245,12 +279,18 @@ def issubset(vm: VM, self: SetObject, other: Object) -> Object:
 
 @models(set.issuperset, frozenset.issuperset)
 def issuperset(vm: VM, self: SetObject, other: Object) -> Object:
-    return compare_sets(vm, ">=", self.open(vm), table_of(vm, other))
+    other = vm.observe(other)
+    if isinstance(other, SetObject):
+        return compare_sets(vm, ">=", self.open(vm), table_of(vm, other))
+    return vm.const(all(vm.observe(item).hash_key(vm) in self.open(vm) for item in abstract.each(vm, other)))
 
 
 @models(set.isdisjoint, frozenset.isdisjoint)
 def isdisjoint(vm: VM, self: SetObject, other: Object) -> Object:
-    return vm.const(not intersection(self.open(vm), table_of(vm, other)))
+    other = vm.observe(other)
+    if isinstance(other, SetObject):
+        return vm.const(not intersection(self.open(vm), table_of(vm, other)))
+    return vm.const(all(vm.observe(item).hash_key(vm) not in self.open(vm) for item in abstract.each(vm, other)))
 
 
 @models(frozenset.__hash__)

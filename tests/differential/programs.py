@@ -189,6 +189,13 @@ def produce(t, k):
         yield t + i
 
 
+def stirred(t, k):
+    for i in range(k % 4):
+        yield t
+        t.add_(1)
+        LOG.append(("stirred", i))
+
+
 def produce_loudly(t, k):
     try:
         for i in range(k % 4):
@@ -230,6 +237,8 @@ TENSORS = (
     "(x, y)[n % 2]",
     "torch.stack([v + i for i, v in enumerate(xs)]).mean(0)", "o.step(x)", "o.step({t}, k={i})", "({t} + {t})", "({t} * {i})", "x[:1] + y",
     "{{k: v * 2 for k, v in d.items()}}['a']", "max([x, y], key=lambda v: n)", "getattr(o, 'a')", "torch.cat([x, y])[:3]",
+    "sum(stirred(x, {i}), y)", "sum(stirred({t}.clone(), 3), {t})", "functools.reduce(lambda a, b: a + b * 2, stirred(y, 3), x)",
+    "max(stirred(x, 2), key=lambda v: LOG.append('key') or n, default=y)", "[*stirred(x, 2), y][0]",
 )  # fmt: skip
 BREAKING_TENSORS = (
     "({t} if {t}.sum() > {i} else {t})", "x * x.sum().item()", "y + opaque({i})", "torch.tensor(x.tolist())", "(x + opaque({i}) * y)",
