@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import breaks, directives, interrupts, passage, regions, splitting
+from framejit import breaks, directives, identities, interrupts, passage, regions, splitting
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -24,7 +24,7 @@ from framejit.errors import FramejitError, ResumeError, UserFrame
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
-from framejit.guards.kinds import OF_CONTENTS, Distinct, GlobalState, Guard, IsMissing, Length, Same, TypeIs, ValueIs
+from framejit.guards.kinds import OF_CONTENTS, GlobalState, Guard, IsMissing, Length, Same, TypeIs, ValueIs
 from framejit.guards.source import (
     MISSING,
     Call,
@@ -43,7 +43,7 @@ from framejit.guards.source import (
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build, exceptions
-from framejit.objects.builtinobject import BuiltinMethodObject, bound_method
+from framejit.objects.builtinobject import bound_method
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import const_object
 from framejit.objects.delivery import Delivery
@@ -62,14 +62,7 @@ from framejit.trail import Trail
 HEAP_TYPE = 1 << 9
 IMMUTABLE_TYPE = 1 << 8
 SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
-UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
-"""Types whose equal values are one object."""
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def is_guarded_by_identity(obj: Object) -> bool:
-    """Whether observing the value guards which object it is."""
-    return wrapper_for(obj.cls).by_identity and not isinstance(settle(obj), BuiltinMethodObject)
 
 
 class Tracer:
@@ -118,6 +111,7 @@ class Tracer:
         self._raw_attributes: dict[tuple[type, str], Any] = {}
         self._attributes: dict[tuple[type, str], Object | None] = {}
         self._namespaces: dict[int, DictObject] = {}
+        self._told_apart: dict[int, Object] = {}
         self._lines: dict[Instruction, UserLine] = {}
         self._frames: dict[Instruction, UserFrame] = {}
 
@@ -516,42 +510,7 @@ class Tracer:
         return [(key, abstract.getitem(self, mapping, key)) for key in keys]
 
     def same_value(self, a: Object, b: Object, unsure: bool) -> bool:
-        if isinstance(a.value, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
-            left, right = a.constant(self), b.constant(self)
-            alike = left == right or (left != left and right != right)
-            if left is right:
-                # Equal values need not be the same object next time; where equality is all that is asked, only a NaN tells them apart.
-                if unsure or left != left:
-                    self.guard_same(a, b)
-                return True
-            if alike and type(left) is type(right):
-                if unsure and (a.source is None or b.source is None):
-                    self.unsupported(breaks.UnsupportedOperation("`is` between equal values, whose identity is an accident"))
-                if unsure or left != left:
-                    self.guard_distinct(a, b)
-            return False
-        if a.value is b.value:
-            self.guard_same(a, b)
-            return True
-        self.guard_distinct(a, b)
-        return False
-
-    def guard_same(self, a: Object, b: Object) -> None:
-        """Two values are one object in this call: must be so in others, unless the values' own guards say it."""
-        if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or is_guarded_by_identity(a):
-            return
-        if a.source is not None and b.source is not None:
-            if a.source is not b.source:
-                self.guard(Same, a.source, b.source)
-        elif a.source is not None:
-            self.guard(ValueIs, a.source, a.value)
-        elif b.source is not None:
-            self.guard(ValueIs, b.source, b.value)
-
-    def guard_distinct(self, a: Object, b: Object) -> None:
-        """Two values from outside are different objects in this call."""
-        if a.source is not None and b.source is not None and not is_guarded_by_identity(a):
-            self.guard(Distinct, a.source, (b.source,))
+        return identities.same_value(self, a, b, unsure)
 
     def identity_key(self, obj: Object) -> Any:
         hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
@@ -559,7 +518,10 @@ class Tracer:
             self.raise_(TypeError, f"unhashable type: '{obj.cls.__name__}'")
         if isinstance(hashes, FunctionType) or isinstance(equals, FunctionType):
             self.unsupported(breaks.ComparesByPython(obj.cls.__qualname__))
-        return settle(obj)
+        return self.tell_apart(obj)
+
+    def tell_apart(self, obj: Object) -> Object:
+        return identities.tell_apart(self, self._told_apart, settle(obj))
 
     def globals_of(self, namespace: dict[str, Any]) -> DictObject:
         found = self._namespaces.get(id(namespace))

@@ -8,12 +8,14 @@ import math
 import os
 import traceback
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from agreement import Comparison, outcome
+from torch import nn
 
 import framejit
 
@@ -1022,3 +1024,51 @@ def test_what_special_methods_may_return():
         return t + 1, lengths, refused, [attempt(function, Odd(v)) for v in (0, True, -1, 2**70, "a", None) for function in texts]
 
     versus(lambda compile: [compile(f)(x)])
+
+
+class Plain:
+    """Hashes by identity."""
+
+
+KEYS: dict[str, Callable[[], Any]] = {
+    "tensors": lambda: torch.ones(1), "objects": Plain, "modules": lambda: nn.Linear(1, 1), "functions": lambda: lambda: 1,
+    "methods": lambda: Plain().__init__, "tuples": lambda: (Plain(), 1), "weak references": lambda: weakref.ref(KEPT.setdefault(len(KEPT), Plain())),
+}  # fmt: skip
+KEPT: dict[int, Any] = {}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_by_identity_may_be_one_object_in_the_next_call(kind):
+    def f(t, a, b):
+        looked_up = {a: 1, b: 2}[a], a in {b: 1}, {}.get(a), dict.fromkeys([a, b]).keys() == {a}
+        return t + 1, looked_up, len({a, b}), {a} == {b}, len({a} | {b}), {a}.isdisjoint([b]), frozenset([a]) == frozenset([b])
+
+    def program(compile):
+        compiled, one, other = compile(f), KEYS[kind](), KEYS[kind]()
+        return [compiled(x, *pair) for pair in ((one, other), (one, one), (other, one), (other, other))]
+
+    versus(program)
+
+
+def test_weights_may_come_to_be_shared():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(1, 1), nn.Linear(1, 1)
+
+        def forward(self, t):
+            seen = set()
+            for layer in (self.first, self.second):
+                seen.add(layer)
+            return t + 1, len(seen), len(set(self.parameters()))
+
+    def program(compile):
+        net = Net()
+        compiled = compile(net)
+        results = [compiled(x)]
+        net.second.weight = net.first.weight
+        results.append(compiled(x))
+        net.second = net.first
+        return [*results, compiled(x)]
+
+    versus(program)

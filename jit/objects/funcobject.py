@@ -319,7 +319,7 @@ class MethodObject(Object):
         return vm.const(same == (symbol == "=="))
 
     def hash_key(self, vm: VM) -> Any:
-        return (MethodType, vm.observe(self.function), vm.observe(self.receiver))
+        return (MethodType, vm.tell_apart(vm.observe(self.function)), vm.tell_apart(vm.observe(self.receiver)))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.function)

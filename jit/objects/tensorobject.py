@@ -76,7 +76,7 @@ class TensorObject(Object):
         return self.node
 
     def hash_key(self, vm: VM) -> Any:
-        return self
+        return vm.tell_apart(self)
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:

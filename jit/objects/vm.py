@@ -90,6 +90,9 @@ class VM(Protocol):
     def identity_key(self, obj: Object) -> Any:
         """The dict key of a value whose class hashes by identity; breaks if the class defines `__hash__` or `__eq__` in Python."""
 
+    def tell_apart(self, obj: Object) -> Object:
+        """The value itself, as a key by identity; guarded to be none of the others that were one, where it isn't."""
+
     def globals_of(self, namespace: dict[str, Any]) -> DictObject:
         """The DictObject of a function's globals (source: Pinned(namespace)); one per namespace and trace."""
 

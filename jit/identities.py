@@ -1,0 +1,80 @@
+"""Whether values from outside are one object: what a trace finds of it must hold in the calls that its entry serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from framejit import breaks
+from framejit.guards.kinds import Distinct, Same, ValueIs
+from framejit.guards.source import DictKey
+from framejit.objects.builtinobject import BuiltinMethodObject
+from framejit.objects.object import Object, settle
+from framejit.objects.registry import wrapper_for
+
+if TYPE_CHECKING:
+    from framejit.tracer import Tracer
+
+UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
+"""Types whose equal values are one object."""
+
+
+def same_value(tracer: Tracer, a: Object, b: Object, unsure: bool) -> bool:
+    """VM.same_value, guarded."""
+    if isinstance(a.value, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
+        left, right = a.constant(tracer), b.constant(tracer)
+        alike = left == right or (left != left and right != right)
+        if left is right:
+            # Equal values need not be the same object next time; where equality is all that is asked, only a NaN tells them apart.
+            if unsure or left != left:
+                guard_same(tracer, a, b)
+            return True
+        if alike and type(left) is type(right):
+            if unsure and (a.source is None or b.source is None):
+                tracer.unsupported(breaks.UnsupportedOperation("`is` between equal values, whose identity is an accident"))
+            if unsure or left != left:
+                guard_distinct(tracer, a, b)
+        return False
+    if a.value is b.value:
+        guard_same(tracer, a, b)
+        return True
+    guard_distinct(tracer, a, b)
+    return False
+
+
+def tell_apart(tracer: Tracer, known: dict[int, Object], obj: Object) -> Object:
+    """The value, which is looked up by identity; `known` are those that were before: it is none of them, unless it is here."""
+    if id(obj) not in known:
+        guard_distinct(tracer, obj, *(other for other in known.values() if other.cls is obj.cls and not are_keys_of_one_dict(obj, other)))
+        known[id(obj)] = obj
+        tracer.trail.log(known.pop, id(obj))
+    return obj
+
+
+def are_keys_of_one_dict(a: Object, b: Object) -> bool:
+    """Whether two values were found as keys of one dict, and are different by that."""
+    return isinstance(a.source, DictKey) and isinstance(b.source, DictKey) and a.source.base is b.source.base
+
+
+def guard_same(tracer: Tracer, a: Object, b: Object) -> None:
+    """Two values are one object in this call: must be so in others, unless the values' own guards say it."""
+    if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or is_guarded_by_identity(a):
+        return
+    if a.source is not None and b.source is not None:
+        if a.source is not b.source:
+            tracer.guard(Same, a.source, b.source)
+    elif a.source is not None:
+        tracer.guard(ValueIs, a.source, a.value)
+    elif b.source is not None:
+        tracer.guard(ValueIs, b.source, b.value)
+
+
+def guard_distinct(tracer: Tracer, obj: Object, *others: Object) -> None:
+    """A value from outside is none of some others of its type, in this call."""
+    sources = tuple(other.source for other in others if other.source is not None)
+    if obj.source is not None and sources and not is_guarded_by_identity(obj):
+        tracer.guard(Distinct, obj.source, sources)
+
+
+def is_guarded_by_identity(obj: Object) -> bool:
+    """Whether observing the value guards which object it is."""
+    return wrapper_for(obj.cls).by_identity and not isinstance(settle(obj), BuiltinMethodObject)
