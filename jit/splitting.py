@@ -15,9 +15,9 @@ from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, Delivery
 from framejit.objects.dictobject import DictObject
-from framejit.objects.finalizers import ends_visibly
+from framejit.objects.finalizers import MOST_DEEP, ends_visibly, is_instance
 from framejit.objects.genobject import GeneratorObject
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import NotConstant, Object, settle
 from framejit.stops import CallNatively
 
 if TYPE_CHECKING:
@@ -68,9 +68,23 @@ def split_frames(tracer: Tracer, frames: Sequence[Frame], pauses: bool) -> list[
     split = [split_frame(frame, delivery) for frame, delivery in zip(frames, [*inner, None])]
     if pauses:
         split[-1] = replace(split[-1], pauses=True, pops=0, pushes=0)
+    given = given_to_native_code(split[-1])
+    split = [replace(frame, given=given) for frame in split]
     for frame in split:
         guard_unread(tracer, frame)
     return split
+
+
+def given_to_native_code(frame: SplitFrame) -> frozenset[int]:
+    """The instances, by `id`, that the instruction at fault takes or reaches: it may make weak references to them."""
+    known: dict[int, Object] = {}
+    waiting = [value for value in frame.stack[len(frame.stack) - frame.pops :] if value is not None]
+    while waiting and len(known) < MOST_DEEP:
+        value = settle(waiting.pop())
+        if id(value) not in known:
+            known[id(value)] = value
+            waiting += value.referents()
+    return frozenset(key for key, value in known.items() if is_instance(value.cls))
 
 
 def guard_unread(tracer: Tracer, frame: SplitFrame) -> None:

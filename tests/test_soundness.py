@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import os
+import tempfile
 import traceback
 import types
 import weakref
@@ -1072,3 +1073,96 @@ def test_weights_may_come_to_be_shared():
         return [*results, compiled(x)]
 
     versus(program)
+
+
+def weak_reference(log, t):
+    kept = Plain()
+    reference = weakref.ref(kept)
+    framejit.graph_break()
+    log.append(reference() is None)
+    kept = None
+    log.append(reference() is None)
+    return t + 1
+
+
+def weak_reference_with_a_callback(log, t):
+    kept = Plain()
+    reference = weakref.ref(kept, lambda _: log.append("gone"))
+    framejit.graph_break()
+    del kept
+    log.append("after")
+    return t + 1
+
+
+def finalizer(log, t):
+    kept = Plain()
+    weakref.finalize(kept, log.append, "gone")
+    log.append("made")
+    kept = None
+    log.append("after")
+    return t + 1
+
+
+def temporary_directory(log, t):
+    made = tempfile.TemporaryDirectory()
+    path = made.name
+    framejit.graph_break()
+    log.append(os.path.isdir(path))
+    return t + 1
+
+
+def open_file(log, t):
+    opened = open(__file__)
+    number = opened.fileno()
+    framejit.graph_break()
+    log.append(os.fstat(number).st_size > 0)
+    return t + 1
+
+
+def weak_values(log, t):
+    values = weakref.WeakValueDictionary()
+    kept = values["first"] = Plain()
+    framejit.graph_break()
+    log.append(list(values))
+    for i in range(3):
+        kept = values[i] = Plain()
+        framejit.graph_break()
+        log.append(len(values))
+    del kept
+    return t + len(values)
+
+
+def weak_keys(log, t):
+    keys, kept = weakref.WeakKeyDictionary(), Plain()
+    keys[kept] = 1
+    log.append(len(keys))
+    del kept
+    return t + len(keys)
+
+
+def weak_references_in_a_loop(log, t):
+    references = []
+    for _ in range(3):
+        kept = Plain()
+        references.append(weakref.ref(kept))
+        framejit.graph_break()
+        log.append([reference() is None for reference in references])
+    return t + 1
+
+
+WEAKLY_HELD = (
+    weak_reference, weak_reference_with_a_callback, finalizer, temporary_directory, open_file, weak_values, weak_keys, weak_references_in_a_loop,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("f", WEAKLY_HELD, ids=lambda f: f.__name__)
+def test_what_weak_references_and_files_show(f):
+    def program(compile):
+        compiled, logs = compile(f), []
+        for _ in range(3):
+            log: list[Any] = []
+            compiled(log, x)
+            logs.append(log)
+        return logs
+
+    versus(program, stops=True)

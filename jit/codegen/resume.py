@@ -25,7 +25,7 @@ from framejit.codegen.recorder import CannotGenerate
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
 from framejit.objects.finalizers import ends_visibly
-from framejit.objects.object import LazyObject, Object
+from framejit.objects.object import LazyObject, Object, settle
 from framejit.objects.tupleobject import TupleObject
 
 PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
@@ -63,6 +63,7 @@ class SplitFrame:
     entering: bool
     delivery: Delivery
     pauses: bool = False
+    given: frozenset[int] = frozenset()
 
     @property
     def decoded(self) -> Decoded:
@@ -121,7 +122,11 @@ class SplitFrame:
     def bound(self, index: int) -> tuple[int, ...]:
         """The bound slots that may be read from an instruction on, and those whose values must not end before the frame lets go of them."""
         live = live_slots(self.code, self.decoded)[index]
-        return tuple(slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or ends_visibly(value)))
+        return tuple(slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or self.stays(value)))
+
+    def stays(self, value: Object) -> bool:
+        """Whether the end of a variable's value is seen, or may be once the instruction has run."""
+        return id(settle(value)) in self.given or ends_visibly(value)
 
     @property
     def unread(self) -> list[LazyObject]:

@@ -1,4 +1,4 @@
-"""Values whose end a program can see: something of its own runs when the last reference to them goes."""
+"""Values whose end a program can see: something runs when the last reference to them goes, or a weak reference is empty then."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import collections
 import gc
 import itertools
 import types
-from collections.abc import Iterable
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,15 +26,16 @@ CONTAINERS = frozenset({
 })  # fmt: skip
 """Types of values that let go of what they hold when they go, and which are looked into."""
 METHODS = frozenset({types.MethodType, types.BuiltinMethodType, types.MethodWrapperType})
-PLAIN = (torch.Tensor, torch.nn.Module, type)
-"""Classes of values, and their subclasses, that hold much and hardly ever something that runs at its end."""
 HEAP_TYPE = 1 << 9
 MOST, MOST_DEEP = 10_000, 1_000
-"""In what holds more values than so many, one is taken to be a finalizer."""
+"""Where there are more values than so many, a container is taken to hold something that runs at its end."""
 
 
 def runs_at_end(value: Any) -> bool:
-    """Whether it is a frame that waits, whose `finally` and `with` blocks are left when it goes, or has a `__del__`."""
+    """Whether the end of a value is seen: a frame that waits, whose `finally` and `with` blocks are left; a finalizer; weak references to it.
+
+    So is the end of a weak reference with a callback, which is not called any more then.
+    """
     cls = type(value)
     if cls is types.GeneratorType:
         return value.gi_frame is not None
@@ -41,10 +43,28 @@ def runs_at_end(value: Any) -> bool:
         return value.cr_frame is not None
     if cls is types.AsyncGeneratorType:
         return value.ag_frame is not None
-    return isinstance(getattr(cls, "__del__", None), types.FunctionType)
+    if issubclass(cls, weakref.ReferenceType):
+        return weakref.ReferenceType.__dict__["__callback__"].__get__(value) is not None
+    return has_finalizer(cls) or (is_instance(cls) and not issubclass(cls, torch.nn.Module) and weakref.getweakrefcount(value) > 0)
 
 
-def inside(value: Any, deep: bool) -> Iterable[Any]:
+def is_instance(cls: type) -> bool:
+    """Whether values of a type are instances of a class made by a class statement, and no tensors and classes."""
+    return bool(cls.__flags__ & HEAP_TYPE) and not issubclass(cls, (torch.Tensor, type))
+
+
+def weakly_held(value: Any) -> bool:
+    """Whether it is a module with weak references to it; most modules that are compiled have one."""
+    return issubclass(type(value), torch.nn.Module) and weakref.getweakrefcount(value) > 0
+
+
+def has_finalizer(cls: type) -> bool:
+    """Whether instances have a `__del__`, of Python or of C (files, sockets). No metaclass is asked."""
+    mro = type.__dict__["__mro__"].__get__(cls)
+    return any("__del__" in type.__dict__["__dict__"].__get__(base) for base in mro)
+
+
+def inside(value: Any, deep: bool) -> Sequence[Any]:
     """What goes with a value, where that is looked into: containers, exceptions with their frames; `deep`, also methods, functions, instances."""
     cls = type(value)
     if cls in CONTAINERS or issubclass(cls, BaseException):
@@ -53,7 +73,7 @@ def inside(value: Any, deep: bool) -> Iterable[Any]:
         return value.__dict__, *(value.__closure__ or ())
     if deep and cls in METHODS:
         return (value.__self__,)
-    if deep and cls.__flags__ & HEAP_TYPE and not issubclass(cls, PLAIN):
+    if deep and is_instance(cls) and not issubclass(cls, torch.nn.Module):
         return gc.get_referents(value)
     return ()
 
@@ -66,15 +86,14 @@ def finalizers_in(value: Any, deep: bool = False) -> dict[int, Any]:
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if runs_at_end(item):
+        parts = inside(item, deep)
+        if runs_at_end(item) or len(known) + len(parts) > most:
             found[id(item)] = item
             continue
-        for part in inside(item, deep):
+        for part in parts:
             if id(part) not in known:
                 known.add(id(part))
                 waiting.append(part)
-            if len(known) > most:
-                return {id(value): value}
     return found
 
 
@@ -95,7 +114,7 @@ def ends_visibly(value: Object) -> bool:
         if isinstance(item, GeneratorObject):
             if item.vm.waits(item):
                 return True
-        elif item.value is not MISSING and finalizers_in(item.value, deep=True):
+        elif item.value is not MISSING and (weakly_held(item.value) or finalizers_in(item.value, deep=True)):
             return True
         waiting += item.referents()
         if isinstance(item, ExceptionObject):
