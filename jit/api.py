@@ -104,6 +104,8 @@ def _compile(target: Any, settings: Options, disable: bool) -> Any:
         return target
     if isinstance(target, CompiledFunction):
         return compile_function(target.function, settings)
+    if isinstance(target, types.FunctionType) and directives.MADE_BY_TORCH in target.__dict__:
+        return _compile(target.__dict__[directives.MADE_BY_TORCH], settings, disable)
     if isinstance(target, (staticmethod, classmethod)):
         return type(target)(_compile(target.__func__, settings, disable))
     if isinstance(target, types.FunctionType):
@@ -111,7 +113,7 @@ def _compile(target: Any, settings: Options, disable: bool) -> Any:
     if isinstance(target, types.MethodType) and isinstance(target.__func__, (types.FunctionType, CompiledFunction)):
         return _compile(target.__func__, settings, disable).__get__(target.__self__)
     if isinstance(target, nn.Module):
-        return module_with_call(target, lambda call: compile_function(call, settings, pooled=False), settings if settings.shareable else None)
+        return module_with_call(target, lambda call: compile_function(call, settings, pooled=False), settings if settings.shareable else None, True)
     if isinstance(target, type):
         setattr(target, "__call__", compile_function(call_of(target), settings))
         return target

@@ -27,38 +27,40 @@ _lock = threading.Lock()
 _fronts: dict[int, list[Front]] = {}
 
 
-def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], settings: Any = None) -> nn.Module:
+def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], settings: Any = None, compiles: bool = False) -> nn.Module:
     """A new object of a subclass of the module's class, with the module's own `__dict__`; its calls go through `wrap`.
 
     It copies and pickles as the module's class does: the copy is an ordinary module. `settings`: what `wrap` depends on, where the
-    subclass may be shared with other modules of the class; then they share the entries of its `__call__`.
+    subclass may be shared with other modules of the class; then they share the entries of its `__call__`. `compiles`: `wrap` compiles; what
+    has been compiled before is compiled anew, as it was, and every other wrapper keeps what is around the module already.
     """
 
     def subclass_of(cls: type) -> Front:
         if settings is None:
-            return Front(cls, raw_call(cls), None, class_with_call(cls, wrap))
-        return shared_class(cls, raw_call(cls), settings, lambda: class_with_call(cls, wrap))
+            return Front(cls, raw_call(cls), None, class_with_call(cls, wrap, compiles))
+        return shared_class(cls, raw_call(cls), settings, lambda: class_with_call(cls, wrap, compiles))
 
     def take_over(made: nn.Module, module: nn.Module) -> None:
-        front = subclass_of(class_of(module))
-        if front.raw is not raw_call(type(made).__dict__[ORIGINAL]):
+        front = subclass_of(class_of(module, compiles))
+        if front.raw is not raw_call(type(made).__mro__[1]):
             raise BadArgument(f"the compiled module's original has been given the class {front.cls.__qualname__}, with a __call__ of its own; "
                               "compile the module again")  # fmt: skip
         object.__setattr__(made, "__class__", front.subclass)
         front.add(made)
 
-    front = subclass_of(class_of(module))
+    front = subclass_of(class_of(module, compiles))
     made = object_of(front.subclass, module)
     front.add(made)
     _followed[id(made)] = Following(made, module, take_over)
     return made
 
 
-def class_of(module: nn.Module) -> type:
-    """The module's class; of a compiled module the one that was compiled."""
+def class_of(module: nn.Module, compiles: bool) -> type:
+    """The class to make a subclass of: the module's, or, to compile a compiled module, the one that was compiled."""
     cls = type(module)
-    found: type = cls.__dict__.get(ORIGINAL, cls)
-    return found
+    if compiles and ORIGINAL in cls.__dict__ and isinstance(cls.__dict__["__call__"], CompiledFunction):
+        return cls.__mro__[1]
+    return cls
 
 
 def object_of(subclass: type, module: nn.Module) -> nn.Module:
@@ -68,14 +70,14 @@ def object_of(subclass: type, module: nn.Module) -> nn.Module:
     return made
 
 
-def class_with_call(cls: type, wrap: Callable[[Function], Any]) -> type:
+def class_with_call(cls: type, wrap: Callable[[Function], Any], compiles: bool) -> type:
     """A subclass of a module class that differs in `__call__`, and in how its objects are copied and pickled."""
     namespace = {
-        ORIGINAL: cls,
+        ORIGINAL: cls.__dict__.get(ORIGINAL, cls),
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
-        "__call__": wrap(call_of(cls)),
+        "__call__": wrap(call_of(cls) if compiles else raw_call(cls)),
         "__reduce_ex__": reduce_as_original,
         "__copy__": copy_original,
         "__slots__": (),

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from types import FunctionType
 from typing import Any
 
+from torch import nn
+
 Directives = tuple[tuple[str, Any], ...]
 
 ERROR = "error"
@@ -23,6 +25,8 @@ CALL = "call"
 DISABLED = "_framejit_disabled"
 DISABLED_FOR_TORCH = "_torchdynamo_disable"
 """Attributes of functions that aren't to be compiled."""
+MADE_BY_TORCH = "_torchdynamo_orig_callable"
+"""The attribute by which torch.compile's functions name what they were made of. That is compiled and traced, for they turn torch's tracer on."""
 
 CURRENT: ContextVar[Directives] = ContextVar("framejit_directives", default=())
 """The settings of the running context. Guards read it by its `get`."""
@@ -83,5 +87,7 @@ def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph:
 
 
 def is_disabled(function: Any) -> bool:
-    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`: it stays as it is."""
+    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`, or calls of a module are: it stays as it is."""
+    if isinstance(function, nn.Module):
+        function = type(function).__call__
     return isinstance(function, FunctionType) and (DISABLED in function.__dict__ or bool(function.__dict__.get(DISABLED_FOR_TORCH)))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 
 from framejit import breaks
+from framejit.directives import MADE_BY_TORCH
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
+from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import library
@@ -17,6 +19,8 @@ ASSUMED_CONSTANT = "_dynamo_marked_constant"
 FORBIDDEN = "_dynamo_forbidden"
 STANCE = frozenset({"set_stance", "_set_stance"})
 """torch's functions that set the stance; they carry the mark FORBIDDEN."""
+MAKE_CALLABLES = frozenset({("torch", "compile"), ("torch.compiler", "disable"), ("torch._dynamo.decorators", "disable")})
+"""Run for real where the program calls them; what they make is known when it is called."""
 RULES = "torch._dynamo.trace_rules"
 UTILITIES = "torch._dynamo.utils"
 STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
@@ -36,10 +40,11 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
     Once torch.compile has run, every nn.Module notes its age at its creation (`GenerationTracker.tag`), for torch's tracer only: a
     module without the note is an ordinary one to it.
     """
-    if function.value is not MISSING:
-        found = marked(vm, function, args, kwargs)
-        if found is not None:
-            return found
+    if function.value is MISSING:
+        return None
+    found = marked(vm, function, args, kwargs)
+    if found is not None:
+        return found
     if not isinstance(function, FunctionObject):
         return None
     real = function.value
@@ -52,6 +57,13 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
         return vm.const(None)
     if real.__name__ in STANCE and real.__dict__.get(FORBIDDEN):
         vm.unsupported(breaks.StanceChange())
+    if (real.__module__, real.__name__) in MAKE_CALLABLES:
+        vm.unsupported(breaks.UnsupportedCall(f"{real.__module__}.{real.__name__}"))
+    if MADE_BY_TORCH in real.__dict__ and not real.__dict__.get(DISABLED):
+        attributes = function.instance_dict(vm)
+        assert attributes is not None
+        attributes.lookup(vm, DISABLED)  # guarded not to be there
+        return abstract.call(vm, abstract.getattr_(vm, function, MADE_BY_TORCH), args, kwargs)
     if real.__dict__.get(DISABLED):
         reason = real.__dict__.get("_torchdynamo_disable_msg")
         vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))

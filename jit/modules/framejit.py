@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from framejit import api, breaks, directives, regions, stance
+from framejit import api, breaks, directives, explanation, logs, regions, report, stance
 from framejit._runtime import CompiledFunction
+from framejit.backends import registry
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
@@ -65,10 +66,21 @@ refuse(breaks.StanceChange(), stance.announce, stance.enter, stance.leave)
 @library
 def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A function that framejit.disable marked stops the trace."""
-    if isinstance(function, FunctionObject) and directives.DISABLED in function.value.__dict__:
-        reason = function.value.__dict__[directives.DISABLED]
-        vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))
+    if isinstance(function, FunctionObject):
+        mark = function.value.__dict__.get(directives.DISABLED) if function.value is not MISSING else mark_of(vm, function)
+        if mark is not None:
+            vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({mark})" if mark else function.qualname))
     return None
+
+
+def mark_of(vm: VM, function: FunctionObject) -> str | None:
+    """The same of a function that was made in the trace: the reason, or nothing."""
+    found = None if function.attrs is None else function.attrs.lookup(vm, directives.DISABLED)
+    return None if found is None else str(vm.observe(found).constant(vm))
+
+
+for _function in (api.reset, explanation.explain, logs.set_logs, registry.list_backends, registry.register_backend, report.statistics):
+    refuse(breaks.DisabledFunction(f"framejit.{_function.__name__} (framejit does not compile itself)"), _function)
 
 
 # Compiled functions inside a trace: traced through.

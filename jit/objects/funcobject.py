@@ -113,6 +113,7 @@ class FunctionObject(Object):
                 if self.source is not None:
                     vm.guard(ValueIs, self.source, self.value)
                 return vm.call_app(stand_in, args, kwargs)
+        if self.value is not MISSING or self.attrs is not None:  # without attributes, one that the trace has made bears no mark
             intercepted = vm.call_library(self, args, kwargs)
             if intercepted is not None:
                 return intercepted
