@@ -151,7 +151,8 @@ def failure_of(guard: Guard, call: Call) -> Failure:
     if isinstance(guard, GlobalState):
         return state_failure(guard)
     value = guard.source.fetch(call)
-    return Failure(guard, guard.source.describe(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value))
+    told = guard.source.told
+    return Failure(guard, told(), told(guard.expected()), told(guard.found(value, call)), guard.line, hint(guard, value))
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
@@ -174,7 +175,7 @@ def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:
     """The guards as text, numbered as they are."""
     texts: dict[int, str] = {}
     return tuple(
-        Note(guard.leaf, text_of(guard.source, texts), guard.expected(), guard.line, lasting_hint(guard))
+        Note(guard.leaf, text_of(guard.source, texts), guard.source.told(guard.expected()), guard.line, lasting_hint(guard))
         for guard in guards
     )
 
@@ -182,7 +183,7 @@ def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:
 def text_of(source: Source, texts: dict[int, str]) -> str:
     text = texts.get(id(source))
     if text is None:
-        text = texts[id(source)] = source.describe()
+        text = texts[id(source)] = source.told()
     return text
 
 

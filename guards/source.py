@@ -8,6 +8,7 @@ same name is tested against.
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from collections import deque
@@ -84,6 +85,7 @@ class Call:
     function: FunctionType
 
 
+STATE_PATH = re.compile(r"(?<![\w.'\"\])])\w+(?:\[\d+\])+")
 NO_CHILDREN: MappingProxyType[tuple[type[Source], Any], Source] = MappingProxyType({})
 
 
@@ -137,6 +139,23 @@ class Source:
         """The path as the user would write it."""
         raise NotImplementedError
 
+    def told(self, text: str | None = None) -> str:
+        """The path, or a text with such paths, for the user: what lies in the state of a resumed frame by the names of its variables."""
+        text = self.describe() if text is None else text
+        root = self
+        while root.base is not None:
+            root = root.base
+        assert isinstance(root, Root)
+        names = root.names
+
+        def name(found: re.Match[str]) -> str:
+            path = found[0]
+            while path not in names and path.endswith("]"):
+                path = path[: path.rindex("[")]
+            return names.get(path, path) + found[0][len(path) :]
+
+        return STATE_PATH.sub(name, text) if names else text
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.describe()}>"
 
@@ -147,13 +166,14 @@ def typed_key(payload: Any) -> Any:
 
 
 class Root(Source):
-    """The call itself: the trie's root; one per trace."""
+    """The call itself: the trie's root; one per trace. `names`: of what lies in a resumed frame's state, by path."""
 
-    __slots__ = ()
+    __slots__ = ("names",)
     accessor = "root"
 
-    def __init__(self) -> None:
+    def __init__(self, names: dict[str, str] | None = None) -> None:
         super().__init__(None, None)
+        self.names = names or {}
 
     def describe(self) -> str:
         return "<call>"

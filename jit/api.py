@@ -16,6 +16,7 @@ from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
 from framejit.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
+from framejit.directives import untraced
 from framejit.errors import BadArgument
 from framejit.report import reset_statistics
 
@@ -100,7 +101,7 @@ def compile(
 
 def _compile(target: Any, settings: Options, disable: bool) -> Any:
     check_target(target)
-    if disable or config.current().disable or directives.is_disabled(target):
+    if disable or config.current().disable or directives.is_disabled(raw_call(type(target)) if isinstance(target, nn.Module) else target):
         return target
     if isinstance(target, CompiledFunction):
         return compile_function(target.function, settings)
@@ -158,6 +159,7 @@ def compile_function(function: Function, settings: Options, pooled: bool = True)
     return compiled
 
 
+@untraced
 def reset() -> None:
     """Throw away everything compiled, and the statistics; functions compile again when they are next called."""
     cache.reset()

@@ -162,6 +162,7 @@ class Compiler:
         self._calls_checked = 0
         self._limits_reported: set[Any] = set()
         self.changing: frozenset[str] = frozenset()
+        self.names: dict[str, str] = {}  # of what a resumed frame's state holds, for reports
         """Paths of values that were different in so many calls that the next entries don't rest on what they are."""
         self._lessons = 0
         self._learnt_at = 0

@@ -7,12 +7,12 @@ its own copy (`VM.directives`) and makes it real where a call is split; what a c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
-from torch import nn
-
+F = TypeVar("F", bound=Callable[..., Any])
 Directives = tuple[tuple[str, Any], ...]
 
 ERROR = "error"
@@ -87,7 +87,11 @@ def breaks_are_errors(before: Directives, now: Directives, call: int, fullgraph:
 
 
 def is_disabled(function: Any) -> bool:
-    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`, or calls of a module are: it stays as it is."""
-    if isinstance(function, nn.Module):
-        function = type(function).__call__
+    """Whether a function is marked by `framejit.disable` or `torch.compiler.disable`: it stays as it is."""
     return isinstance(function, FunctionType) and (DISABLED in function.__dict__ or bool(function.__dict__.get(DISABLED_FOR_TORCH)))
+
+
+def untraced(function: F) -> F:
+    """A function of framejit's that the program may call: a trace stops at the call, for framejit does not compile itself."""
+    setattr(function, DISABLED, "framejit does not compile itself")
+    return function

@@ -27,6 +27,11 @@ class UserFrame:
     col_offset: int | None = None
     end_col_offset: int | None = None
 
+    @property
+    def range(self) -> tuple[Any, ...]:
+        """The piece of source text, without the function: a resume function's name is another one than that of its original."""
+        return self.filename, self.lineno, self.end_lineno, self.col_offset, self.end_col_offset
+
     @classmethod
     def of(cls, code: CodeType, position: Sequence[int | None] | None) -> UserFrame:
         """From a code object and one row of its `co_positions()` (line, last line, column, last column), None if unknown."""

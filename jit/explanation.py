@@ -9,6 +9,7 @@ from typing import Any
 from framejit.api import compile
 from framejit.backends.registry import BackendFn
 from framejit.breaks import Break
+from framejit.directives import untraced
 from framejit.errors import BadArgument, UserFrame, explain_break
 from framejit.report import STAGES, FrameNote, place, recording
 
@@ -80,6 +81,7 @@ class Explanation:
         return "\n".join(lines)
 
 
+@untraced
 def explain(
     target: Callable[..., Any],
     *,

@@ -6,6 +6,7 @@ leaves only errors. Fallbacks are reported at WARNING without being asked for: n
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -15,9 +16,11 @@ from types import CodeType
 
 from framejit import config
 from framejit.breaks import Break
+from framejit.directives import untraced
 from framejit.errors import BadArgument, ConfigError, UserFrame, explain_break, suggestion
 from framejit.report import BreakNote, place
 
+_break_numbers = itertools.count(1)
 NAMES: dict[str, str] = {
     "graph_breaks": "where tracing stopped, why, what it cost and what to do about it",
     "recompiles": "why a call matched no compiled entry: the guard that failed, the line that needs it, how to avoid it (+recompiles: all of them)",
@@ -96,6 +99,7 @@ def configure(text: str, out: str = "", origin: str = "FRAMEJIT_LOGS") -> None:
         _handler = handler
 
 
+@untraced
 def set_logs(*names: str, out: str | None = None) -> None:
     """Show the logs of these names ("graph_breaks", "+guards" for more, "-recompiles" for errors only), and no others.
 
@@ -146,17 +150,19 @@ def graph_break(broke: BreakNote) -> None:
     """Tracing stopped here, and goes on behind it in a resume function. Once for each place and reason."""
     if not enabled("graph_breaks"):
         return
-    where = broke.stack[-1] if broke.stack else None
+    where = broke.stack[-1].range if broke.stack else None
     if _is_new("break", str(broke.reason), where):
+        broke.number = next(_break_numbers)
         cost = f"Cost: the graph ends here, after {operations(broke.before)}, and another begins behind it; the two are not optimized together."
         info("graph_breaks", f"graph break {broke.number}: {broke.reason}", f"{explain_break(broke.reason, broke.stack)}\n{cost}")
 
 
 def behind_break(broke: BreakNote, count: int | None) -> None:
     """The code behind a break was compiled: into a graph of so many operations; None: into none."""
-    if enabled("graph_breaks") and _is_new("behind", broke.number):
+    if enabled("graph_breaks") and broke.number is not None and _is_new("behind", broke.number):
         found = "no graph, for it has no tensor operations" if count is None else f"a graph of {operations(count)}"
-        info("graph_breaks", f"behind graph break {broke.number} ({place(broke.stack)}): {found}; {operations(broke.before)} were before it")
+        before = f"{operations(broke.before)} {'was' if broke.before == 1 else 'were'} before it"
+        info("graph_breaks", f"behind graph break {broke.number} ({place(broke.stack)}): {found}; {before}")
 
 
 def operations(count: int) -> str:

@@ -138,7 +138,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
     natively: dict[Place, breaks.Break] = {}
     with _lock, interrupts.waiting(), deeper_recursion(), quiet(), collector(False) as collects:
         while entry is None:
-            tracer = Tracer(function, args, compiler.options.config, compiler.changing, natively)
+            tracer = Tracer(function, args, compiler.options.config, compiler.changing, natively, compiler.names)
             try:
                 entry = attempt(Compilation(tracer, compiler, frame_id, number, collects, note))
             except CallNatively as needed:
@@ -231,8 +231,9 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
                 pauses = isinstance(stop, Pause) and reach[-1] is stop.frames[-1]
                 planned = split(split_frames(tracer, reach, pauses), compiler.resumes)
                 following = tuple(compiler.resume_function(resume, broke) for resume in planned.resumes)
-                for resume, found in zip(following, planned.found, strict=True):
+                for resume, found, names in zip(following, planned.found, planned.names, strict=True):
                     resume.compile_callback.inherit(compiler.changing, found)
+                    resume.compile_callback.names = names
                 if foreign:
                     ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
                 entry = finish(job, planned.state, planned.step, following)
@@ -438,7 +439,7 @@ def describe_effect(logged: Logged) -> str:
     effect = logged.effect
     where = "" if logged.position.lineno is None else f"  # line {logged.position.lineno}"
     if isinstance(effect, Object) and effect.source is not None:
-        return f"{effect.source.describe()}, a {effect.cls.__qualname__}, is changed{where}"
+        return f"{effect.source.told()}, a {effect.cls.__qualname__}, is changed{where}"
     return f"{type(effect).__name__}{where}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from framejit.breaks import Break
+from framejit.directives import untraced
 from framejit.errors import UserFrame
 
 COUNTERS = ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks", "guards", "internal_errors")
@@ -55,6 +55,7 @@ STATISTICS = Statistics()
 """The counters of this process."""
 
 
+@untraced
 def statistics() -> dict[str, Any]:
     """What framejit has done in this process so far, or since `reset_statistics()`.
 
@@ -72,18 +73,20 @@ def reset_statistics() -> None:
 STAGES = ("trace", "plan", "backend", "guards", "emit")
 """The stages of a compilation, in order."""
 
-_break_numbers = itertools.count(1)
 
 
 @dataclass
 class BreakNote:
-    """A graph break that split a call. `before`: operations in the graph up to it; `after`: in each graph that goes on behind it."""
+    """A graph break that split a call. `before`: operations in the graph up to it; `after`: in each graph that goes on behind it.
+
+    `number`: in the log, where it was shown.
+    """
 
     reason: Break
     stack: tuple[UserFrame, ...]
     before: int = 0
     after: list[int] = field(default_factory=list)
-    number: int = field(default_factory=lambda: next(_break_numbers))
+    number: int | None = None
 
 
 @dataclass

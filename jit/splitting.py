@@ -33,6 +33,15 @@ class AppNamespace(DictObject):
         value = self.value.get(name, MISSING)
         return None if value is MISSING else vm.pin(value)
 
+    def reconstruct(self, cg: Any) -> None:
+        cg.load_const(self.value)
+
+    def needs_fill(self) -> bool:
+        return False
+
+    def referents(self) -> list[Object]:
+        return []
+
 
 def is_restoring(frame: Frame) -> bool:
     """Whether a frame is in the prologue of a resume function, but not in its call of an inner one."""

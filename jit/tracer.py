@@ -68,7 +68,7 @@ COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on.
 
-    `natively`: the places (see CallNatively) that it has to break at, and why.
+    `natively`: the places (see CallNatively) that it has to break at, and why. `names`: of what a resumed frame's state holds, for reports.
     """
 
     Raise = Raise
@@ -81,6 +81,7 @@ class Tracer:
         config: Config,
         changing: frozenset[str] = frozenset(),
         natively: Mapping[Place, breaks.Break] | None = None,
+        names: dict[str, str] | None = None,
     ) -> None:
         self.function = function
         self.changing = changing
@@ -88,7 +89,7 @@ class Tracer:
         self.args = args
         self.config = config
         self.trail = Trail()
-        self.root_source = Root()
+        self.root_source = Root(names)
         self.guards: list[Guard] = []
         self.graph = GraphBuilder(self)
         self.modes = GlobalModes(self.graph, self.trail)
@@ -415,8 +416,8 @@ class Tracer:
         return found
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
-        if self.changing and guard_class in OF_CONTENTS and (path := source.describe()) in self.changing:
-            self.unsupported(breaks.ChangesFromCallToCall(path))
+        if self.changing and guard_class in OF_CONTENTS and source.describe() in self.changing:
+            self.unsupported(breaks.ChangesFromCallToCall(source.told()))
         self.guards.append(guard_class(source, self.user_line(), *payload))
         self.trail.log(self.guards.pop)
 

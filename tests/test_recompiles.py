@@ -437,3 +437,40 @@ def test_ordered_dicts_and_order(told):
     f = eager(lambda t, d: [t * value for value in d.values()][0])
     f(x, OrderedDict(a=1, b=2)), f(x, OrderedDict(b=2, a=1))
     assert "d: expected that it has the keys ['a', 'b']; found keys 'b', 'a'" in told()
+
+
+def test_behind_a_break_variables_have_their_names(told):
+    def inner(t, scale):
+        framejit.graph_break("inside")
+        return t * scale
+
+    def f(t, k, settings):
+        t = t + 1
+        framejit.graph_break("outside")
+        if settings["mode"] == "a":
+            t = t * k
+        return inner(t, k) * 2
+
+    compiled = framejit.compile(f, backend="eager")
+    compiled(torch.ones(2), 1, {"mode": "a"})
+    told()
+    compiled(torch.ones(2), 2, {"mode": "a"})
+    text = told()
+    assert "k: expected that it == 1; found 2" in text and "inner:scale: expected that it == 1; found 2" in text
+    compiled(torch.ones(2), 2, {"mode": "b"})
+    assert "settings['mode']: expected that it == 'a'; found 'b'" in told()
+
+
+def test_a_break_is_shown_once_and_numbered_when_it_is(caplog):
+    def f(t):
+        for i in range(4):
+            t = t + i
+            framejit.graph_break()
+        return t * t.sum().item()
+
+    framejit.set_logs("graph_breaks")
+    compiled = framejit.compile(f, backend="eager")
+    compiled(torch.ones(2)), compiled(torch.ones(2))
+    shown = [record.getMessage() for record in caplog.records if record.getMessage().startswith("graph break ")]
+    first = int(shown[0].split()[2].rstrip(":"))
+    assert [text.split()[2] for text in shown] == [f"{first}:", f"{first + 1}:"]

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from framejit.backends import ecosystem
+from framejit.directives import untraced
 from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, suggestion
 
 BackendFn = Callable[..., Callable[..., Any]]
@@ -72,6 +73,7 @@ _BUILTIN = {
 _registered: dict[str, Backend] = {}
 
 
+@untraced
 def register_backend(fn: BackendFn | None = None, name: str | None = None) -> Any:
     """Make `fn`, of the form `(GraphModule, example_inputs) -> callable`, known by `name` (its own name by default).
 
@@ -94,6 +96,7 @@ def _name_of(fn: Any) -> str:
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 
+@untraced
 def list_backends() -> list[str]:
     """The names that `compile(backend=...)` takes, sorted: built in, registered here or with torch, installed as entry points."""
     return sorted({*_BUILTIN, *_registered, *ecosystem.entry_points(), *ecosystem.registered_names()})

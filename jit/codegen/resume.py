@@ -145,13 +145,14 @@ class SplitFrame:
 class Split:
     """`state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
 
-    `found`: for each of these, where in its state it finds what had a source here: (path there, path here).
+    `found`: for each of these, where in its state it finds what had a source here: (path there, path here); `names`: what its state holds.
     """
 
     state: Object
     step: FunctionType
     resumes: tuple[FunctionType, ...]
     found: tuple[tuple[tuple[str, str], ...], ...]
+    names: tuple[dict[str, str], ...]
 
 
 class Resumes:
@@ -194,6 +195,7 @@ class _Splitter:
         self.resumes = resumes
         self.chosen: list[FunctionType] = []
         self.found: list[tuple[tuple[str, str], ...]] = []
+        self.names: list[dict[str, str]] = []
 
     def split(self) -> Split:
         step, before = self.innermost(len(self.frames) - 1)
@@ -201,7 +203,7 @@ class _Splitter:
         for level in range(len(self.frames) - 2, -1, -1):
             step, before = self.around(level, step)
             state = self.state(self.frames[level], before, state)
-        return Split(state, step, tuple(self.chosen), tuple(self.found))
+        return Split(state, step, tuple(self.chosen), tuple(self.found), tuple(self.names))
 
     def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
         """The tuple that a step unpacks."""
@@ -302,6 +304,7 @@ class _Splitter:
             function = self.outer(frame, function)
         self.chosen.append(function)
         self.found.append(tuple(self.paths(level, function.__code__.co_varnames[0], layout)))
+        self.names.append(dict(self.names_in(level, function.__code__.co_varnames[0], layout)))
         return len(self.chosen) - 1
 
     def paths(self, level: int, state: str, layout: Layout) -> Iterator[tuple[str, str]]:
@@ -310,6 +313,19 @@ class _Splitter:
             yield from sources(frame, state, frame.kept)
             state += f"[{len(frame.kept)}]"
         yield from sources(self.frames[level], state, layout.slots)
+
+    def names_in(self, level: int, state: str, layout: Layout) -> Iterator[tuple[str, str]]:
+        """What a resume function's state holds, by path: variables, those of inlined frames with the function, and operands."""
+        for number, frame in enumerate(self.frames[: level + 1]):
+            slots = layout.slots if number == level else frame.kept
+            within = f"{frame.code.co_name}:" if number else ""
+            yield from ((f"{state}[{position}]", within + frame.decoded.slots[slot]) for position, slot in enumerate(slots))
+            operands = len(layout.stack) if number == level else frame.depth
+            first = len(slots) + (0 if number == level else 1)
+            yield from ((f"{state}[{first + place}]", f"{within}(operand {place})") for place in range(operands))
+            state += f"[{len(slots)}]"
+            if number < level:
+                yield state, f"(state of {self.frames[number + 1].code.co_name})"
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
         layout = Layout(frame.kept, frame.waiting)

@@ -64,6 +64,11 @@ def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) 
     return mode.from_tensor(tensor, symbolic_context=symbolic_context)
 
 
+def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Its grad, without torch's warning about tensors that get none."""
+    return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
+
+
 def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     """Why a real tensor can't be an input of a graph, or None."""
     cls = type(tensor)
@@ -80,6 +85,8 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
         return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
     if tensor.layout is not torch.strided or tensor.is_nested:
         return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")
+    if (grad := grad_of(tensor)) is not None and (grad.shape != tensor.shape or grad.dtype != tensor.dtype):
+        return breaks.UnsupportedValue("a tensor with a grad of another shape or type")
     if tensor.is_quantized:
         return breaks.UnsupportedValue("a quantized tensor")
     return None

@@ -321,7 +321,7 @@ def str_format(vm: VM, template: Object, *args: Object, **kwargs: Object) -> Obj
     """Constants at once; others through their own `__format__`, where the template names them simply."""
     observed = vm.observe_all(args)
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}
-    if all(map(may_be_constant, [*observed, *named.values()])):
+    if all(may_be_constant(arg) and arg.cls in abstract.FOLDABLE and arg.cls is not tuple for arg in (*observed, *named.values())):
         real = {name: arg.constant(vm) for name, arg in named.items()}
         return abstract.fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
     held, by_name = vm.new_tuple(list(args)), vm.new_dict([(vm.const(name), value) for name, value in kwargs.items()])

@@ -6,7 +6,9 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+from framejit import breaks
 from framejit.objects import abstract
+from framejit.objects.constobject import EnumObject
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import Object
 from framejit.objects.registry import models
@@ -15,20 +17,37 @@ from framejit.objects.vm import VM
 EnumType: Any = enum.EnumMeta
 
 
-def folded(function: Callable[..., Any]) -> None:
-    """A method of enum classes that may be called on constants."""
+def folded(function: Callable[..., Any], asks: str = "") -> None:
+    """A method of enum classes that may be called on constants. `asks`: the method of a class or a member that it calls in its turn."""
 
     def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
-        real = [vm.observe(arg).as_real(vm) for arg in args]
+        objs = [vm.observe(arg) for arg in args]
+        real = [obj.constant(vm) if isinstance(obj, EnumObject) else obj.as_real(vm) for obj in objs]
+        if asks and not is_enums_own(vm, real, asks):
+            vm.unsupported(breaks.UnsupportedCall(f"{function.__qualname__}, which calls {asks} of {vm.name_of(vm.observe(args[0]))}"))
         return abstract.fold(vm, function, *real, **{name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()})
 
     models(function)(model)
 
 
-for _name in ("__call__", "__getitem__", "__contains__", "__len__", "__bool__", "__repr__"):
+def is_enums_own(vm: VM, real: list[Any], name: str) -> bool:
+    """Whether nothing of the program's runs where the method is called on these arguments."""
+    cls: Any = real[0] if isinstance(real[0], type) else type(real[0])
+    if name == "_missing_" and any(member is real[1] or (type(member._value_) is type(real[1]) and member._value_ == real[1]) for member in cls):
+        return True
+    if name == "__repr__" and type(real[0]._value_) not in PLAIN:
+        return False
+    found = vm.raw_type_lookup(cls, name)
+    return getattr(getattr(found, "__func__", found), "__module__", "enum") == "enum"
+
+
+PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None)})
+folded(EnumType.__call__, "_missing_")
+for _name in ("__getitem__", "__contains__", "__len__", "__bool__", "__repr__"):
     folded(getattr(EnumType, _name))
-for _name in ("__hash__", "__repr__", "__str__", "__format__"):
-    folded(getattr(enum.Enum, _name))
+folded(enum.Enum.__hash__)
+for _name, _asked in {"__repr__": "__repr__", "__str__": "__str__", "__format__": "__str__"}.items():
+    folded(getattr(enum.Enum, _name), _asked)
 for _name in ("__or__", "__and__", "__xor__", "__invert__", "__contains__", "__bool__", "__len__"):
     folded(getattr(enum.Flag, _name))
 for _name in ("__ror__", "__rand__", "__rxor__"):

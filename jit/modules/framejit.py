@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from framejit import api, breaks, directives, explanation, logs, regions, report, stance
+from framejit import api, breaks, directives, regions, stance
 from framejit._runtime import CompiledFunction
-from framejit.backends import registry
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
@@ -77,10 +76,6 @@ def mark_of(vm: VM, function: FunctionObject) -> str | None:
     """The same of a function that was made in the trace: the reason, or nothing."""
     found = None if function.attrs is None else function.attrs.lookup(vm, directives.DISABLED)
     return None if found is None else str(vm.observe(found).constant(vm))
-
-
-for _function in (api.reset, explanation.explain, logs.set_logs, registry.list_backends, registry.register_backend, report.statistics):
-    refuse(breaks.DisabledFunction(f"framejit.{_function.__name__} (framejit does not compile itself)"), _function)
 
 
 # Compiled functions inside a trace: traced through.

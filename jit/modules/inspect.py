@@ -8,8 +8,8 @@ from types import MethodType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.kinds import ValueIs
-from framejit.guards.source import MISSING
+from framejit.guards.kinds import IsMissing, ValueIs
+from framejit.guards.source import MISSING, FunctionField, Pinned
 from framejit.objects.funcobject import FunctionObject, MethodObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
@@ -33,7 +33,21 @@ def real_callable(vm: VM, target: Object) -> Any:
     if isinstance(target, FunctionObject) and target.value is not MISSING:
         if target.source is not None:
             vm.guard(ValueIs, target.source, target.value)
-        target.default_values(vm)
+        base = target.source or vm.root_source.child(Pinned, target.value)
+        for name in ("code", "defaults", "kwdefaults"):
+            field = base.child(FunctionField, name)
+            found = field.step(target.value)
+            if found is MISSING:
+                vm.guard(IsMissing, field)
+            else:
+                vm.guard(ValueIs, field, found)
+        attributes = target.instance_dict(vm)
+        if attributes is not None:
+            if attributes.lookup(vm, "__signature__") is not None:
+                vm.unsupported(breaks.UnsupportedCall("inspect.signature of a function with a __signature__"))
+            wrapped = attributes.lookup(vm, "__wrapped__")
+            if wrapped is not None:
+                real_callable(vm, vm.observe(wrapped))
         return target.value
     if issubclass(target.cls, type):
         return target.value

@@ -41,9 +41,9 @@ def function_apply(vm: VM, cls: Object, *args: Object) -> Object:
     values = [vm.observe(arg) for arg in args]
     vm.graph.refresh()
     enabled = vm.modes.current.grad and not vm.modes.current.inference
-    needs_grad = tuple([enabled and isinstance(value, TensorObject) and value.fake.requires_grad for value in values])
+    needs_grad = tuple([isinstance(value, TensorObject) and value.fake.requires_grad for value in values])
     trial = [vm.const(real), vm.const(needs_grad), *values]
-    if not any(needs_grad):
+    if not (enabled and any(needs_grad)):
         return vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
     mark, n_effects, n_guards = vm.trail.mark(), len(vm.effects), len(vm.guards)
     vm.call_app(plain.apply, trial)  # type: ignore[arg-type]

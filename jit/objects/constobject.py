@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, Pinned, Source
-from framejit.objects.object import LazyObject, Object, settle
+from framejit.objects.object import LazyObject, NotConstant, Object, settle
 from framejit.objects.registry import pure_methods, wrapper_for, wraps
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ class EnumObject(ConstObject):
     """An enum member: a constant known by identity."""
 
     __slots__ = ()
+
+    def as_real(self, vm: VM) -> Any:
+        """No argument of C functions where these may ask the program for its text."""
+        if any(getattr(getattr(self.cls, name), "__module__", "enum") != "enum" for name in ("__str__", "__repr__", "__format__")):
+            raise NotConstant(self)
+        return super().as_real(vm)
 
     def constant(self, vm: VM) -> Any:
         if self.pending:

@@ -25,7 +25,10 @@ def index_value(vm: VM, key: Object, refuse: Callable[[], str]) -> int:
     found = None if key.cls in (str, float, type(None)) else abstract.call_special(vm, key, "__index__")
     if found is None:
         vm.raise_(TypeError, refuse())
-    return int(vm.observe(found).constant(vm))
+    found = vm.observe(found)
+    if not issubclass(found.cls, int):
+        vm.raise_(TypeError, f"__index__ returned non-int (type {found.cls.__name__})")
+    return int(found.constant(vm))
 
 
 def real_slice(vm: VM, key: SliceObject) -> slice:

@@ -38,6 +38,23 @@ class TypeObject(IdentityConstant):
         return vm.generic_truth(self)
 
     def getattr(self, vm: VM, name: str) -> Object:
+        """slot_tp_getattr_hook around type_getattro: an overridden `__getattribute__` of the metaclass, the generic rule, `__getattr__`."""
+        overridden = self.cls is not type and vm.raw_type_lookup(self.cls, "__getattribute__") is not type.__getattribute__
+        try:
+            if overridden:
+                hook = vm.type_lookup(self.cls, "__getattribute__")
+                assert hook is not None
+                return hook.call_as_method(vm, self, [vm.const(name)])
+            return self.getattribute(vm, name)
+        except vm.Raise as raised:
+            if self.cls is type or not issubclass(raised.exc.cls, AttributeError):
+                raise
+            fallback = vm.type_lookup(self.cls, "__getattr__")
+            if fallback is None:
+                raise
+            return fallback.call_as_method(vm, self, [vm.const(name)])
+
+    def getattribute(self, vm: VM, name: str) -> Object:
         """type_getattro."""
         real = self.value
         if name in CONSTANT_FIELDS and name in type.__dict__:
@@ -51,17 +68,6 @@ class TypeObject(IdentityConstant):
             return vm.const(self.cls)
         if name == "__dict__":
             vm.unsupported(breaks.UnsupportedValue(f"the namespace of class {real.__qualname__}"))
-        try:
-            return self._generic_getattr(vm, name)
-        except vm.Raise as raised:
-            if self.cls is type or not issubclass(raised.exc.cls, AttributeError):
-                raise
-            fallback = vm.type_lookup(self.cls, "__getattr__")
-            if fallback is None:
-                raise
-            return fallback.call_as_method(vm, self, [vm.const(name)])
-
-    def _generic_getattr(self, vm: VM, name: str) -> Object:
         found_in_meta = vm.type_lookup(self.cls, name)
         if found_in_meta is not None and found_in_meta.is_data_descriptor(vm):
             return found_in_meta.descriptor_get(vm, self, self.cls)
@@ -125,6 +131,14 @@ class TypeObject(IdentityConstant):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
+
+
+@models(type.__getattribute__)
+def type_getattribute(vm: VM, self: Object, name: Object) -> Object:
+    self = vm.observe(self)
+    if not isinstance(self, TypeObject):
+        vm.unsupported(breaks.UnsupportedCall("type.__getattribute__ of what is no class"))
+    return self.getattribute(vm, vm.observe(name).constant(vm))
 
 
 class SuperObject(Object):

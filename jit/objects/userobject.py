@@ -58,6 +58,11 @@ class UserObject(Object):
     def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
         if member.__objclass__.__flags__ & (1 << 9) == 0:
             vm.unsupported(breaks.UnsupportedOperation(f"storing to the C member {self.cls.__name__}.{member.__name__}"))
+        if value is None:
+            try:
+                self.get_slot(vm, member)
+            except vm.Raise:
+                vm.raise_(AttributeError, member.__name__)
         vm.trail.log(self._restore, dict(self.slots), dict(self.stored))
         self.slots[member] = value
         self.stored[member] = None
