@@ -68,7 +68,7 @@ def compile(
     compile again where it isn't. What cannot be traced runs as written, with one logged reason.
 
     Args:
-        target: a function, a bound method, an `nn.Module`, or any callable object. A module gives a new object of the same class
+        target: a function, a bound method, an `nn.Module`, or any callable object. A module gives a new object of a subclass
             that shares the module's parameters, buffers, hooks and every other attribute; the module itself stays as it is.
             A class is changed in place: calls of its instances are compiled.
         backend: a name (see `list_backends`), or a callable `(GraphModule, example_inputs) -> callable`. Default: "inductor".
