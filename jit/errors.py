@@ -161,8 +161,11 @@ class BackendError(FramejitError):
     """
 
     def __init__(self, backend: str, message: str) -> None:
-        super().__init__(f"backend {backend!r} {message}")
+        super().__init__(backend, message)
         self.backend = backend
+
+    def __str__(self) -> str:
+        return "backend {!r} {}".format(*self.args)
 
 
 class UnknownBackend(FramejitError):

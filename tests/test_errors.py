@@ -178,3 +178,9 @@ def test_statistics_count_from_several_threads():
     for thread in threads:
         thread.join()
     assert statistics.snapshot()["frames"] == 8000
+
+
+def test_backend_errors_can_be_pickled():
+    error = errors.BackendError("mine", "is broken")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.backend) == (str(error), "mine") == ("backend 'mine' is broken", "mine")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from framejit.guards.source import MISSING
+from framejit.guards.source import MISSING, class_dict, mro
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object, settle
@@ -25,6 +25,7 @@ CONTAINERS = frozenset({
     *(type(iter(empty)) for empty in EMPTY),
 })  # fmt: skip
 """Types of values that let go of what they hold when they go, and which are looked into."""
+SILENT = frozenset({int, float, complex, bool, str, bytes, type(None), tuple, list, dict, torch.Tensor, torch.nn.Parameter})
 METHODS = frozenset({types.MethodType, types.BuiltinMethodType, types.MethodWrapperType})
 HEAP_TYPE = 1 << 9
 MOST, MOST_DEEP = 10_000, 1_000
@@ -37,6 +38,8 @@ def runs_at_end(value: Any) -> bool:
     So is the end of a weak reference with a callback, which is not called any more then.
     """
     cls = type(value)
+    if cls in SILENT:
+        return False
     if cls is types.GeneratorType:
         return value.gi_frame is not None
     if cls is types.CoroutineType:
@@ -60,8 +63,7 @@ def weakly_held(value: Any) -> bool:
 
 def has_finalizer(cls: type) -> bool:
     """Whether instances have a `__del__`, of Python or of C (files, sockets). No metaclass is asked."""
-    mro = type.__dict__["__mro__"].__get__(cls)
-    return any("__del__" in type.__dict__["__dict__"].__get__(base) for base in mro)
+    return any("__del__" in class_dict(base) for base in mro(cls))
 
 
 def inside(value: Any, deep: bool) -> Sequence[Any]:
