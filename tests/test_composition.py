@@ -160,3 +160,32 @@ def test_framejits_own_functions_inside_compiled_code():
 
     made = compiled(function)
     assert torch.equal(made(x), x * len(framejit.list_backends()) + 1)
+
+
+@torch._dynamo.disable_nested_graph_breaks
+def breaks_by_torch(t):
+    t = t + 1
+    framejit.graph_break()
+    return t * 2
+
+
+def calls_decorated(t):
+    return breaks_by_torch(t * 3) + 1
+
+
+def enters_a_block(t):
+    with torch._dynamo.disable_nested_graph_breaks():
+        return Breaks.forward(None, t * 3) + 1
+
+
+def decorates_inside(t):
+    return torch._dynamo.disable_nested_graph_breaks(Breaks.forward)(None, t * 3) + 1
+
+
+@pytest.mark.parametrize("function", [calls_decorated, enters_a_block, decorates_inside], ids=lambda function: function.__name__)
+def test_torchs_region_without_nested_breaks_is_ours(function):
+    made = compiled(function)
+    # What torch's own wrapper calls natively isn't compiled by itself, as what ours calls is.
+    added, graphs = (0, 2) if function is calls_decorated else (100, 4)
+    assert made(x).item() == made(x).item() == function(x).item() + added
+    assert framejit.statistics()["fallbacks"] == 0 and framejit.statistics()["graphs"] == graphs

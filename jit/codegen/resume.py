@@ -49,7 +49,8 @@ class SplitFrame:
     `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. `entering`: it is the call of the inner
     resume function in a prologue, which stands for the instruction; where the inner frame can't be split, this call runs natively.
     `delivery`: what the instruction does with the inner frame's result; where `entering`, what lies below is on the stack already.
-    `pauses`: nothing runs between the graphs, and the frame goes on with the instruction itself.
+    `pauses`: nothing runs between the graphs, and the frame goes on with the instruction itself. `given`: the instances, by `id`, that the
+    innermost frame's instruction may make weak references to.
     """
 
     code: CodeType

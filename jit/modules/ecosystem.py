@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from types import FunctionType
+from typing import Any
 
-from framejit import breaks
+from framejit import breaks, regions
 from framejit.directives import MADE_BY_TORCH
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
@@ -21,6 +24,9 @@ STANCE = frozenset({"set_stance", "_set_stance"})
 """torch's functions that set the stance; they carry the mark FORBIDDEN."""
 MAKE_CALLABLES = frozenset({("torch", "compile"), ("torch.compiler", "disable"), ("torch._dynamo.decorators", "disable")})
 """Run for real where the program calls them; what they make is known when it is called."""
+NOT_NESTED = "disable_nested_graph_breaks"
+IN_A_REGION = "wrap_dunder_call_ctx_manager.<locals>.inner"
+"""The functions that torch's regions make of those that they decorate."""
 RULES = "torch._dynamo.trace_rules"
 UTILITIES = "torch._dynamo.utils"
 STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
@@ -57,6 +63,12 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
         return vm.const(None)
     if real.__name__ in STANCE and real.__dict__.get(FORBIDDEN):
         vm.unsupported(breaks.StanceChange())
+    if (real.__module__, real.__name__) == ("torch._dynamo.decorators", NOT_NESTED):
+        return abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [*args, *kwargs.values()])
+    if real.__code__.co_qualname == IN_A_REGION and (inner := patched(real)) is not None:
+        if function.source is not None:
+            vm.guard(ValueIs, function.source, real)
+        return abstract.call(vm, abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [vm.pin(inner)]), args, kwargs)
     if (real.__module__, real.__name__) in MAKE_CALLABLES:
         vm.unsupported(breaks.UnsupportedCall(f"{real.__module__}.{real.__name__}"))
     if MADE_BY_TORCH in real.__dict__ and not real.__dict__.get(DISABLED):
@@ -70,6 +82,12 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
     if real.__dict__.get(ASSUMED_CONSTANT):
         return assumed_constant(vm, function, args, kwargs)
     return None
+
+
+def patched(function: FunctionType) -> Any:
+    """What `torch._dynamo.disable_nested_graph_breaks` has been put around to make the function; None if it was something else."""
+    variables = inspect.getclosurevars(function).nonlocals
+    return variables.get("func") if getattr(variables.get("self"), "changes", None) == {"nested_graph_breaks": False} else None
 
 
 def marked(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
