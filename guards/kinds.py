@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import struct
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -433,7 +434,14 @@ class StorageAliasing(Guard):
 
 
 Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
-"""A function of torch's that reads a setting of the process, its arguments, and the plain constant that it gave."""
+"""A function in C, or of torch's, that reads a setting of the process; its arguments; and the plain constant that it gave."""
+
+
+def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """A setting in words, for reports."""
+    if getattr(read, "__self__", None) is sys.modules:
+        return f"{args[0]!r} in sys.modules"
+    return f"{read.__name__}{args}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,12 +464,14 @@ class GlobalState(Guard):
 
     def expected(self) -> str:
         pairs = [f"{name} {value!r}" for name, value in zip(self.names, self.state)]
-        return "torch's global state: " + ", ".join(pairs + [f"{read.__name__}{args} {found!r}" for read, args, found in self.settings])
+        return "torch's global state: " + ", ".join(pairs + [f"{told_setting(read, args)} {found!r}" for read, args, found in self.settings])
 
     def found(self, value: Any, call: Call) -> str:
         now = self.read()
         changed = [f"{name} {new!r}" for name, old, new in zip(self.names, self.state, now) if old != new]
-        return ", ".join(changed + [f"{read.__name__}{args} {read(*args)!r}" for read, args, old in self.settings if not same_constant(read(*args), old)])
+        settings = [(told_setting(read, args), old, read(*args)) for read, args, old in self.settings]
+        changed_settings = [f"{name} {new!r}" for name, old, new in settings if not same_constant(new, old)]
+        return ", ".join(changed + changed_settings)
 
     def key(self) -> Any:
         return (self.state, self.settings)

@@ -463,6 +463,21 @@ class InterruptedIterator(Break):
     hints = ("Take its items into a list first, or remove the break from the loop.",)
 
 
+@dataclass(frozen=True)
+class NotImported(Break):
+    """An import of a module, or of a name in one, that is not there yet.
+
+    Importing runs the module's code, the program's import hooks, and whatever they import, so the import statement is executed by itself. Once the
+    module is in `sys.modules`, the next call is compiled without the break.
+    """
+
+    what: str
+    id = "FJ037"
+    message = "import of {what}"
+    explanation = "The first import of a module runs its code, which must happen at this point of the program and only once."
+    hints = ("Import the module at the top of the file, or before the first call.",)
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -633,27 +632,6 @@ class Tracer:
     object_setattr = abstract.object_setattr
 
     # Modules.
-
-    def import_module(self, namespace: Object, name: str, fromlist: Any, level: int) -> Object:
-        full = name
-        if level:
-            assert isinstance(namespace, DictObject)
-            package = namespace.lookup(self, "__package__")
-            if package is None:
-                self.raise_(ImportError, "attempted relative import with no known parent package")
-            base = self.observe(package).constant(self)
-            for _ in range(level - 1):
-                base = base.rpartition(".")[0]
-            full = f"{base}.{name}" if name else base
-        modules = self.globals_of(sys.modules)  # type: ignore[arg-type]
-        module = modules.lookup(self, full)
-        if module is None:
-            self.unsupported(breaks.UnsupportedCall(f"import of {full}, which is not imported yet"))
-        if fromlist or not name.partition(".")[2]:
-            return module
-        top = modules.lookup(self, full.partition(".")[0] if not level else full[: len(full) - len(name)] + name.partition(".")[0])
-        assert top is not None
-        return top
 
     def load_lazy_attribute(self, module: ModuleType, name: str) -> Any:
         return getattr(module, name, MISSING)

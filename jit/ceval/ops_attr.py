@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects import abstract, build, operators
+from framejit.objects import abstract, build, imports, operators
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -108,9 +108,9 @@ def store_slice(vm: Any, frame: Frame, instruction: Instruction, value: Object, 
 
 @op("IMPORT_NAME", "level fromlist -- module")
 def import_name(vm: Any, frame: Frame, instruction: Instruction, level: Object, fromlist: Object) -> Object:
-    return abstract.import_name(vm, frame.globals, instruction.value, fromlist, level)
+    return imports.import_name(vm, frame.globals, frame.builtins, instruction.value, fromlist, level)
 
 
 @op("IMPORT_FROM", "module -- module value")
 def import_from(vm: Any, frame: Frame, instruction: Instruction, module: Object) -> tuple[Object, Object]:
-    return module, abstract.import_from(vm, module, instruction.value)
+    return module, imports.import_from(vm, module, instruction.value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
+from importlib import import_module
 
 from framejit import objects
 
@@ -12,4 +12,4 @@ def load() -> None:
     """Import every file of objects/ and modules/: each registers what it knows."""
     for path, prefix in ((objects.__path__, objects.__name__), (__path__, __name__)):
         for info in pkgutil.iter_modules(path):
-            importlib.import_module(f"{prefix}.{info.name}")
+            import_module(f"{prefix}.{info.name}")

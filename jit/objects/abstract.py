@@ -452,19 +452,6 @@ def call_special_with(vm: VM, obj: Object, name: str, args: list[Object], kwargs
     return method.call_as_method(vm, obj, list(args), kwargs)
 
 
-def import_name(vm: VM, namespace: Object, name: str, fromlist: Object, level: Object) -> Object:
-    """IMPORT_NAME: only of what is imported already; running a module's code is a side effect."""
-    return vm.import_module(namespace, name, vm.observe(fromlist).constant(vm), vm.observe(level).constant(vm))
-
-
-def import_from(vm: VM, module: Object, name: str) -> Object:
-    """IMPORT_FROM: the attribute, else the submodule in sys.modules."""
-    found = lookup_attr(vm, module, name)
-    if found is None:
-        vm.unsupported(breaks.UnsupportedCall(f"import of {name}, which is not there,"))  # the native instruction finds the words
-    return found
-
-
 # Generators.
 
 

@@ -76,7 +76,7 @@ class VM(Protocol):
         """Record `guard_class(source, <user's line>, *payload)`."""
 
     def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
-        """What a function of torch's says of a setting of the process, guarded. It must be a plain constant."""
+        """What a function in C, or of torch's, says of a setting of the process, guarded. It must be a plain constant."""
 
     def rest_on_bases(self, cls: type) -> None:
         """Guard which classes a class derives from, and in which order; look-ups of attributes are guarded by what they find."""
@@ -157,9 +157,6 @@ class VM(Protocol):
         """Whether a call on real values, traced by itself and not as a part of this trace, does nothing but return (or raise) what
         `is_answer` accepts, and observes nothing but what `is_steady` accepts: guards, with the real values that they are about.
         """
-
-    def import_module(self, namespace: Object, name: str, fromlist: Any, level: int) -> Object:
-        """`__import__`: of modules that are imported already."""
 
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
         """Run a generator on: what it yields and False, or what it returns and True. Raises what it raises."""

@@ -1,0 +1,37 @@
+"""importlib.import_module and `__import__` as functions: of modules that are imported already."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from typing import Any
+
+from framejit import breaks
+from framejit.objects import abstract, imports
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+from framejit.objects.vm import VM
+
+
+@models(importlib.import_module)
+def import_module(vm: VM, name: Object, package: Object | None = None) -> Object:
+    """Without a package of its own, the name is absolute; relative names are resolved by the function itself."""
+    full: Any = vm.observe(name).constant(vm)
+    if type(full) is not str or not full or full.startswith("."):
+        vm.unsupported(breaks.NotImported(f"{full!r} by importlib.import_module"))
+    return imports.loaded(vm, full)
+
+
+@models(builtins.__import__)
+def import_(
+    vm: VM, name: Object, globals: Object | None = None, locals: Object | None = None, fromlist: Object | None = None, level: Object | None = None
+) -> Object:
+    """Relative imports go by the globals that the program gives, which are left to the function itself."""
+    full: Any = vm.observe(name).constant(vm)
+    names: list[Any] = []
+    if fromlist is not None and vm.observe(fromlist).cls is not type(None):
+        names = [vm.observe(item).constant(vm) for item in abstract.iterate(vm, fromlist)]
+    depth: Any = 0 if level is None else vm.observe(level).constant(vm)
+    if type(full) is not str or not full or depth != 0:
+        vm.unsupported(breaks.NotImported(f"{full!r} by __import__"))
+    return imports.import_module(vm, None, full, names, 0)
