@@ -3,6 +3,7 @@
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
 #   make test                  ruff, mypy and the test suite                           (make test ARGS="tests/test_runtime.py -k threads")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
+#   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/test_threads.py")
 #   make stress                long runs that must not grow                            (make stress ARGS="models --share 10")
 #   make test-matrix           the tests on every supported pair of Python and torch, in environments outside the repository
@@ -32,7 +33,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test lint types test-matrix fuzz sanitize stress bench zoo clean force
+.PHONY: all setup build demo test lint types test-matrix fuzz conformance sanitize stress bench zoo clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -73,6 +74,9 @@ test: lint types
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)
+
+conformance: $(INSTALLED)
+	$(BIN)/python tests/conformance/score.py $(ARGS)
 
 sanitize: $(INSTALLED)
 	PYTHON="$(abspath $(BIN))/python" tools/sanitize.sh $(ARGS)
