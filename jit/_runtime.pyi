@@ -27,7 +27,10 @@ class Entry:
         direct: tuple[Any, ...] | None = None,
         *,
         watched: bool = False,
+        outcome: Callable[[CompiledFunction, BaseException | None, Entry], object] | None = None,
     ) -> Entry: ...
+    @property
+    def outcome(self) -> Callable[[CompiledFunction, BaseException | None, Entry], object] | None: ...
     @property
     def watched(self) -> bool: ...
     @property

@@ -464,6 +464,21 @@ class InterruptedIterator(Break):
 
 
 @dataclass(frozen=True)
+class DidNotRaise(Break):
+    """A trace saw the program raise an exception, and the program, run as written, did not raise it.
+
+    The trace was wrong: framejit takes some operation for one that raises. From then on calls like this one run as written; the first
+    one gives a warning, and raises InternalError under FRAMEJIT_STRICT=1.
+    """
+
+    what: str
+    id = "FJ031"
+    message = "framejit was wrong about what the program raises: {what}"
+    explanation = "An operation was traced as one that raises, and it does not. This is an error of framejit: please report it."
+    hints = ("Move the operation out of the compiled function, or mark the function that it is in with @framejit.disable.",)
+
+
+@dataclass(frozen=True)
 class NotImported(Break):
     """An import of a module, or of a name in one, that is not there yet.
 

@@ -13,7 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -27,6 +27,9 @@ from framejit.natives import Natives, Record
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
 from framejit.sharing import Pool, pool_of
+
+if TYPE_CHECKING:
+    from framejit.predictions import Prediction
 
 FEW = 2
 """Entries that are enough to tell that a value changes, in a family where one has been found to."""
@@ -110,6 +113,8 @@ class Family:
         self.number = next(_family_numbers)
         self.resumes: Any = None
         self.compiled: dict[types.FunctionType, Any] = {}
+        self.refuted: dict[Any, breaks.Break] = {}
+        """What traces have said the program raises, and it doesn't, by Prediction.key: the reason to give in its place."""
         self.lessons = 0
         """How often one of its functions has learnt that values change from call to call."""
 
@@ -232,6 +237,26 @@ class Compiler:
         name = recompiles.name_of(function, module_in(args[0]) if args else None)
         reason = breaks.ChangesMeanwhile(name, changing)
         self._report(function, reason, [UserFrame.of(function.__code__, None)])
+
+    def refuted(self, prediction: Prediction, compiled: Any, error: BaseException | None, entry: Entry) -> None:
+        """A call that was to raise has returned, or raised something else. Traces are not to be believed in this again.
+
+        Raises Unsupported where the call should have been compiled in one piece, InternalError in strict mode where framejit is to blame.
+        """
+        function = compiled.function
+        against = prediction.against(error)
+        reason = breaks.DidNotRaise(against) if prediction.certain else prediction.reason
+        module = None if entry.keep.made_for is None else entry.keep.made_for()
+        family = self.family if module is None or self.behind is not None else self.families.of(module, self.options)
+        family.refuted[prediction.key] = reason
+        compiled.remove(entry)
+        if prediction.certain and threading.active_count() == 1:
+            STATISTICS.add("internal_errors")
+            if self.options.config.strict or config.current().strict:
+                raise InternalError(f"framejit failed on {function.__qualname__}: {against}") from error
+            logs.internal_error(function.__code__, InternalError(against))
+        if error is None and prediction.whole:
+            raise Unsupported(reason, prediction.stack)
 
     def _entry_for(self, call: Call) -> Any:
         """The policy: an entry made for another function, a new one, or none: then the call runs as written."""

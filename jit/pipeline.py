@@ -41,19 +41,20 @@ from framejit.guards.source import Call, Local, Root, Slot, Source, UserLine
 from framejit.modules import ecosystem
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import Codegen
+from framejit.predictions import RAISES, Prediction, predict
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, place, record
 from framejit.splitting import split_frames, within_reach
-from framejit.stops import CallNatively, GraphBreak, Pause, Place
+from framejit.stops import CallNatively, Escape, GraphBreak, Pause, Place
 from framejit.tracer import Tracer
 
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
 
-WHOLE_FRAME = (breaks.ExceptionEscapes, breaks.OperatorRaises, breaks.TooLong, breaks.TooDeep)
-"""Reasons for which the whole frame runs as written: the program is about to raise, or the trace has no end."""
+ENDLESS = (breaks.TooLong, breaks.TooDeep)
+"""Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
 
-EXPECTED = (breaks.SkippedFrame, breaks.ExceptionEscapes, breaks.OperatorRaises)
+EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
 """Reasons that need no warning: the program asked for it, or its own exception says all."""
 
 _numbers = itertools.count()
@@ -203,7 +204,7 @@ def trace(tracer: Tracer) -> Object:
         return tracer.run()
     except Raise as raised:
         entries = getattr(raised.exc, "entries", [])
-        raise GraphBreak(breaks.ExceptionEscapes(raised.exc.cls.__qualname__), entries[::-1]) from None
+        raise Escape(raised.exc.cls, entries[::-1]) from None
     except NotConstant as needed:
         raise GraphBreak(breaks.UnsupportedValue(repr(needed.obj)), tracer.user_stack()) from needed
 
@@ -212,14 +213,20 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     """Split the call where tracing stopped, as far inwards as that can be done; where it can't, the frame runs as written."""
     tracer, compiler = job.tracer, job.compiler
     call = compiler.family.number
-    raises = isinstance(stop.reason, (breaks.ExceptionEscapes, breaks.OperatorRaises))
+    prediction = predict(stop)
+    refuted = None if prediction is None else compiler.family.refuted.get(prediction.key)
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, call, job.options.fullgraph)
     foreign = errors is None
-    if not raises and (ecosystem.asked_for_errors(tracer) if foreign else errors):
-        raise Unsupported(stop.reason, stop.stack)
+    whole = bool(ecosystem.asked_for_errors(tracer) if foreign else errors)
+    if whole and (prediction is None or refuted is not None):
+        raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()
     guards = list(tracer.guards)
-    if not isinstance(stop.reason, WHOLE_FRAME):
+    if refuted is not None:
+        return fall_back(job, refuted, stop.stack, guards)
+    if prediction is not None and (prediction.certain or whole):
+        return fall_back(job, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
+    if not isinstance(stop.reason, ENDLESS):
         skipped = isinstance(stop.reason, breaks.SkippedFrame)
         reach = within_reach(stop.frames[:-1] if skipped else stop.frames)
         if innermost(tracer.directives, NESTED) is False:
@@ -250,7 +257,7 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
             logs.graph_break(broke)
             log_resumes(tracer.function, following)
             return entry
-    return fall_back(job, stop, guards)
+    return fall_back(job, stop.reason, stop.stack, guards)
 
 
 def log_resumes(function: types.FunctionType, resumes: Sequence[Any]) -> None:
@@ -354,7 +361,9 @@ def with_own_tree(entry: Entry) -> Entry:
         return entry  # something that it compares with is going: the entry will not last
     # The garbage collector looks into a code object only where the entry is its one owner.
     code = None if entry.code is None else entry.code.replace()
-    return Entry(code, built.tree, entry.n_inputs, replace(keep, guards=built.guards), entry.step, entry.resumes or (), keep.direct)
+    kept = replace(keep, guards=built.guards)
+    resumes, outcome = entry.resumes or (), entry.outcome
+    return Entry(code, built.tree, entry.n_inputs, kept, entry.step, resumes, keep.direct, watched=entry.watched, outcome=outcome)
 
 
 def verify(guards: Sequence[Guard], call: Call) -> None:
@@ -459,19 +468,20 @@ class DirectivesChange:
         return []
 
 
-def fall_back(job: Compilation, stop: GraphBreak, guards: Sequence[Guard]) -> Entry:
+def fall_back(
+    job: Compilation, reason: breaks.Break, stack: Sequence[UserFrame], guards: Sequence[Guard], prediction: Prediction | None = None
+) -> Entry:
     """An entry that runs the frame as written, for calls that would make tracing stop at the same place for the same reason."""
-    reason, stack = stop.reason, stop.stack
-    watched = not isinstance(reason, (breaks.ExceptionEscapes, breaks.OperatorRaises))
+    watched = not isinstance(reason, (*RAISES, breaks.DidNotRaise))
     if job.compiler.called_natively is not None and job.compiler.behind is None and isinstance(reason, EXPECTED):
-        return entry_as_written(guards, None, watched)  # it would run as written anyway: nothing to report
+        return entry_as_written(guards, None, watched, prediction)  # it would run as written anyway: nothing to report
     STATISTICS.add("fallbacks")
     STATISTICS.reason(f"{reason}{at(stack)}")
     if watched:
         STATISTICS.add("graph_breaks")
     job.note.operations, job.note.fallback, job.note.fallback_stack = None, reason, tuple(stack)
     logs.fallback(job.tracer.function.__code__, reason, stack, expected=isinstance(reason, EXPECTED))
-    return entry_as_written(guards, reason, watched)
+    return entry_as_written(guards, reason, watched, prediction)
 
 
 def at(stack: Sequence[UserFrame]) -> str:
@@ -479,10 +489,12 @@ def at(stack: Sequence[UserFrame]) -> str:
     return f" at {place(stack)}" if stack else ""
 
 
-def entry_as_written(guards: Sequence[Guard], reason: breaks.Break | None, watched: bool = False) -> Entry:
+def entry_as_written(
+    guards: Sequence[Guard], reason: breaks.Break | None, watched: bool = False, prediction: Prediction | None = None
+) -> Entry:
     """An entry that runs the frame as written for the calls that the guards accept. `watched`: what it calls may be compiled."""
     built = build(guards, [], [])
-    return Entry(None, built.tree, 0, Keep(None, built.guards, reason, shared=reason is not None), watched=watched)
+    return Entry(None, built.tree, 0, Keep(None, built.guards, reason, shared=reason is not None), watched=watched, outcome=prediction)
 
 
 def leave(function: types.FunctionType, args: tuple[Any, ...], error: BaseException) -> Entry:

@@ -22,6 +22,14 @@ class GraphBreak(Exception):
         self.stack = stack
 
 
+class Escape(GraphBreak):
+    """Signal: an exception of the program leaves the traced frame. `cls`: its class."""
+
+    def __init__(self, cls: type[BaseException], stack: list[UserFrame]) -> None:
+        super().__init__(breaks.ExceptionEscapes(cls.__qualname__), stack)
+        self.cls = cls
+
+
 class Pause(GraphBreak):
     """Signal: the entry ends before this instruction, and the call goes on with it."""
 

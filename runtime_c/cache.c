@@ -32,17 +32,21 @@ static int check_step(PyObject *step, PyObject *resumes) {
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", "direct", "watched", NULL};
-    PyObject *code, *tree, *keep = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None;
+    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", "direct", "watched", "outcome", NULL};
+    PyObject *code, *tree, *keep = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None, *outcome = Py_None;
     Py_ssize_t n_inputs;
     int watched = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$p:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
-                                     &PyTuple_Type, &resumes, &direct, &watched) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$pO:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
+                                     &PyTuple_Type, &resumes, &direct, &watched, &outcome) ||
         check_step(step, resumes) < 0) {
         return NULL;
     }
     if (code != Py_None && !PyCode_Check(code)) {
         return PyErr_Format(PyExc_TypeError, "Entry: code must be a code object or None, not %.100s", Py_TYPE(code)->tp_name);
+    }
+    if (outcome != Py_None && (code != Py_None || !PyCallable_Check(outcome))) {
+        PyErr_SetString(PyExc_TypeError, "Entry: outcome must be a callable, and goes with frames that run as written");
+        return NULL;
     }
     Py_ssize_t n_captures = FJ_GuardTree_NumCaptures(tree);
     if (n_inputs < 0 || n_inputs > n_captures) {
@@ -60,6 +64,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->n_inputs = n_inputs;
     self->n_captures = n_captures;
     self->watched = (char)watched;
+    self->outcome = outcome == Py_None ? NULL : Py_NewRef(outcome);
     if (direct != Py_None) {
         self->direct = FJ_Direct_New(direct, code, n_captures - n_inputs);
         if (self->direct == NULL) {
@@ -89,6 +94,7 @@ static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
     Py_VISIT(self->keep);
     Py_VISIT(self->step);
     Py_VISIT(self->resumes);
+    Py_VISIT(self->outcome);
     Py_VISIT(self->flat_code);
     return FJ_Direct_Traverse(self->direct, visit, arg);
 }
@@ -97,6 +103,7 @@ static int entry_clear(FJ_Entry *self) {
     Py_CLEAR(self->keep); /* the rest stays valid for whoever still runs the entry */
     Py_CLEAR(self->step);
     Py_CLEAR(self->resumes);
+    Py_CLEAR(self->outcome);
     return 0;
 }
 
@@ -110,6 +117,7 @@ static void entry_dealloc(FJ_Entry *self) {
     Py_CLEAR(self->keep);
     Py_CLEAR(self->step);
     Py_CLEAR(self->resumes);
+    Py_CLEAR(self->outcome);
     Py_CLEAR(self->flat_code);
     FJ_Direct_Free(self->direct);
     Py_TYPE(self)->tp_free(self);
@@ -135,6 +143,7 @@ static PyMemberDef entry_members[] = {
     {"step", T_OBJECT, offsetof(FJ_Entry, step), READONLY, "What goes on with the value that the code returns, or None."},
     {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
     {"watched", T_BOOL, offsetof(FJ_Entry, watched), READONLY, "Without code: whether functions that the frame calls natively may be compiled."},
+    {"outcome", T_OBJECT, offsetof(FJ_Entry, outcome), READONLY, "Without code: what looks at how each frame has ended, or None."},
     {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
     {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
     {"direct_hits", T_PYSSIZET, offsetof(FJ_Entry, direct_hits), READONLY, "How often it has run without a frame."},
@@ -143,10 +152,11 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None, *, watched=False)\n--\n\n"
+    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None, *, watched=False, outcome=None)\n--\n\n"
               "One compiled version of a function: `code` runs where `tree` matches the call. The first n_inputs captures of the tree arrive in a "
               "list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
+              "`outcome` is called when a frame without code has ended: outcome(compiled function, its exception or None, entry). "
               "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the "
               "graph takes one list, number of outputs, offsets in the code of its calls, operations, constants).",
     .tp_basicsize = sizeof(FJ_Entry),

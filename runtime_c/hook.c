@@ -197,6 +197,32 @@ static FJ_Region begin_region(PyObject *natives, FJ_Entry *entry) {
     return FJ_Region_Begin(Py_NewRef(natives), (FJ_Entry *)Py_NewRef(entry));
 }
 
+/* Has the entry's `outcome` look at how a frame has ended. Steals `result`; what it gives, or the exception that is set, is the frame's unless
+   something else was raised. */
+static PyObject *look_at_outcome(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *result) {
+    PyObject *type = NULL, *error = NULL, *traceback = NULL;
+    if (result == NULL) {
+        PyErr_Fetch(&type, &error, &traceback);
+        PyErr_NormalizeException(&type, &error, &traceback);
+        if (traceback != NULL) {
+            PyException_SetTraceback(error, traceback);
+        }
+    }
+    PyObject *answer = FJ_Hook_CallBack(entry->outcome, (PyObject *)self, error != NULL ? error : Py_None, (PyObject *)entry);
+    if (answer == NULL) {
+        Py_CLEAR(result);
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(traceback);
+    } else {
+        Py_DECREF(answer);
+        if (type != NULL) {
+            PyErr_Restore(type, error, traceback);
+        }
+    }
+    return result;
+}
+
 /* Compiled code itself, its graph above all, is in no region. */
 static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *function,
                            Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures) {
@@ -207,7 +233,7 @@ static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFu
     }
     PyObject *result = run_here(tstate, frame, entry, function, n_arguments, inputs, captures);
     FJ_Region_Restore(outer);
-    return result;
+    return entry->outcome == NULL ? result : look_at_outcome(self, entry, result);
 }
 
 static void forget_match(FJ_Match *match) {

@@ -25,6 +25,8 @@ typedef struct {
     Py_ssize_t hits;
     Py_ssize_t direct_hits; /* those without a frame */
     Py_ssize_t fruitless;   /* frames in the regions that it has opened since one of them was last compiled */
+    PyObject *outcome;      /* without `code`: NULL, or what looks at how each frame has ended, and may raise: outcome(compiled function,
+                               the exception or None, entry) */
     char watched;           /* without `code`: functions that the frame calls natively may be compiled */
 } FJ_Entry;
 

@@ -1,0 +1,82 @@
+"""What is known of the outcome of a call that runs as written because its trace saw the program raise; each such call is held to it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from framejit import breaks
+from framejit.ceval.handlers import meets_handler
+from framejit.errors import UserFrame
+from framejit.report import place
+from framejit.stops import Escape, GraphBreak
+
+RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
+"""Reasons that say that the program raises."""
+
+FROM_ANYWHERE = (MemoryError, RecursionError)
+"""Exceptions that any instruction may raise, whatever a trace has seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The exception that a call is to end in. The runtime calls this when the frame has ended.
+
+    Attributes:
+        reason: why the frame runs as written.
+        stack: the user's frames where it was seen to raise, outermost first.
+        cls: the exact class of the exception; None where it is an operator's error, of which only the real operator knows the class.
+        certain: False where a handler of the program may keep the exception from leaving the frame.
+        whole: whether a frame that returns would have had to be compiled in one piece, so that it must not be run as written.
+    """
+
+    reason: breaks.Break
+    stack: tuple[UserFrame, ...]
+    cls: type[BaseException] | None
+    certain: bool = True
+    whole: bool = False
+
+    def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
+        """The frame of a call of `compiled` has returned (`error` is None) or raised. Raises what is to be raised in place of that."""
+        if error is None or not self.allows(error):
+            compiled.compile_callback.refuted(self, compiled, error, entry)
+
+    def allows(self, error: BaseException) -> bool:
+        """Whether a trace that expected this exception can have been right."""
+        if self.cls is None or type(error) is self.cls or not self.certain:
+            return True
+        return not isinstance(error, Exception) or isinstance(error, FROM_ANYWHERE) or comes_from_signal(error.__traceback__)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells the predictions of one function apart."""
+        return self.reason.id, self.stack[-1].range if self.stack else None
+
+    def against(self, error: BaseException | None) -> str:
+        """What was expected, and what has come, for the message."""
+        expected = str(self.reason) if self.cls is None else f"it would raise {self.cls.__qualname__}"
+        where = f" at {place(self.stack)}" if self.stack else ""
+        came = "it returned" if error is None else f"it raised {type(error).__qualname__}: {error}"
+        return f"the trace said that {expected}{where}; {came}"
+
+
+def predict(stop: GraphBreak) -> Prediction | None:
+    """What the end of a trace says of the call; None where it doesn't say that the program raises."""
+    if not isinstance(stop.reason, RAISES):
+        return None
+    if isinstance(stop, Escape):
+        return Prediction(stop.reason, tuple(stop.stack), stop.cls)
+    return Prediction(stop.reason, tuple(stop.stack), None, certain=not stop.frames or not meets_handler(stop.frames[-1]))
+
+
+def comes_from_signal(traceback: TracebackType | None) -> bool:
+    """Whether an exception was raised in a handler of the program for signals."""
+    handlers = (signal.getsignal(number) for number in signal.valid_signals())
+    codes = [getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers if callable(handler)]
+    while traceback is not None:
+        if traceback.tb_frame.f_code in codes:
+            return True
+        traceback = traceback.tb_next
+    return False
