@@ -83,6 +83,8 @@ class Call:
 
     locals: tuple[Any, ...]
     function: FunctionType
+    handled: BaseException | None = field(default_factory=sys.exception)
+    """The exception that the caller is handling."""
 
 
 STATE_PATH = re.compile(r"(?<![\w.'\"\])])\w+(?:\[\d+\])+")
@@ -211,6 +213,19 @@ class FrameFunction(Source):
 
     def describe(self) -> str:
         return "<function>"
+
+
+class HandledException(Source):
+    """The exception that the caller is handling, as `sys.exception()` gives it: None if there is none."""
+
+    __slots__ = ()
+    accessor = "handled_exception"
+
+    def step(self, value: Any) -> Any:
+        return value.handled
+
+    def describe(self) -> str:
+        return "sys.exception()"
 
 
 class Pinned(Source):
@@ -572,8 +587,8 @@ class IteratorField(Source):
 
 
 ACCESSORS: tuple[type[Source], ...] = (
-    Root, Local, FrameFunction, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeOf, TypeAttr,
-    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor, Referent, IteratorItem, IteratorField,
+    Root, Local, FrameFunction, HandledException, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeOf,
+    TypeAttr, CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor, Referent, IteratorItem, IteratorField,
 )  # fmt: skip
 """Every step there is; the C++ side has one accessor for each `accessor` name."""
 

@@ -1,4 +1,4 @@
-"""What the passage of an exception through frames of a trace leaves behind: entries of its traceback, which hold the frames and their variables."""
+"""What an exception that passes frames of a trace leaves there (traceback entries, which hold variables), and finds (what the caller handles)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from framejit.ceval.frame import Frame, State
 from framejit.codegen.tracebacks import Passed, without_variables
 from framejit.errors import UserFrame
+from framejit.guards.source import HandledException
 from framejit.objects.cellobject import CellObject
 from framejit.objects.exceptions import AddedEntry, ExceptionObject
 from framejit.objects.finalizers import ends_visibly
@@ -34,6 +35,26 @@ def note(tracer: Tracer, exc: Object, frame: Frame, again: bool) -> None:
     if tracer.watch:
         known.append((frame, place))
         tracer.trail.log(known.pop)
+
+
+def handled_by_caller(tracer: Tracer) -> Object | None:
+    """The exception that the caller of the traced frame is handling; None, which is guarded too, if there is none."""
+    found = tracer.observe(whatever_caller_handles(tracer))
+    return None if found.cls is type(None) else found
+
+
+def context_of_caller(tracer: Tracer, exc: Object) -> Object | None:
+    """What becomes the context of an exception that no handler of the traced frames surrounds. Nothing is guarded before somebody looks at it,
+    unless the exception has a context, which stays where the caller handles nothing.
+    """
+    if not isinstance(exc, ExceptionObject):
+        return None
+    has_one = exc.source is not None or "__context__" in exc.fields
+    return handled_by_caller(tracer) if has_one else whatever_caller_handles(tracer)
+
+
+def whatever_caller_handles(tracer: Tracer) -> Object:
+    return tracer.wrap(tracer.handled_by_caller, tracer.root_source.child(HandledException))
 
 
 def find_variables(watch: Watch) -> None:

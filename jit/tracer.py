@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -86,6 +87,7 @@ class Tracer:
         self.changing = changing
         self.natively = natively or {}
         self.args = args
+        self.handled_by_caller = sys.exception()
         self.config = config
         self.trail = Trail()
         self.root_source = Root(names)
@@ -173,7 +175,7 @@ class Tracer:
             self.raise_(ValueError, "generator already executing")
         if frame.state is State.FINISHED:
             if exc is not None:
-                raise Raise(exc)
+                raise Raise(exc, thrown=True)
             return self.const(None), True
         if frame.state is State.CREATED and exc is None and self.observe(sent).cls is not type(None):
             self.raise_(TypeError, "can't send non-None value to a just-started generator")
@@ -209,8 +211,10 @@ class Tracer:
         return self.watch.held([self._wrapped[slot] for slot in self.call_sources()[1:]] if self.resumed else [])
 
     def note_handlers(self) -> bool:
-        """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it."""
-        found = meets_handler(self.frame)
+        """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it, or
+        sees where it is raised: what is being handled there becomes its context."""
+        assert self.frame is not None
+        found = meets_handler(self.frame) or self.frame.current_exception() is not None
         if found and not self.handled:
             self.trail.set(self, "handled", True)
         return found
@@ -245,6 +249,7 @@ class Tracer:
         assert isinstance(apply, FunctionType)
         inner = Tracer(apply, raw, self.config)
         inner.apart = True
+        inner.handled_by_caller = None  # what is being handled here is an exception of the tracer's own
         inner.guards.append(global_state_guard(inner.root_source))
         try:
             try:
@@ -305,10 +310,13 @@ class Tracer:
         raise Raise(ExceptionObject(cls, [arg if isinstance(arg, Object) else self.from_real(arg) for arg in args]))
 
     def handled_exception(self) -> Object | None:
-        return None if self.frame is None else self.frame.current_exception()
+        assert self.frame is not None
+        return self.frame.current_exception() or passage.handled_by_caller(self)
 
-    def chain_context(self, exc: Object, handled: Object) -> None:
-        exceptions.chain_context(self, exc, handled)
+    def chain_context(self, exc: Object, handled: Object | None) -> None:
+        handled = handled or (self.frame and self.frame.current_exception()) or passage.context_of_caller(self, exc)
+        if handled is not None:
+            exceptions.chain_context(self, exc, handled)
 
     def add_traceback(self, exc: Object, frame: Frame, again: bool) -> None:
         passage.note(self, self.observe(exc), frame, again)

@@ -183,8 +183,11 @@ class DirectVM:
     def count_iteration(self):
         pass
 
+    def handled_exception(self):
+        return None  # of frames that are not in this space
+
     def chain_context(self, exc, handled):
-        if exc is handled:
+        if handled is None or exc is handled:
             return
         link = handled
         while link.__context__ is not None:

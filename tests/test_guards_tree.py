@@ -47,6 +47,7 @@ from framejit.guards.source import (
     DictValueAt,
     FrameFunction,
     FunctionField,
+    HandledException,
     Index,
     InstanceDict,
     Item,
@@ -94,7 +95,7 @@ def test_accessor_agrees_with_fetch(kind: type[Source], payload: Any) -> None:
 
 
 def test_step_is_tested_for_every_accessor() -> None:
-    elsewhere = {Root, Local, FrameFunction, Pinned, CAttr}
+    elsewhere = {Root, Local, FrameFunction, HandledException, Pinned, CAttr}
     assert {kind for kind, _ in STEPS} | elsewhere == set(ACCESSORS)
 
 
@@ -106,6 +107,31 @@ def test_local_function_and_pinned() -> None:
     assert matched(build([], captures, []), 1) is None
     assert matched(build([], captures, []), 1, _runtime.Unset) is None
     assert matched(build([], captures, []), _runtime.Unset, 2) is not None
+
+
+def test_handled_exception() -> None:
+    handled = Root().child(HandledException)
+    captures, nothing = build([], [handled], []), build([TypeIs(handled, HERE, type(None))], [], [])
+    fields = build([TypeIs(handled, HERE, KeyError), Equals(handled.child(CAttr, "args").child(Index, 0), HERE, "a")], [], [])
+
+    def check(expected: BaseException | None, has_key: bool) -> None:
+        found = matched(captures)
+        assert found is not None and found[0] is expected is handled.fetch(call_of())
+        assert agrees(nothing) == (expected is None)
+        assert agrees(fields) == has_key
+
+    check(None, False)
+    for key in "ab":
+        try:
+            raise KeyError(key)
+        except KeyError as error:
+            check(error, key == "a")
+            try:
+                raise ValueError
+            except ValueError as inner:
+                check(inner, False)
+            check(error, key == "a")
+    check(None, False)
 
 
 def test_c_attribute() -> None:

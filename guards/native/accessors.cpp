@@ -157,6 +157,10 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::root: return reinterpret_cast<PyObject *>(&tree);
         case Accessor::local: return node.number < call.n_locals ? call.locals[node.number] : nullptr;
         case Accessor::frame_function: return call.function;
+        case Accessor::handled_exception: {
+            PyObject *handled = PyErr_GetHandledException();
+            return handled == nullptr ? Py_None : keep(tree, handled);
+        }
         case Accessor::pinned: return node.object;
         case Accessor::instance_dict: return instance_dict(base);
         case Accessor::item: return PyDict_Check(base) ? find_item(base, node.object, &node.hint, &tree.ambiguous) : nullptr;

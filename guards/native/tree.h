@@ -26,9 +26,9 @@ namespace framejit {
 
 /* The names are those of Source.accessor in guards/source.py. */
 #define FRAMEJIT_ACCESSORS(X)                                                                                                        \
-    X(root) X(local) X(frame_function) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at) X(index) X(slot_member)      \
-    X(c_attr) X(type_of) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index)             \
-    X(wrapped_descriptor) X(referent) X(iterator_item) X(iterator_field)
+    X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
+    X(index) X(slot_member) X(c_attr) X(type_of) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field)    \
+    X(deque_index) X(wrapped_descriptor) X(referent) X(iterator_item) X(iterator_field)
 
 /* The names are those of Guard.leaf in guards/kinds.py; the last three relate several paths and run after the walk. */
 #define FRAMEJIT_LEAVES(X)                                                                                                           \

@@ -317,7 +317,8 @@ void cut_into_chunks(GuardTree &tree) {
         Node &node = tree.nodes[i];
         const bool is_root = i == 0;
         bool given = node.accessor == Accessor::local || node.accessor == Accessor::frame_function;
-        bool created = node.accessor == Accessor::c_attr || node.accessor == Accessor::deque_index || node.accessor == Accessor::referent ||
+        bool created = node.accessor == Accessor::handled_exception || node.accessor == Accessor::c_attr ||
+                       node.accessor == Accessor::deque_index || node.accessor == Accessor::referent ||
                        node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field;
         const Node &parent = tree.nodes[node.parent];
         bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;

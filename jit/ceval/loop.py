@@ -1,8 +1,9 @@
 """The evaluation loop: runs frames, unwinds exceptions by the exception table, and resumes generators.
 
 What it asks of `vm`: `vm.chain_context(exc, handled)` sets `exc.__context__` as CPython's `_PyErr_SetObject` does (nothing if they
-are the same; a cycle is broken), and `vm.add_traceback(exc, frame, again)` records an entry as `PyTraceBack_Here` does, once. Where `vm.watch` is
-true, `vm.check_finalizers(frame)` is called before each instruction, and may stop the trace.
+are the same; a cycle is broken; without `handled` it is what the caller of the traced frame handles). `vm.add_traceback(exc, frame, again)`
+records an entry as `PyTraceBack_Here` does, once. Where `vm.watch` is true, `vm.check_finalizers(frame)` is called before each instruction, and
+may stop the trace.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
             frame.stack[-1] = result
             return _finish_generator(vm, frame, frame.decoded.instructions[frame.pc - 1].value)
     frame.state = State.RUNNING
-    thrown = Raise(exc)
+    thrown = Raise(exc, thrown=True)
+    if frame.handled is not None:  # Python/errors.c: _PyErr_ChainStackItem
+        vm.chain_context(exc, frame.handled)
     pc = unwind(vm, frame, thrown)
     if pc is None:
         frame.state = State.FINISHED
@@ -130,9 +133,7 @@ def unwind(vm: Any, frame: Frame, signal: Raise) -> int | None:
     """
     if not signal.chained:
         signal.chained = True
-        handled = frame.current_exception()
-        if handled is not None:
-            vm.chain_context(signal.exc, handled)
+        vm.chain_context(signal.exc, frame.current_exception())
     vm.add_traceback(signal.exc, frame, signal.reraised)
     signal.reraised = False
     handler = frame.decoded.handler_at[frame.pc]

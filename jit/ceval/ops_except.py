@@ -20,7 +20,7 @@ def raise_varargs(vm: Any, frame: Frame, instruction: Instruction, exc_and_cause
     if exc_and_cause:
         cause = exc_and_cause[1] if len(exc_and_cause) == 2 else None
         raise Raise(vm.normalize_exception(exc_and_cause[0], cause))
-    handled = frame.current_exception()
+    handled = frame.current_exception() or vm.handled_exception()
     if handled is not None:
         raise Raise(handled, reraised=True)
     vm.raise_(RuntimeError, "No active exception to reraise")

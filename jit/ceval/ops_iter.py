@@ -80,5 +80,5 @@ def throw_into(vm: Any, receiver: Object, exc: Object) -> tuple[Object, bool]:
         close = abstract.lookup_attr(vm, receiver, "close")
         if close is not None:
             abstract.call(vm, close, [], {})
-        raise Raise(exc)
+        raise Raise(exc, thrown=True)
     return abstract.throw(vm, receiver, exc)

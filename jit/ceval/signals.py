@@ -43,9 +43,10 @@ class Raise(Signal, RaiseSignal):
     """The traced program raises `exc`, an exception instance.
 
     `reraised`: it is raised again as it was (RERAISE, a bare `raise`): the frame that does so adds neither context nor a traceback entry.
+    `thrown`: into a generator, which adds no context of whoever throws it.
     """
 
-    def __init__(self, exc: Object, reraised: bool = False) -> None:
+    def __init__(self, exc: Object, reraised: bool = False, thrown: bool = False) -> None:
         super().__init__(exc)
-        self.chained = reraised
+        self.chained = reraised or thrown
         self.reraised = reraised

@@ -47,6 +47,11 @@ def descriptor_delete(vm: VM, self: Object, obj: Object) -> Object:
     return NONE
 
 
+@models(sys.exception)
+def exception(vm: VM) -> Object:
+    return vm.handled_exception() or NONE
+
+
 @models(sys.exc_info)
 def exc_info(vm: VM) -> Object:
     handled = vm.handled_exception()

@@ -139,11 +139,13 @@ class TracebackObject(Object):
 
 
 def chain_context(vm: VM, exc: Object, handled: Object) -> None:
-    """Python/errors.c: _PyErr_SetObject: the exception being handled becomes the context; a cycle is cut."""
+    """Python/errors.c: _PyErr_SetObject: the exception being handled becomes the context; a new cycle is cut."""
     if exc is handled or not isinstance(exc, ExceptionObject):
         return
     link: Object | None = handled
-    while isinstance(link, ExceptionObject):
+    passed: list[Object] = []
+    while isinstance(link, ExceptionObject) and link not in passed:  # the program may have made cycles
+        passed.append(link)
         following = link.fields.get("__context__")
         if following is exc:
             link.set_field(vm, "__context__", vm.const(None))

@@ -81,6 +81,7 @@ def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = No
 def generator_close(vm: VM, self: Object) -> Object:
     """gen_close: GeneratorExit where the generator waits; one that was never started just ends."""
     exc = abstract.call(vm, vm.const(GeneratorExit), [])
+    vm.chain_context(exc, None)
     try:
         _, finished = vm.resume_generator(self, vm.const(None), exc)
     except vm.Raise as raised:

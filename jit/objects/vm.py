@@ -189,7 +189,10 @@ class VM(Protocol):
         """Trace a plain Python function of framejit's own (modules/app): its globals are not guarded."""
 
     def handled_exception(self) -> Object | None:
-        """The exception whose handler is running, in this frame or the nearest caller: what `sys.exc_info()` tells."""
+        """The exception whose handler is running, in this frame or the nearest caller, also outside the trace: what `sys.exception()` tells."""
+
+    def chain_context(self, exc: Object, handled: Object | None) -> None:
+        """Make what is being handled (`handled` where it is known) the context of an exception that is raised now."""
 
     def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the traced program; args are real constants or Objects."""
