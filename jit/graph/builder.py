@@ -21,13 +21,14 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit import breaks, interrupts
 from framejit.errors import UserFrame
+from framejit.graph.constants import Inexact, exact
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, meaning_of, refusal, to_fake, version_of
 from framejit.graph.prune import PURE_TARGETS, fake_of, output_nodes, prune, run_node
 from framejit.graph.state import MODE_CHANGES, Modes
 from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Item, Source
 from framejit.guards.tensor_spec import tensor_spec
-from framejit.objects.object import Object
+from framejit.objects.object import NotConstant, Object
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import struct_sequence
 
@@ -163,8 +164,8 @@ class GraphBuilder:
     def _call(self, op: str, target: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
         interrupts.heed()
         vm = self.vm
-        fx_args = tuple([vm.observe(arg).as_graph_argument(vm) for arg in args])
-        fx_kwargs = {name: vm.observe(arg).as_graph_argument(vm) for name, arg in kwargs.items()} if kwargs else EMPTY
+        fx_args = tuple([self._argument(arg) for arg in args])
+        fx_kwargs = {name: self._argument(arg) for name, arg in kwargs.items()} if kwargs else EMPTY
         if self._stale:
             self.refresh()
         fakes: list[torch.Tensor] = []
@@ -197,6 +198,17 @@ class GraphBuilder:
         if changes:
             self.keep(node)
         return self._wrap(result, node, name)
+
+    def _argument(self, obj: Object) -> Any:
+        """An Object as an argument of a node. Raises NotConstant."""
+        obj = self.vm.observe(obj)
+        value = obj.as_graph_argument(self.vm)
+        if type(value) is fx.Node:
+            return value
+        try:
+            return exact(value)
+        except Inexact:
+            raise NotConstant(obj) from None
 
     def keep(self, node: fx.Node) -> None:
         """The node does something besides its result: it stays even if nobody uses that."""

@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from framejit import breaks
+from framejit.graph.constants import Inexact, plain_number
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import Pinned, Source
 from framejit.objects import abstract, operators
@@ -51,9 +52,12 @@ class ScalarObject(ConstObject):
         return self.value
 
     def as_graph_argument(self, vm: VM) -> Any:
-        if not isinstance(self.value, (numpy.floating, numpy.integer)):
-            raise NotConstant(self)
-        return self.constant(vm).item()
+        try:
+            number = plain_number(self.value)
+        except Inexact:
+            raise NotConstant(self) from None
+        self.constant(vm)
+        return number
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
         return abstract.fold(vm, operators.UNARY[symbol][1], self.constant(vm))
