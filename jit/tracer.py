@@ -513,7 +513,7 @@ class Tracer:
         if isinstance(mapping, DictObject) and self.raw_type_lookup(mapping.cls, "keys") in (dict.keys, MISSING):
             return mapping.items(self)
         if abstract.lookup_attr(self, mapping, "keys") is None:
-            self.raise_(TypeError, f"argument after ** must be a mapping, not {mapping.cls.__name__}")
+            self.raise_(TypeError, f"argument after ** must be a mapping, not {mapping.type_name}")
         keys = abstract.iterate(self, abstract.call_method(self, mapping, "keys"))
         return [(key, abstract.getitem(self, mapping, key)) for key in keys]
 
@@ -523,7 +523,7 @@ class Tracer:
     def identity_key(self, obj: Object) -> Any:
         hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
         if hashes is None:
-            self.raise_(TypeError, f"unhashable type: '{obj.cls.__name__}'")
+            self.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
         if isinstance(hashes, FunctionType) or isinstance(equals, FunctionType):
             self.unsupported(breaks.ComparesByPython(obj.cls.__qualname__))
         return self.tell_apart(obj)

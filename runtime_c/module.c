@@ -47,6 +47,13 @@ static PyObject *stopped_frame(PyObject *module, PyObject *args) {
     return (PyObject *)FJ_Frame_Stopped((PyCodeObject *)code, globals, offset);
 }
 
+static PyObject *type_name(PyObject *module, PyObject *type) {
+    if (!PyType_Check(type)) {
+        return PyErr_Format(PyExc_TypeError, "type_name: expected a class, got a %.100s", Py_TYPE(type)->tp_name);
+    }
+    return PyUnicode_FromString(((PyTypeObject *)type)->tp_name);
+}
+
 static PyMethodDef module_functions[] = {
     {"mark_code", mark_code, METH_VARARGS,
      "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run as written; OPAQUE: "
@@ -54,6 +61,8 @@ static PyMethodDef module_functions[] = {
     {"stopped_frame", stopped_frame, METH_VARARGS,
      "stopped_frame(code, globals, offset, /)\n--\n\nA frame that stands at the instruction at an offset in bytes, without variables or a caller: for "
      "entries of tracebacks. Raises ValueError where the code has free variables or no such instruction."},
+    {"type_name", type_name, METH_O,
+     "type_name(type, /)\n--\n\nThe name of a class in the interpreter's messages: with its module where C code has defined it in one."},
     {"hook_installed", hook_installed, METH_NOARGS, "hook_installed()\n--\n\nWhether the interpreter's frame evaluator is framejit's now."},
     {NULL},
 };

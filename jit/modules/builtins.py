@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from framejit import breaks
+from framejit._runtime import type_name
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
@@ -34,7 +35,7 @@ def attribute_name(vm: VM, name: Object, function: str) -> str:
     name = vm.observe(name)
     if not issubclass(name.cls, str):
         message = f"{function}(): attribute name must be string" if function == "hasattr" else "attribute name must be string"
-        vm.raise_(TypeError, f"{message}, not '{name.cls.__name__}'" if function != "hasattr" else message)
+        vm.raise_(TypeError, f"{message}, not '{name.type_name}'" if function != "hasattr" else message)
     return str(name.constant(vm))
 
 
@@ -110,7 +111,7 @@ def next_(vm: VM, iterator: Object, default: Object | None = None) -> Object:
     if type(iterator).next is Object.next or iterator.is_generator():
         found = abstract.call_special(vm, iterator, "__next__")
         if found is None:
-            vm.raise_(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+            vm.raise_(TypeError, f"'{iterator.type_name}' object is not an iterator")
         return found
     found = iterator.next(vm)
     if found is None:
@@ -202,7 +203,7 @@ def sorted_(vm: VM, iterable: Object, *, key: Object | None = None, reverse: Obj
 
 @models(abs)
 def abs_(vm: VM, obj: Object) -> Object:
-    return special(vm, obj, "__abs__", lambda cls: f"bad operand type for abs(): '{cls.__name__}'")
+    return special(vm, obj, "__abs__", lambda cls: f"bad operand type for abs(): '{type_name(cls)}'")
 
 
 def special(vm: VM, obj: Object, name: str, refuse: Callable[[type], str], *args: Object) -> Object:
@@ -217,7 +218,7 @@ def special(vm: VM, obj: Object, name: str, refuse: Callable[[type], str], *args
 @models(round)
 def round_(vm: VM, number: Object, ndigits: Object | None = None) -> Object:
     args = [] if ndigits is None or vm.observe(ndigits).cls is type(None) else [ndigits]
-    return special(vm, number, "__round__", lambda cls: f"type {cls.__name__} doesn't define __round__ method", *args)
+    return special(vm, number, "__round__", lambda cls: f"type {type_name(cls)} doesn't define __round__ method", *args)
 
 
 @models(divmod)
@@ -225,7 +226,7 @@ def divmod_(vm: VM, a: Object, b: Object) -> Object:
     a, b = vm.observe(a), vm.observe(b)
     found = operators.binary_slots(vm, a, b, "__divmod__", "__rdivmod__")
     if found is None:
-        vm.raise_(TypeError, f"unsupported operand type(s) for divmod(): '{a.cls.__name__}' and '{b.cls.__name__}'")
+        vm.raise_(TypeError, f"unsupported operand type(s) for divmod(): '{a.type_name}' and '{b.type_name}'")
     return found
 
 
@@ -233,14 +234,14 @@ def divmod_(vm: VM, a: Object, b: Object) -> Object:
 def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object:
     if mod is None or vm.observe(mod).cls is type(None):
         return operators.binary_op(vm, "**", base, exp)
-    return special(vm, base, "__pow__", lambda cls: f"unsupported operand type(s) for pow(): '{cls.__name__}'", exp, mod)
+    return special(vm, base, "__pow__", lambda cls: f"unsupported operand type(s) for pow(): '{type_name(cls)}'", exp, mod)
 
 
 def of_index(function: Callable[[int], str]) -> None:
     """The model of a function of one integer, which `__index__` may give."""
 
     def model(vm: VM, number: Object) -> Object:
-        return abstract.fold(vm, function, index_value(vm, number, lambda: f"'{vm.observe(number).cls.__name__}' object {NO_INTEGER}"))
+        return abstract.fold(vm, function, index_value(vm, number, lambda: f"'{vm.observe(number).type_name}' object {NO_INTEGER}"))
 
     models(function)(model)
 
@@ -271,9 +272,9 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         if found is not None:
             found = vm.observe(found)
             if not issubclass(found.cls, int):
-                vm.raise_(TypeError, f"{name} returned non-int (type {found.cls.__name__})")
+                vm.raise_(TypeError, f"{name} returned non-int (type {found.type_name})")
             return found if found.cls is int or not found.is_constant() else vm.const(int(found.constant(vm)))
-    vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.cls.__name__}'")
+    vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.type_name}'")
 
 
 @models(float)
@@ -289,12 +290,12 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     if found is not None:
         found = vm.observe(found)
         if not issubclass(found.cls, float):
-            vm.raise_(TypeError, f"{obj.cls.__name__}.__float__ returned non-float (type {found.cls.__name__})")
+            vm.raise_(TypeError, f"{obj.type_name}.__float__ returned non-float (type {found.type_name})")
         return found
     found = abstract.call_special(vm, obj, "__index__")
     if found is not None:
         return float_(vm, found)
-    vm.raise_(TypeError, f"float() argument must be a string or a real number, not '{obj.cls.__name__}'")
+    vm.raise_(TypeError, f"float() argument must be a string or a real number, not '{obj.type_name}'")
 
 
 @models(str)
@@ -312,7 +313,7 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
     parts = vm.observe_all(abstract.iterate(vm, iterable))
     for position, part in enumerate(parts):
         if not issubclass(part.cls, str):
-            vm.raise_(TypeError, f"sequence item {position}: expected str instance, {part.cls.__name__} found")
+            vm.raise_(TypeError, f"sequence item {position}: expected str instance, {part.type_name} found")
     return vm.const(separator.constant(vm).join([part.constant(vm) for part in parts]))
 
 
@@ -356,7 +357,7 @@ def format_(vm: VM, obj: Object, spec: Object | None = None) -> Object:
 @models(range)
 def range_(vm: VM, *args: Object) -> Object:
     def number(arg: Object) -> int:
-        return index_value(vm, arg, lambda: f"'{vm.observe(arg).cls.__name__}' object cannot be interpreted as an integer")
+        return index_value(vm, arg, lambda: f"'{vm.observe(arg).type_name}' object cannot be interpreted as an integer")
 
     return abstract.fold(vm, range, *[number(arg) for arg in args])
 
@@ -416,5 +417,5 @@ def object_repr(vm: VM, self: Object) -> Object:
 @models(object.__format__)
 def object_format(vm: VM, self: Object, spec: Object) -> Object:
     if vm.observe(spec).constant(vm):
-        vm.raise_(TypeError, f"unsupported format string passed to {self.cls.__name__}.__format__")
+        vm.raise_(TypeError, f"unsupported format string passed to {self.type_name}.__format__")
     return text.str_(vm, self)

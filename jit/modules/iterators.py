@@ -36,7 +36,7 @@ from framejit.objects.vm import VM
 def enumerate_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     def refuse() -> str:
         assert start is not None
-        return f"'{vm.observe(start).cls.__name__}' object cannot be interpreted as an integer"
+        return f"'{vm.observe(start).type_name}' object cannot be interpreted as an integer"
 
     return EnumerateIterator(vm.observe(abstract.iter_(vm, iterable)), 0 if start is None else index_value(vm, start, refuse))
 
@@ -73,7 +73,7 @@ def reversed_(vm: VM, sequence: Object) -> Object:
     if found is not None:
         return found
     if vm.raw_type_lookup(sequence.cls, "__getitem__") is MISSING or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
-        vm.raise_(TypeError, f"'{sequence.cls.__name__}' object is not reversible")
+        vm.raise_(TypeError, f"'{sequence.type_name}' object is not reversible")
     return vm.call_app(plain.reversed_sequence, [sequence])  # type: ignore[arg-type]
 
 

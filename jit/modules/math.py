@@ -35,10 +35,10 @@ def rounding(name: str) -> None:
         if found is not None:
             return found
         if name == "trunc":
-            vm.raise_(TypeError, f"type {number.cls.__name__} doesn't define __trunc__ method")
+            vm.raise_(TypeError, f"type {number.type_name} doesn't define __trunc__ method")
         as_float = abstract.call_special(vm, number, "__float__")
         if as_float is None:
-            vm.raise_(TypeError, f"must be real number, not {number.cls.__name__}")
+            vm.raise_(TypeError, f"must be real number, not {number.type_name}")
         return abstract.fold(vm, function, vm.observe(as_float).constant(vm))
 
     models(function)(model)

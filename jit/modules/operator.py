@@ -117,7 +117,7 @@ def index(vm: VM, a: Object) -> Object:
         return vm.const(int(a.constant(vm)))
     found = abstract.call_special(vm, a, "__index__")
     if found is None:
-        vm.raise_(TypeError, f"'{a.cls.__name__}' object cannot be interpreted as an integer")
+        vm.raise_(TypeError, f"'{a.type_name}' object cannot be interpreted as an integer")
     return found
 
 
@@ -152,7 +152,7 @@ class GetterObject(Object):
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         if len(args) != 1 or kwargs:
-            vm.raise_(TypeError, f"{self.cls.__name__} expected 1 argument, got {len(args)}")
+            vm.raise_(TypeError, f"{self.type_name} expected 1 argument, got {len(args)}")
         if self.cls is operator.methodcaller:
             name, *rest = self.args
             named = vm.observe(rest.pop())

@@ -55,7 +55,7 @@ def generic_truth(vm: VM, obj: Object) -> bool:
     if found is not None:
         found = vm.observe(found)
         if found.cls is not bool:
-            vm.raise_(TypeError, f"__bool__ should return bool, returned {found.cls.__name__}")
+            vm.raise_(TypeError, f"__bool__ should return bool, returned {found.type_name}")
         return bool(found.constant(vm))
     if vm.raw_type_lookup(obj.cls, "__len__") is not MISSING:
         return bool(generic_length(vm, obj).constant(vm))
@@ -74,10 +74,10 @@ def generic_length(vm: VM, obj: Object) -> Object:
         return fold(vm, len, obj.constant(vm))
     found = call_special(vm, obj, "__len__")
     if found is None:
-        vm.raise_(TypeError, f"object of type '{obj.cls.__name__}' has no len()")
+        vm.raise_(TypeError, f"object of type '{obj.type_name}' has no len()")
     found = vm.observe(found)
     if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"'{found.cls.__name__}' object cannot be interpreted as an integer")
+        vm.raise_(TypeError, f"'{found.type_name}' object cannot be interpreted as an integer")
     count = int(found.constant(vm))
     if count < 0:
         vm.raise_(ValueError, "__len__() should return >= 0")
@@ -152,7 +152,7 @@ def object_getattribute(vm: VM, obj: Object, name: str) -> Object:
 
 
 def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
-    vm.raise_(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{name}'")
+    vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
 
 
 def setattr_(vm: VM, obj: Object, name: str, value: Object) -> None:
@@ -183,11 +183,11 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None
     if namespace is None:
         kind = "has no attribute" if found is None else "attribute"
         tail = "" if found is None else " is read-only"
-        vm.raise_(AttributeError, f"'{obj.cls.__name__}' object {kind} '{name}'{tail}")
+        vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}")
     if value is not None:
         namespace.store(vm, name, value)
     elif not namespace.delete(vm, name):
-        vm.raise_(AttributeError, f"'{obj.cls.__name__}' object has no attribute '{name}'")
+        vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
 
 
 # As instructions of their own: what the program's getters and setters return is delivered, unless a C slot of the owner's might do more.
@@ -251,7 +251,7 @@ def getitem(vm: VM, obj: Object, key: Object) -> Object:
     if found is None:
         generic = lookup_attr(vm, obj, "__class_getitem__") if issubclass(obj.cls, type) else None
         if generic is None:
-            vm.raise_(TypeError, f"'{obj.cls.__name__}' object is not subscriptable")
+            vm.raise_(TypeError, f"'{obj.type_name}' object is not subscriptable")
         found = call(vm, generic, [key], {})
     return found
 
@@ -259,13 +259,13 @@ def getitem(vm: VM, obj: Object, key: Object) -> Object:
 def setitem(vm: VM, obj: Object, key: Object, value: Object) -> None:
     obj = vm.observe(obj)
     if not obj.setitem(vm, key, value) and call_special(vm, obj, "__setitem__", key, value) is None:
-        vm.raise_(TypeError, f"'{obj.cls.__name__}' object does not support item assignment")
+        vm.raise_(TypeError, f"'{obj.type_name}' object does not support item assignment")
 
 
 def delitem(vm: VM, obj: Object, key: Object) -> None:
     obj = vm.observe(obj)
     if not obj.setitem(vm, key, None) and call_special(vm, obj, "__delitem__", key) is None:
-        vm.raise_(TypeError, f"'{obj.cls.__name__}' object doesn't support item deletion")
+        vm.raise_(TypeError, f"'{obj.type_name}' object doesn't support item deletion")
 
 
 # Iteration.
@@ -278,16 +278,16 @@ def iter_(vm: VM, obj: Object) -> Object:
 def generic_iter(vm: VM, obj: Object) -> Object:
     """PyObject_GetIter."""
     if vm.raw_type_lookup(obj.cls, "__iter__") is None:
-        vm.raise_(TypeError, f"'{obj.cls.__name__}' object is not iterable")
+        vm.raise_(TypeError, f"'{obj.type_name}' object is not iterable")
     found = call_special(vm, obj, "__iter__")
     if found is not None:
         found = vm.observe(found)
         if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
-            vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.cls.__name__}'")
+            vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.type_name}'")
         return found
     if vm.raw_type_lookup(obj.cls, "__getitem__") is not MISSING:
         return vm.call_app_named("sequence_iterator", [obj])
-    vm.raise_(TypeError, f"'{obj.cls.__name__}' object is not iterable")
+    vm.raise_(TypeError, f"'{obj.type_name}' object is not iterable")
 
 
 def next_(vm: VM, iterator: Object) -> Object | None:
@@ -303,7 +303,7 @@ def generic_next(vm: VM, iterator: Object) -> Object | None:
             return None
         raise
     if found is None:
-        vm.raise_(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
+        vm.raise_(TypeError, f"'{iterator.type_name}' object is not an iterator")
     return found
 
 
@@ -359,7 +359,7 @@ def ask_length(vm: VM, obj: Object) -> None:
     if found.value is NotImplemented:
         return
     if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"__length_hint__ must be an integer, not {found.cls.__name__}")
+        vm.raise_(TypeError, f"__length_hint__ must be an integer, not {found.type_name}")
     if found.constant(vm) < 0:
         vm.raise_(ValueError, "__length_hint__() should return >= 0")
 
@@ -368,7 +368,7 @@ def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
     """UNPACK_SEQUENCE."""
     obj = vm.observe(obj)
     if vm.raw_type_lookup(obj.cls, "__iter__") is MISSING and vm.raw_type_lookup(obj.cls, "__getitem__") is MISSING:
-        vm.raise_(TypeError, f"cannot unpack non-iterable {obj.cls.__name__} object")
+        vm.raise_(TypeError, f"cannot unpack non-iterable {obj.type_name} object")
     iterator = iter_(vm, obj)
     items: list[Object] = []
     while len(items) < n:
@@ -406,7 +406,7 @@ def call(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]
 def generic_call(vm: VM, obj: Object, args: list[Object], kwargs: dict[str, Object]) -> Object:
     method = vm.type_lookup(obj.cls, "__call__")
     if method is None:
-        vm.raise_(TypeError, f"'{obj.cls.__name__}' object is not callable")
+        vm.raise_(TypeError, f"'{obj.type_name}' object is not callable")
     return method.call_as_method(vm, obj, args, kwargs)
 
 
@@ -495,5 +495,5 @@ def lookup_special(vm: VM, obj: Object, name: str) -> Object | None:
 
 
 def type_name(vm: VM, obj: Object) -> str:
-    """`type(obj).__name__`."""
-    return vm.observe(obj).cls.__name__
+    """The name of its class in the interpreter's messages."""
+    return vm.observe(obj).type_name

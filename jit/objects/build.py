@@ -94,7 +94,7 @@ def starred(vm: VM, iterable: Object) -> list[Object]:
     """The items of `*iterable`, with the TypeError that the star has."""
     iterable = vm.observe(iterable)
     if vm.raw_type_lookup(iterable.cls, "__iter__") in (MISSING, None) and vm.raw_type_lookup(iterable.cls, "__getitem__") is MISSING:
-        vm.raise_(TypeError, f"Value after * must be an iterable, not {iterable.cls.__name__}")
+        vm.raise_(TypeError, f"Value after * must be an iterable, not {iterable.type_name}")
     return abstract.list_of(vm, iterable)
 
 
@@ -144,7 +144,7 @@ def dict_update(vm: VM, target: Object, mapping: Object) -> None:
     assert isinstance(target, DictObject)
     pairs = mapping_items(vm, mapping)
     if pairs is None:
-        vm.raise_(TypeError, f"'{vm.observe(mapping).cls.__name__}' object is not a mapping")
+        vm.raise_(TypeError, f"'{vm.observe(mapping).type_name}' object is not a mapping")
     for key, value in pairs:
         target.set_item(vm, key, value)
 
@@ -155,7 +155,7 @@ def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None 
     assert isinstance(target, DictObject)
     pairs = mapping_items(vm, mapping)
     if pairs is None:
-        vm.raise_(TypeError, f"{function_text(vm, function)} argument after ** must be a mapping, not {vm.observe(mapping).cls.__name__}")
+        vm.raise_(TypeError, f"{function_text(vm, function)} argument after ** must be a mapping, not {vm.observe(mapping).type_name}")
     for key, value in pairs:
         if target.has(vm, key):
             vm.raise_(TypeError, f"{function_text(vm, function)} got multiple values for keyword argument '{vm.observe(key).constant(vm)}'")

@@ -21,17 +21,15 @@ from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 from framejit.objects import abstract, operators
 from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, setter_of, wraps
+from framejit.objects.signatures import by_registry
 from framejit.objects.vm import VM, Codegen
 
 
 def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
     """Call a C function: by its model, by its stand-in in Python, as a node of the graph, or for real on constants."""
-    model = model_of(function)
-    if model is not None:
-        return vm.call_model(model, function, args, kwargs)
-    stand_in = app_of(function)
-    if stand_in is not None:
-        return vm.call_app(stand_in, args, kwargs)
+    found = by_registry(vm, function, args, kwargs)
+    if found is not None:
+        return found
     entered = vm.call_library(vm.const(function), args, kwargs)
     if entered is not None:
         return entered

@@ -183,7 +183,7 @@ def remove(vm: VM, self: DequeObject, item: Object) -> Object:
 def position_of(vm: VM, self: DequeObject, key: Object) -> int:
     """A checked index."""
     size = len(self.items(vm))
-    position = index_value(vm, key, lambda: f"sequence index must be integer, not '{vm.observe(key).cls.__name__}'")
+    position = index_value(vm, key, lambda: f"sequence index must be integer, not '{vm.observe(key).type_name}'")
     if not -size <= position < size:
         vm.raise_(IndexError, "deque index out of range")
     return position % size

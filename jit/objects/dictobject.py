@@ -212,7 +212,7 @@ class DictObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
         return self.identity_key(vm)
 
     def truth(self, vm: VM) -> bool:

@@ -47,7 +47,7 @@ class DictView(Object):
 
     def hash_key(self, vm: VM) -> Any:
         if self.kind is not VALUES:
-            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
         return self.identity_key(vm)
 
     def reconstruct(self, cg: Codegen) -> None:

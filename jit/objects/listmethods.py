@@ -170,7 +170,7 @@ def pop(vm: VM, self: ListObject, index: Object | None = None) -> Object:
 
 def not_an_integer(vm: VM, obj: Object) -> str:
     """The message of PyNumber_Index."""
-    return f"'{vm.observe(obj).cls.__name__}' object cannot be interpreted as an integer"
+    return f"'{vm.observe(obj).type_name}' object cannot be interpreted as an integer"
 
 
 @models(list.insert)

@@ -87,7 +87,7 @@ class ListObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
         return self.identity_key(vm)
 
     def iter(self, vm: VM) -> Object:

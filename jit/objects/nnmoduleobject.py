@@ -43,7 +43,7 @@ def module_getattr(vm: VM, self: Object, name: Object) -> Object:
         found = None if members is None else members.lookup(vm, text)
         if found is not None:
             return found
-    vm.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{text}'")
+    vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{text}'")
 
 
 @models(nn.Module.__setattr__)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from framejit._runtime import type_name
 from framejit.guards.source import MISSING, SlotMember, Source
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Object:
         self.attrs: DictObject | None = None
 
     # What the value is.
+
+    @property
+    def type_name(self) -> str:
+        """The name of its class in the interpreter's messages."""
+        return type_name(self.cls)
 
     def is_constant(self) -> bool:
         """Whether `constant` would answer. Guards nothing."""

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from framejit._runtime import type_name
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.object import Object, settle
@@ -56,7 +57,7 @@ def unary_op(vm: VM, symbol: str, a: Object) -> Object:
         return abstract.fold(vm, real, a.constant(vm))
     found = abstract.call_special(vm, a, name)
     if found is None:
-        vm.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.cls.__name__}'")
+        vm.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.type_name}'")
     return found
 
 
@@ -95,11 +96,11 @@ def operand_error(symbol: str, plain: str, a: type, b: type) -> str:
     """What PyNumber_Add, PyNumber_Multiply and binop_type_error say of operands that nobody takes."""
     if plain == "+" and issubclass(a, SEQUENCES):
         kind = next(base for base in SEQUENCES if issubclass(a, base)).__name__
-        return f'can only concatenate {kind} (not "{b.__name__}") to {kind}'
+        return f'can only concatenate {kind} (not "{type_name(b)}") to {kind}'
     if plain == "*" and (issubclass(a, SEQUENCES) or issubclass(b, SEQUENCES)):
-        return f"can't multiply sequence by non-int of type '{(b if issubclass(a, SEQUENCES) else a).__name__}'"
+        return f"can't multiply sequence by non-int of type '{type_name(b if issubclass(a, SEQUENCES) else a)}'"
     shown = "** or pow()" if plain == "**" and symbol == plain else symbol
-    return f"unsupported operand type(s) for {shown}: '{a.__name__}' and '{b.__name__}'"
+    return f"unsupported operand type(s) for {shown}: '{type_name(a)}' and '{type_name(b)}'"
 
 
 def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object | None:
@@ -151,7 +152,7 @@ def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
         return vm.const(is_(vm, a, b))
     if symbol == "!=":
         return vm.const(not is_(vm, a, b))
-    vm.raise_(TypeError, f"'{symbol}' not supported between instances of '{a.cls.__name__}' and '{b.cls.__name__}'")
+    vm.raise_(TypeError, f"'{symbol}' not supported between instances of '{a.type_name}' and '{b.type_name}'")
 
 
 def equal(vm: VM, a: Object, b: Object) -> bool:
@@ -190,7 +191,7 @@ def contains(vm: VM, container: Object, item: Object) -> Object:
     if container.cls in abstract.FOLDABLE and container.is_constant() and vm.observe(item).is_constant():
         return abstract.fold(vm, operator.contains, container.constant(vm), item.constant(vm))
     if vm.raw_type_lookup(container.cls, "__contains__") is None:
-        vm.raise_(TypeError, f"'{container.cls.__name__}' object is not a container")
+        vm.raise_(TypeError, f"'{container.type_name}' object is not a container")
     found = abstract.call_special(vm, container, "__contains__", item)
     if found is not None:
         return vm.const(abstract.truth(vm, found))
@@ -198,7 +199,7 @@ def contains(vm: VM, container: Object, item: Object) -> Object:
         iterator = abstract.iter_(vm, container)
     except vm.Raise as raised:
         if issubclass(raised.exc.cls, TypeError):
-            vm.raise_(TypeError, f"argument of type '{container.cls.__name__}' is not iterable")
+            vm.raise_(TypeError, f"argument of type '{container.type_name}' is not iterable")
         raise
     while (element := abstract.next_(vm, iterator)) is not None:
         if equal(vm, element, item):

@@ -27,7 +27,7 @@ def index_value(vm: VM, key: Object, refuse: Callable[[], str]) -> int:
         vm.raise_(TypeError, refuse())
     found = vm.observe(found)
     if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"__index__ returned non-int (type {found.cls.__name__})")
+        vm.raise_(TypeError, f"__index__ returned non-int (type {found.type_name})")
     return int(found.constant(vm))
 
 
@@ -47,7 +47,7 @@ def real_slice(vm: VM, key: SliceObject) -> slice:
 
 def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> int:
     """An index into a sequence of `size` items, made non-negative; IndexError where it is out of range."""
-    index = index_value(vm, key, lambda: f"{kind} indices must be integers or slices, not {vm.observe(key).cls.__name__}")
+    index = index_value(vm, key, lambda: f"{kind} indices must be integers or slices, not {vm.observe(key).type_name}")
     if not -size <= index < size:
         vm.raise_(IndexError, f"{kind} {verb}index out of range")
     return index % size

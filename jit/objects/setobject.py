@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit._runtime import type_name
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
@@ -124,7 +125,7 @@ class SetObject(Object):
     def hash_key(self, vm: VM) -> Any:
         cls: Any = self.cls
         if cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{cls.__name__}'")
+            vm.raise_(TypeError, f"unhashable type: '{type_name(cls)}'")
         if cls.__hash__ is not frozenset.__hash__:
             return self.identity_key(vm)
         return frozenset(self.open(vm))

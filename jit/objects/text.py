@@ -49,7 +49,7 @@ def checked_text(vm: VM, found: Object, complaint: str) -> Object:
     """What a special method returned, which must be a str."""
     found = vm.observe(found)
     if not issubclass(found.cls, str):
-        vm.raise_(TypeError, complaint.format(found.cls.__name__))
+        vm.raise_(TypeError, complaint.format(found.type_name))
     return found
 
 
@@ -59,7 +59,7 @@ def hash_(vm: VM, obj: Object) -> Object:
         return abstract.fold(vm, hash, obj.constant(vm))
     method = vm.raw_type_lookup(obj.cls, "__hash__")
     if method is None:
-        vm.raise_(TypeError, f"unhashable type: '{obj.cls.__name__}'")
+        vm.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
     found = abstract.call_special(vm, obj, "__hash__")
     assert found is not None
     found = vm.observe(found)

@@ -13,7 +13,8 @@ from framejit.guards.source import MISSING, CAttr, Pinned, Source
 from framejit.objects import abstract
 from framejit.objects.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.object import IdentityConstant, Object
-from framejit.objects.registry import app_of, is_pure, model_of, models, pure, wraps
+from framejit.objects.registry import is_pure, models, pure, wraps
+from framejit.objects.signatures import by_registry
 from framejit.objects.vm import VM, Codegen
 
 CONSTANT_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__", "__flags__", "__dictoffset__"})
@@ -89,12 +90,9 @@ class TypeObject(IdentityConstant):
         """type_call, or the model of this very class."""
         direct, vm.direct = vm.direct, None
         real = self.value
-        model = model_of(real)
-        if model is not None:
-            return vm.call_model(model, real, args, kwargs)
-        stand_in = app_of(real)
-        if stand_in is not None:
-            return vm.call_app(stand_in, args, kwargs)
+        found = by_registry(vm, real, args, kwargs)
+        if found is not None:
+            return found
         if self.cls is not type and vm.raw_type_lookup(self.cls, "__call__") is not type.__call__:
             method = vm.type_lookup(self.cls, "__call__")
             assert method is not None
@@ -126,7 +124,7 @@ class TypeObject(IdentityConstant):
             result = abstract.call_special_with(vm, made, "__init__", args, kwargs)
             vm.direct = None
             if vm.observe(result).cls is not type(None):
-                vm.raise_(TypeError, f"__init__() should return None, not '{result.cls.__name__}'")
+                vm.raise_(TypeError, f"__init__() should return None, not '{result.type_name}'")
         return made
 
     def reconstruct(self, cg: Codegen) -> None:

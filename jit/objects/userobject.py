@@ -41,7 +41,7 @@ class UserObject(Object):
             vm.trail.log(self.slots.pop, member)
         found = self.slots[member]
         if found is None:
-            vm.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{member.__name__}'")
+            vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{member.__name__}'")
         return found
 
     def _read_slot(self, vm: VM, member: MemberDescriptorType) -> Object | None:

@@ -1,0 +1,146 @@
+"""Which calls a C function takes at all: of what class its receiver is, how many arguments it has, and what they may be named.
+
+A model says what a call means that the function takes. Others are the function's own to refuse, in its own words.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+import itertools
+import sys
+from dataclasses import dataclass
+from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit.objects.registry import app_of, model_of
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+    from framejit.objects.vm import VM
+
+NAMED: dict[int, frozenset[str]] = {
+    id(int): frozenset({"base"}),
+    id(str): frozenset({"object", "encoding", "errors"}),
+    id(collections.deque): frozenset({"iterable", "maxlen"}),
+    id(collections.OrderedDict.pop): frozenset({"key", "default"}),
+    id(functools.cmp_to_key): frozenset({"mycmp"}),
+    id(itertools.repeat): frozenset({"object", "times"}),
+}
+"""The parameters that may be given by name of functions that have no signature to ask for."""
+
+EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Of one function. `receiver`: the class that its first argument is an instance of; `maker`: the one whose `__new__` it is."""
+
+    signature: inspect.Signature
+    least: int
+    most: int
+    receiver: type | None
+    of_class: bool
+    maker: Any
+
+    def takes(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> bool:
+        """Whether a call gets as far as the function's own checks."""
+        if not self.least <= len(args) <= self.most:
+            return False
+        if kwargs and not self.binds(args, kwargs):
+            return False
+        if self.receiver is None or not args:
+            return True
+        first = vm.observe(args[0])
+        if not self.of_class:
+            return issubclass(first.cls, self.receiver)
+        if not issubclass(first.cls, type) or not issubclass(first.constant(vm), self.receiver):
+            return False
+        return self.maker is None or nearest_maker(first.constant(vm)) is self.maker
+
+    def binds(self, args: list[Object], kwargs: dict[str, Object]) -> bool:
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError:
+            return False
+        return True
+
+
+_known: dict[int, tuple[Any, Acceptance | None]] = {}
+
+
+def by_registry(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A call of a C function or class that has a model or a stand-in; None where it has neither."""
+    model = model_of(real)
+    stand_in = None if model is not None else app_of(real)
+    if model is None and stand_in is None:
+        return None
+    accepts = acceptance_of(real, model or stand_in)
+    if accepts is not None and not accepts.takes(vm, args, kwargs):
+        vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(vm.const(real))} with arguments that it refuses"))
+    return vm.call_app(stand_in, args, kwargs) if stand_in is not None else vm.call_model(model, real, args, kwargs)  # type: ignore[arg-type]
+
+
+def acceptance_of(real: Any, model: Any) -> Acceptance | None:
+    """What a C function accepts, for which `model` is the model or the stand-in; None where nothing is known."""
+    found = _known.get(id(real))
+    if found is None or found[0] is not real:
+        found = _known[id(real)] = (real, _acceptance(real, model))
+    return found[1]
+
+
+def _acceptance(real: Any, model: Any) -> Acceptance | None:
+    signature = signature_of(real, model)
+    if signature is None:
+        return None
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    positional = [parameter for parameter in signature.parameters.values() if parameter.kind in POSITIONAL]
+    most = sys.maxsize if inspect.Parameter.VAR_POSITIONAL in kinds else len(positional)
+    # What may be named need not be among the positional arguments: a call with names is bound.
+    named = any(parameter.kind is EITHER for parameter in positional)
+    least = 0 if named else sum(parameter.default is parameter.empty for parameter in positional)
+    receiver, of_class, maker = None, False, None
+    if isinstance(real, (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)):
+        receiver, of_class = real.__objclass__, isinstance(real, ClassMethodDescriptorType)
+    elif isinstance(real, BuiltinFunctionType) and real.__name__ == "__new__" and isinstance(real.__self__, type):
+        receiver, of_class, maker = real.__self__, True, real
+    return Acceptance(signature, least, most, receiver, of_class, maker)
+
+
+def signature_of(real: Any, model: Any) -> inspect.Signature | None:
+    """The function's own signature; without one, that of its model, whose names are the model's business and nobody else's."""
+    try:
+        return inspect.signature(real)
+    except (ValueError, TypeError):
+        pass
+    owner = getattr(real, "__objclass__", None) or (real if isinstance(real, type) else None)
+    module = getattr(real if owner is None else owner, "__module__", None) or type(getattr(real, "__self__", None)).__module__
+    if module.partition(".")[0] not in sys.stdlib_module_names:
+        return None
+    parameters = list(inspect.signature(model).parameters.values())
+    if parameters and parameters[0].name == "vm":
+        del parameters[0]
+    named = NAMED.get(id(real), frozenset())
+    made = [parameter if parameter.kind is not EITHER or parameter.name in named else as_positional(parameter) for parameter in parameters]
+    try:
+        return inspect.Signature(made)
+    except ValueError:
+        return inspect.Signature(parameters)
+
+
+def as_positional(parameter: inspect.Parameter) -> inspect.Parameter:
+    return parameter.replace(kind=inspect.Parameter.POSITIONAL_ONLY)
+
+
+def nearest_maker(cls: type) -> Any:
+    """Objects/typeobject.c: tp_new_wrapper: the `__new__` of the most derived C class, past those that classes in Python define."""
+    base: type | None = cls
+    while base is not None:
+        found = vars(base).get("__new__")
+        if isinstance(found, BuiltinFunctionType):
+            return found
+        base = base.__base__
+    return None
