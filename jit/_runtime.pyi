@@ -61,6 +61,7 @@ class CompiledFunction:
         function: FunctionType,
         compile_callback: Callable[[FunctionType, tuple[Any, ...]], Any],
         rejected_callback: Callable[[FunctionType, tuple[Any, ...], Entry], object] | None = None,
+        ended_callback: Callable[[FunctionType, tuple[Entry, ...]], object] | None = None,
     ) -> CompiledFunction: ...
     @property
     def function(self) -> FunctionType: ...

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import cache, config, directives
+from framejit import cache, config, directives, retained
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
@@ -77,8 +77,9 @@ def compile(
         mode, options: passed to Inductor.
         disable: give the target back as it is.
         recompile_limit: how often the function may be compiled, in place of the option of that name.
-        isolate_recompiles: share compiled code with no other target. Else it is shared with what was compiled with the same options, where
-            guards allow it: modules of one class, functions and methods of one code object (closures made in a loop).
+        isolate_recompiles: share compiled code with no other target, nor with an earlier `compile` of this one. Else it is shared with what was
+            compiled with the same options, where guards allow it: modules of one class, functions and methods of one code object (closures made
+            in a loop). That lives as long as the code or the module, whether or not what `compile` gave does.
 
     Raises:
         BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type.
@@ -114,7 +115,8 @@ def _compile(target: Any, settings: Options, disable: bool) -> Any:
     if isinstance(target, types.MethodType) and isinstance(target.__func__, (types.FunctionType, CompiledFunction)):
         return _compile(target.__func__, settings, disable).__get__(target.__self__)
     if isinstance(target, nn.Module):
-        return module_with_call(target, lambda call: compile_function(call, settings, pooled=False), settings if settings.shareable else None, True)
+        shared = dataclasses.replace(settings, backend=retained.weakly(settings.backend)[0]) if settings.shareable else None
+        return module_with_call(target, lambda call: compile_function(call, settings, pooled=False), shared, compiles=True)
     if isinstance(target, type):
         setattr(target, "__call__", compile_function(call_of(target), settings))
         return target
@@ -154,7 +156,13 @@ def code_of(target: Any) -> types.CodeType | None:
 
 def compile_function(function: Function, settings: Options, pooled: bool = True) -> Any:
     """A CompiledFunction of a Python function. `pooled`: it shares entries with others of the same code object."""
-    compiled = cache.Compiler(settings, pooled=pooled).attach(function)
+    record = retained.take(function, settings) if pooled and not settings.isolated else None
+    backend, held = retained.weakly(settings.backend)
+    if record is None:
+        compiled = cache.Compiler(dataclasses.replace(settings, backend=backend), pooled=pooled, held_backend=held).attach(function)
+    else:
+        record.compiler.hold_backend()
+        compiled = record.compiler.attach(function, record.entries)
     compiled.__dict__.update(function.__dict__)
     return compiled
 

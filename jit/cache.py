@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from framejit import breaks, config, directives, interrupts, logs, recompiles, stance, torch_stance
+from framejit import breaks, compiled_module, config, directives, interrupts, logs, recompiles, retained, stance, torch_stance
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
-from framejit.compiled_module import catch_up
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
 from framejit.natives import Natives, Record
@@ -62,7 +61,7 @@ class Options:
             self.fullgraph == other.fullgraph
             and self.config == other.config
             and type(ours) is type(theirs)
-            and ours.call is theirs.call
+            and retained.function_of(ours) is retained.function_of(theirs)
             and all(getattr(ours, field) == getattr(theirs, field) for field in ("name", "inputs", "trusted", "needs_contexts"))
             and are_alike(ours.kwargs, theirs.kwargs)
         )
@@ -141,8 +140,11 @@ class Compiler:
     """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches.
 
     `pooled`: entries may come from, and go to, other functions of the same code object. `natives`: those of the compiled function that
-    this belongs to. `called_natively`: of a function that native code calls.
+    this belongs to. `called_natively`: of a function that native code calls. `held_backend`: what the options hold weakly (`retained.weakly`).
     """
+
+    compilations = 0
+    """How many there have been in this process."""
 
     def __init__(
         self,
@@ -151,8 +153,10 @@ class Compiler:
         pooled: bool = False,
         natives: Natives | None = None,
         called_natively: Record | None = None,
+        held_backend: Any = None,
     ) -> None:
         self.options = options
+        self.held_backend = held_backend
         self.family = Family(options) if family is None else family
         self.natives = Natives(functools.partial(compiled_natively, replace(options, fullgraph=False))) if natives is None else natives
         self.called_natively = called_natively
@@ -160,6 +164,8 @@ class Compiler:
         self.compiles = 0
         self.behind: BreakNote | None = None
         """The first graph break that led here, for reports; of a resume function."""
+        self.surveyed: tuple[int, int | None] | None = None
+        """What retained.py has found out: as of which number of compilations, and with what the entries go."""
         self._owner: weakref.ref[Any] | None = None
         self._pooled = pooled and options.shareable
         self._pool: Pool | None = None
@@ -190,9 +196,11 @@ class Compiler:
             compiled = self.family.compiled[function] = compiler.attach(function)
         return compiled
 
-    def attach(self, function: types.FunctionType) -> Any:
-        """The CompiledFunction of a function with this as its callback."""
-        compiled = CompiledFunction(function, self, self.rejected)
+    def attach(self, function: types.FunctionType, entries: Iterable[Entry] = ()) -> Any:
+        """The CompiledFunction of a function with this as its callback, and with these entries, the latest first."""
+        compiled = CompiledFunction(function, self, self.rejected, self._ended if self._pooled and self.called_natively is None else None)
+        for entry in reversed(list(entries)):
+            compiled.add(entry)
         compiled.natives = self.natives
         self._owner = weakref.ref(compiled)
         with _functions_lock:
@@ -200,6 +208,18 @@ class Compiler:
         if self.options.config.checks():
             importlib.import_module("framejit.check").install(self.options.config)
         return compiled
+
+    def hold_backend(self) -> None:
+        """It is in use again, and needs the backend."""
+        if isinstance(self.options.backend.call, retained.WeakBackend):
+            self.held_backend = self.options.backend.call.function()
+
+    def _ended(self, function: types.FunctionType, entries: tuple[Entry, ...]) -> None:
+        retained.keep(self, function, entries)
+
+    def goes_on_for(self, function: types.FunctionType, options: Options) -> bool:
+        """Whether what was compiled may serve a new compiled function of this function or of its code."""
+        return self._pool is not None and self._pool.serves(function, options)
 
     def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Any:
         """An Entry, None to run the call as written, or NotImplemented to look for an entry once more."""
@@ -261,7 +281,7 @@ class Compiler:
     def _entry_for(self, call: Call) -> Any:
         """The policy: an entry made for another function, a new one, or none: then the call runs as written."""
         function = call.function
-        if call.locals and catch_up(call.locals[0]):
+        if call.locals and compiled_module.catch_up(call.locals[0]):
             return None  # from the next call on it is the new class's `__call__` that runs
         entries = self._entries()
         pool = self._pool_for(function)
@@ -372,6 +392,7 @@ class Compiler:
         if family is not self.family:
             compiler = copy.copy(self)
             compiler.family = family
+        Compiler.compilations += 1
         try:
             return pipeline().compile_frame(function, call.locals, compiler, number)
         except interrupts.Interrupted as interrupted:
@@ -447,6 +468,8 @@ class Compiler:
 
 def reset() -> None:
     """Throw all entries away; functions compile again when they are next called."""
+    retained.clear()
+    compiled_module.forget()
     with _functions_lock:
         functions = list(_functions)
     for compiled in functions:
@@ -456,9 +479,12 @@ def reset() -> None:
 
 
 def module_in(value: Any) -> nn.Module | None:
-    """The module that a call is about, by its first argument: that itself, or the first one in the state that a call goes on with."""
+    """The module that a call is about, by its first argument: that itself, or the first one in the state that a call goes on with.
+
+    Of a compiled module it is the one that was compiled: it may be compiled more than once.
+    """
     if isinstance(value, nn.Module):
-        return value
+        return compiled_module.compiled_of(value)
     if type(value) is tuple:
         return next((found for found in map(module_in, value) if found is not None), None)
     return None

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import copyreg
 import functools
+import sys
 import threading
 import types
 import weakref
@@ -17,13 +18,16 @@ from torch import nn
 from framejit._runtime import CompiledFunction
 from framejit.errors import BadArgument
 from framejit.guards.source import Reference
+from framejit.holdings import lives_anyway, survey
 
 Function = Any
 """A types.FunctionType, which type checkers take no `def` for."""
 ORIGINAL = "__framejit_original__"
 """The attribute of a compiled module's class that names the class of its original."""
+MOST_WAITING = 16
+"""Fronts of one class that wait for a next `compile` with the same options."""
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a module may end whenever the garbage collector runs
 _fronts: dict[int, list[Front]] = {}
 
 
@@ -46,11 +50,11 @@ def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], setting
             raise BadArgument(f"the compiled module's original has been given the class {front.cls.__qualname__}, with a __call__ of its own; "
                               "compile the module again")  # fmt: skip
         object.__setattr__(made, "__class__", front.subclass)
-        front.add(made)
+        front.add(made, module)
 
     front = subclass_of(class_of(module, compiles))
     made = object_of(front.subclass, module)
-    front.add(made)
+    front.add(made, module)
     _followed[id(made)] = Following(made, module, take_over)
     return made
 
@@ -145,9 +149,10 @@ def call_of(cls: type) -> Function:
 
 
 class Front:
-    """What the compiled modules of one class share: the subclass that they are objects of, with its `__call__`. It goes with the last one.
+    """What the compiled modules of one class share: the subclass that they are objects of, with its `__call__`.
 
-    The subclass is held only until there is an object of it, so that the two are garbage together.
+    It goes with the last of the modules that were compiled. While there are objects of the subclass, nothing else holds it, so that the two
+    are garbage together; between the last one and the next `compile` it is held for the modules, unless it leads to one of them.
     """
 
     def __init__(self, cls: type, raw: Any, options: Any, subclass: type) -> None:
@@ -157,6 +162,8 @@ class Front:
         self._subclass = weakref.ref(subclass)
         self._held: type | None = subclass
         self.instances: set[weakref.ref[Any]] = set()
+        self.originals: dict[int, weakref.ref[nn.Module]] = {}
+        self._backend: weakref.ref[Any] | None = None
 
     @property
     def subclass(self) -> Any:
@@ -177,25 +184,79 @@ class Front:
         if subclass is None or self.raw is not raw or not options.same_as(self.options):
             return False
         self._held = subclass
+        call = self.call
+        if isinstance(call, CompiledFunction):
+            compiler: Any = call.compile_callback
+            compiler.hold_backend()
         return True
 
-    def add(self, instance: Any) -> None:
-        """One more object of the subclass."""
-        self.instances.add(weakref.ref(instance, self._remove))
+    @property
+    def call(self) -> Any:
+        """The `__call__` of the subclass; None once that is gone."""
+        subclass = self.subclass
+        return None if subclass is None else subclass.__dict__["__call__"]
+
+    def add(self, instance: Any, original: nn.Module) -> None:
+        """One more object of the subclass, which shares its state with `original`."""
+        self.instances.add(weakref.ref(instance, self._instance_gone))
+        self.originals[id(original)] = weakref.ref(original, functools.partial(self._original_gone, id(original)))
         self._held = None
 
-    def _remove(self, gone: weakref.ref[Any]) -> None:
+    def _instance_gone(self, gone: weakref.ref[Any]) -> None:
         self.instances.discard(gone)
         if not self.instances:
-            known = _fronts.get(self.key, [])
-            if self in known:
-                known.remove(self)
-            if not known:
-                _fronts.pop(self.key, None)
-            subclass = self.subclass
-            call = None if subclass is None else subclass.__dict__["__call__"]
-            if isinstance(call, CompiledFunction):
-                call.clear()
+            if self._may_wait():
+                self._held = self.subclass
+            else:
+                self.end()
+
+    def _original_gone(self, key: int, gone: weakref.ref[nn.Module]) -> None:
+        if self.originals.get(key) is gone:
+            del self.originals[key]
+        if not self.originals and not self.instances:
+            self.end()
+
+    def _may_wait(self) -> bool:
+        """Whether what was compiled can be kept for the modules: it neither leads to one of them nor holds anything else of the program's."""
+        call, subclass = self.call, self.subclass
+        modules = [module for module in (reference() for reference in self.originals.values()) if module is not None]
+        if not modules or not isinstance(call, CompiledFunction) or not call.entries or sys.is_finalizing():
+            return False
+        compiler: Any = call.compile_callback
+        backend, compiler.held_backend = compiler.held_backend, None
+        classes = [cls for cls in subclass.__mro__ if not lives_anyway(cls)]
+        sought = [*modules, *([] if backend is None else [backend])]
+        if backend is not None:
+            self._backend = weakref.ref(backend, self._backend_gone)
+        if compiler.surveyed is None or compiler.surveyed[0] != compiler.compilations or classes[1:]:
+            leads = survey([*call.entries, compiler], sought, classes)
+            if leads is not None:
+                classes_lead = survey(classes[1:], sought, [subclass], strict=False)
+                leads = None if classes_lead is None else leads | classes_lead
+            compiler.surveyed = (compiler.compilations, 0 if leads == set() else None)
+        return compiler.surveyed[1] is not None
+
+    def _backend_gone(self, gone: weakref.ref[Any]) -> None:
+        if not self.instances:
+            self.end()
+
+    def end(self) -> None:
+        """Forget the subclass and throw its entries away."""
+        known = _fronts.get(self.key, [])
+        if self in known:
+            known.remove(self)
+        if not known:
+            _fronts.pop(self.key, None)
+        call, self._held = self.call, None
+        if isinstance(call, CompiledFunction):
+            call.clear()
+
+
+def forget() -> None:
+    """Drop what waits for a next `compile`: part of `reset()`."""
+    for front in [front for known in list(_fronts.values()) for front in known]:
+        if not front.instances:
+            front.end()
 
 
 def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) -> Front:
@@ -206,7 +267,12 @@ def shared_class(cls: type, raw: Any, options: Any, make: Callable[[], type]) ->
                 return front
     front = Front(cls, raw, options, make())
     with _lock:
-        _fronts.setdefault(id(cls), []).append(front)
+        known = _fronts.setdefault(id(cls), [])
+        waiting = [other for other in known if other.originals and not other.instances]
+        known.append(front)
+    for other in waiting:
+        if other.raw is not raw or len(waiting) >= MOST_WAITING:  # patched classes, options that are new each time
+            other.end()
     return front
 
 
@@ -227,6 +293,13 @@ class Following:
         self.module = weakref.ref(module)
         self.cls = weakref.ref(type(module))
         self.take_over = take_over
+
+
+def compiled_of(module: nn.Module) -> nn.Module:
+    """The module that a compiled module was made of, as long as it is there; of any other module itself."""
+    following = _followed.get(id(module))
+    original = None if following is None or following.made() is not module else following.module()
+    return module if original is None else original
 
 
 def catch_up(made: Any) -> bool:

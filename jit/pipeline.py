@@ -77,6 +77,8 @@ class Keep:
     """What the entry is put down to, if it was made although there were others."""
     shared: bool = False
     """Whether its guards say all that the entry rests on, so that it may serve other functions of the same code."""
+    adopted: bool = False
+    """Whether it is an entry of another function's, made once more."""
     inputs: Sequence[Source] = ()
     captures: Sequence[Source] = ()
     direct: Any = None
@@ -361,7 +363,7 @@ def with_own_tree(entry: Entry) -> Entry:
         return entry  # something that it compares with is going: the entry will not last
     # The garbage collector looks into a code object only where the entry is its one owner.
     code = None if entry.code is None else entry.code.replace()
-    kept = replace(keep, guards=built.guards)
+    kept = replace(keep, guards=built.guards, adopted=True)
     resumes, outcome = entry.resumes or (), entry.outcome
     return Entry(code, built.tree, entry.n_inputs, kept, entry.step, resumes, keep.direct, watched=entry.watched, outcome=outcome)
 

@@ -20,11 +20,12 @@ class Pool:
     """The entries made for functions of one code object, one namespace and the same options: closures made in a loop, bound methods.
 
     An entry says by its guards which calls it fits, and closure cells, defaults and `self` are part of the call. It lives as long as one of
-    the functions has it.
+    the functions has it, or a record of one that is gone (retained.py).
     """
 
     def __init__(self, function: Any, options: Any) -> None:
-        self.code = function.__code__
+        self.code = weakref.ref(function.__code__)
+        self.key = id(function.__code__)
         self.globals = function.__globals__
         self.builtins = function.__builtins__
         self.options = options
@@ -33,7 +34,7 @@ class Pool:
     def serves(self, function: Any, options: Any) -> bool:
         """Whether nothing but guarded facts tells a call of the function from calls that the entries were made for."""
         return (
-            function.__code__ is self.code
+            function.__code__ is self.code()
             and function.__globals__ is self.globals
             and function.__builtins__ is self.builtins
             and options.same_as(self.options)
@@ -66,7 +67,7 @@ def pool_of(function: types.FunctionType, options: Any) -> Pool:
             if pool is not None and pool.serves(function, options):
                 return pool
         pool = Pool(function, options)
-        known.append(weakref.ref(pool, lambda gone, key=id(pool.code): _forget_pool(key, gone)))  # type: ignore[misc]
+        known.append(weakref.ref(pool, lambda gone, key=pool.key: _forget_pool(key, gone)))  # type: ignore[misc]
         return pool
 
 

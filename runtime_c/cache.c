@@ -464,14 +464,17 @@ static int function_set_natives(FJ_CompiledFunction *self, PyObject *value, void
 /* ---- CompiledFunction as an object ---- */
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"function", "compile_callback", "rejected_callback", NULL};
-    PyObject *function, *callback, *rejected = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O:CompiledFunction", keywords, &PyFunction_Type, &function, &callback, &rejected)) {
+    static char *keywords[] = {"function", "compile_callback", "rejected_callback", "ended_callback", NULL};
+    PyObject *function, *callback, *rejected = Py_None, *ended = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|OO:CompiledFunction", keywords, &PyFunction_Type, &function, &callback, &rejected,
+                                     &ended)) {
         return NULL;
     }
-    if (!PyCallable_Check(callback) || (rejected != Py_None && !PyCallable_Check(rejected))) {
-        PyObject *wrong = PyCallable_Check(callback) ? rejected : callback;
-        return PyErr_Format(PyExc_TypeError, "CompiledFunction: a callback must be callable, not %.100s", Py_TYPE(wrong)->tp_name);
+    PyObject *callbacks[] = {callback, rejected != Py_None ? rejected : callback, ended != Py_None ? ended : callback};
+    for (int i = 0; i < 3; i++) {
+        if (!PyCallable_Check(callbacks[i])) {
+            return PyErr_Format(PyExc_TypeError, "CompiledFunction: a callback must be callable, not %.100s", Py_TYPE(callbacks[i])->tp_name);
+        }
     }
     FJ_CompiledFunction *self = (FJ_CompiledFunction *)type->tp_alloc(type, 0);
     if (self == NULL) {
@@ -481,6 +484,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->function = Py_NewRef(function);
     self->compile_callback = Py_NewRef(callback);
     self->rejected_callback = rejected != Py_None ? Py_NewRef(rejected) : NULL;
+    self->ended_callback = ended != Py_None ? Py_NewRef(ended) : NULL;
     self->code = Py_NewRef(PyFunction_GET_CODE(function));
     self->enabled = 1;
     return (PyObject *)self;
@@ -491,6 +495,7 @@ static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *a
     Py_VISIT(self->compile_callback);
     Py_VISIT(self->natives);
     Py_VISIT(self->rejected_callback);
+    Py_VISIT(self->ended_callback);
     Py_VISIT(self->code);
     Py_VISIT(self->dict);
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
@@ -505,13 +510,35 @@ static int function_clear(FJ_CompiledFunction *self) {
     Py_CLEAR(self->compile_callback);
     Py_CLEAR(self->natives);
     Py_CLEAR(self->rejected_callback);
+    Py_CLEAR(self->ended_callback);
     Py_CLEAR(self->code);
     Py_CLEAR(self->dict);
     drop_entries(self);
     return 0;
 }
 
+/* Says that the object is going, and hands its entries over: whoever wants them to live on may take them. */
+static void function_finalize(PyObject *object) {
+    FJ_CompiledFunction *self = (FJ_CompiledFunction *)object;
+    if (self->ended_callback == NULL || self->n_entries == 0) {
+        return;
+    }
+    PyObject *error_type, *error, *traceback;
+    PyErr_Fetch(&error_type, &error, &traceback);
+    PyObject *entries = function_get_entries(self, NULL);
+    PyObject *result = entries != NULL ? PyObject_CallFunctionObjArgs(self->ended_callback, self->function, entries, NULL) : NULL;
+    if (result == NULL) {
+        PyErr_WriteUnraisable(self->ended_callback);
+    }
+    Py_XDECREF(result);
+    Py_XDECREF(entries);
+    PyErr_Restore(error_type, error, traceback);
+}
+
 static void function_dealloc(FJ_CompiledFunction *self) {
+    if (PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0) {
+        return;
+    }
     PyObject_GC_UnTrack(self);
     if (self->weak_references != NULL) {
         PyObject_ClearWeakRefs((PyObject *)self);
@@ -579,6 +606,8 @@ static PyMemberDef function_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(FJ_CompiledFunction, function), READONLY, NULL},
     {"compile_callback", T_OBJECT, offsetof(FJ_CompiledFunction, compile_callback), READONLY,
      "Called as (function, arguments) where no entry matches."},
+    {"ended_callback", T_OBJECT, offsetof(FJ_CompiledFunction, ended_callback), READONLY,
+     "Called as (function, entries) when the object goes while it has entries, or None."},
     {"enabled", T_BOOL, offsetof(FJ_CompiledFunction, enabled), 0, "If False, calls run the function as it was written."},
     {NULL},
 };
@@ -594,17 +623,19 @@ static PyGetSetDef function_getset[] = {
 
 PyTypeObject FJ_CompiledFunctionType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.CompiledFunction",
-    .tp_doc = "CompiledFunction(function, compile_callback, rejected_callback=None)\n--\n\nA function whose calls run compiled code. "
+    .tp_doc = "CompiledFunction(function, compile_callback, rejected_callback=None, ended_callback=None)\n--\n\nA function whose calls run compiled code. "
               "compile_callback(function, arguments) is called where no entry matches the call; arguments are the raw argument slots. It returns "
               "an Entry, None to run this call as written, or NotImplemented to look for an entry once more; what it raises, the call raises. "
               "rejected_callback(function, arguments, entry) is called when none of a few entries made for a call accepts it: the call then "
-              "runs as written. Without it that is a RuntimeError.",
+              "runs as written. Without it that is a RuntimeError. "
+              "ended_callback(function, entries) is called when the object goes while it has entries.",
     .tp_basicsize = sizeof(FJ_CompiledFunction),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_new = function_new,
     .tp_traverse = (traverseproc)function_traverse,
     .tp_clear = (inquiry)function_clear,
     .tp_dealloc = (destructor)function_dealloc,
+    .tp_finalize = function_finalize,
     .tp_repr = (reprfunc)function_repr,
     .tp_call = PyVectorcall_Call,
     .tp_vectorcall_offset = offsetof(FJ_CompiledFunction, vectorcall),

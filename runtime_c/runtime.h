@@ -60,6 +60,7 @@ typedef struct FJ_CompiledFunction {
     PyObject *function;
     PyObject *compile_callback;
     PyObject *rejected_callback; /* or NULL */
+    PyObject *ended_callback;    /* or NULL */
     PyObject *natives;     /* NULL, or what it says in its regions: natives(function, arguments) tells what becomes of a function called there */
     FJ_CodeRecord *record; /* of the code whose functions it stands for in regions of `natives`, or NULL: it stands for `function` only */
     struct FJ_CompiledFunction *next_of_code; /* the next one of the record */

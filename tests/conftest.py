@@ -11,7 +11,7 @@ faulthandler.enable()
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from framejit import _runtime, compiled_module, sharing  # noqa: E402
+from framejit import _runtime, compiled_module, retained, sharing  # noqa: E402
 
 UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
 
@@ -36,6 +36,7 @@ def undone(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
 @pytest.fixture(autouse=True)
 def nothing_shared_with_earlier_tests() -> None:
     # What earlier tests have compiled may wait for the garbage collector, and would serve the same code here.
+    retained.clear()
     sharing._pools.clear()
     compiled_module._fronts.clear()
 

@@ -120,10 +120,11 @@ def test_a_closure_dies_with_its_function():
     references |= {"closure": weakref.ref(function), "compiled function": weakref.ref(compiled), "code": weakref.ref(function.__code__)}
     compiled(x)
     references["entry"] = weakref.ref(compiled.entries[0])
-    code = references.pop("code")
+    code, entry = references.pop("code"), references.pop("entry")
     del model, function, compiled
     assert alive(references) == []
     assert code() is not None, "make keeps it"
+    assert entry() is not None, "it waits for the next function of this code"
 
 
 def test_a_global_is_not_kept():

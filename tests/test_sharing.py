@@ -442,7 +442,7 @@ def test_entries_of_modules_go_with_the_last_one(backend):
     assert entry_gone() is None and class_gone() is None and not compiled_module._fronts
 
 
-def test_entries_of_functions_go_with_the_last_one(backend):
+def test_entries_of_functions_outlive_the_last_one(backend):
     def make(weight):
         return framejit.compile(lambda t: t @ weight, backend=backend)
 
@@ -454,6 +454,9 @@ def test_entries_of_functions_go_with_the_last_one(backend):
     gc.collect()
     assert same(make(weight := torch.rand(3, 3))(x), x @ weight) and backend.graphs == 1
     compiled.clear()
+    gc.collect()
+    assert same(make(weight)(x), x @ weight) and backend.graphs == 1
+    framejit.reset()
     gc.collect()
     assert graph() is None and not sharing._pools
 

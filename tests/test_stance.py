@@ -328,6 +328,7 @@ def test_torch_set_stance_is_honoured():
         return ran(x)
 
     assert careful() == "eager" and ran(x) == "compiled"
+    framejit.reset()
     with torch.compiler.set_stance("aot_eager_then_compile"):
         fast, ran = program()
         assert [ran(x), ran(x)] == ["eager", "compiled"]

@@ -1,0 +1,113 @@
+"""What compiled code holds: whether it may be kept without keeping anything of the program's alive that the program itself has let go of."""
+
+from __future__ import annotations
+
+import enum
+import gc
+import logging
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from framejit.guards.source import Reference, module_of_globals
+
+COMPILERS = frozenset(sys.stdlib_module_names) | {
+    "filelock", "framejit", "fsspec", "functorch", "jinja2", "mpmath", "networkx", "numpy", "optree", "packaging", "pybind11_builtins",
+    "sympy", "torch", "torchgen", "triton", "typing_extensions",
+}  # fmt: skip
+"""Packages whose objects a compilation may make for itself: torch, what it needs, and framejit."""
+PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType})
+RUNNING = (types.FrameType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.TracebackType)
+HEAP_TYPE = 1 << 9
+"""Include/object.h: Py_TPFLAGS_HEAPTYPE."""
+MOST = 2_000_000
+"""Objects that are looked at: some hundreds for a small graph, tens of thousands where a backward is compiled."""
+
+
+def survey(roots: Iterable[Any], sought: Iterable[Any], known: Iterable[Any] = (), strict: bool = True) -> set[int] | None:
+    """Which of the objects `sought` are reached from the roots, by `id`; None where the program's own objects are.
+
+    Loaded modules, and what is found by its name in one, live anyway: neither counts, nor is it looked into. `known`: objects to be
+    passed by. Not `strict`: the program's objects are looked into as others are. Runs no code of the program's.
+    """
+    wanted = {id(value) for value in sought}
+    seen = {id(value): value for value in known}
+    reached: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        value = waiting.pop()
+        cls = type(value)
+        if cls in PLAIN or id(value) in seen:
+            continue
+        if len(seen) == MOST:
+            return None
+        seen[id(value)] = value  # held, so that no other object gets its address
+        if id(value) in wanted:
+            reached.add(id(value))
+        elif lives_anyway(value):
+            continue
+        elif cls is types.CodeType:
+            waiting += value.co_consts
+        elif strict and is_of_program(value):
+            return None
+        else:
+            waiting += gc.get_referents(value)
+    return reached
+
+
+def lives_anyway(value: Any) -> bool:
+    """Whether the value is a loaded module, its globals, a function or class found there by its name, or a logger: these have names too."""
+    cls = type(value)
+    if isinstance(value, logging.Logger):
+        return True
+    if cls is types.ModuleType:
+        return sys.modules.get(value.__dict__.get("__name__")) is value
+    if cls is dict:
+        return "__name__" in value and module_of_globals(value) is not None
+    if isinstance(value, type):
+        if not value.__flags__ & HEAP_TYPE:
+            return True
+        module = sys.modules.get(module_of(value))
+        return module is not None and found_by_name(module.__dict__, type.__getattribute__(value, "__qualname__")) is value
+    if cls is types.FunctionType:
+        return module_of_globals(value.__globals__) is not None and found_by_name(value.__globals__, value.__qualname__) is value
+    return False
+
+
+def found_by_name(namespace: Any, qualname: str) -> Any:
+    """What a qualified name means in a namespace, looked up in plain dicts; None where it means nothing."""
+    found: Any = None
+    for name in qualname.split("."):
+        found = namespace.get(name) if namespace is not None else None
+        namespace = found.__dict__ if isinstance(found, type) else None
+    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+
+
+def module_of(cls: type) -> str:
+    """The name of a class's module."""
+    name = cls.__dict__.get("__module__")
+    return name if isinstance(name, str) else ""
+
+
+def is_of_program(value: Any) -> bool:
+    """Whether the value is the program's, and would end when the program lets go of it.
+
+    A function that lives nowhere by its name is looked into instead: what a backend returns is mostly one.
+    """
+    cls = type(value)
+    if cls is Reference:
+        return isinstance(value.strong, (dict, list, set))  # by identity: one of the program's
+    if isinstance(value, type):
+        return module_of(value).partition(".")[0] not in COMPILERS
+    if isinstance(value, enum.Enum):
+        return not lives_anyway(cls)
+    if cls.__flags__ & HEAP_TYPE and "__module__" in cls.__dict__ and module_of(cls).partition(".")[0] not in COMPILERS:
+        return not issubclass(cls, type)
+    if isinstance(value, torch.Tensor):
+        return not isinstance(value, FakeTensor) and (isinstance(value, nn.Parameter) or value.requires_grad)
+    return isinstance(value, RUNNING) or (isinstance(value, nn.Module) and not (cls is nn.Module or isinstance(value, fx.GraphModule)))

@@ -1,0 +1,179 @@
+"""What was compiled for a function outlives the compiled function: it waits for the next `compile` of the function or of its code.
+
+A record holds the entries of a CompiledFunction that is gone, with all that its Compiler has learnt. It goes with what they were made for:
+with the code, with the objects that their guards compare with, and with a backend that the program has made. Entries that hold anything of the
+program's are not kept at all (holdings.py): nothing would show the garbage collector that they hang on the function.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+import weakref
+from dataclasses import replace
+from typing import Any
+
+from framejit._runtime import Entry
+from framejit.backends.registry import Backend
+from framejit.errors import BackendError
+from framejit.guards.source import module_of_globals
+from framejit.holdings import HEAP_TYPE, found_by_name, lives_anyway, survey
+
+MOST = 64
+"""Records of one code object: closures made anew have one each."""
+
+_lock = threading.RLock()  # a record may end, or begin, whenever the garbage collector runs
+_records: dict[int, list[Record]] = {}
+
+
+class Record:
+    """The entries of one compiled function that is gone. `compiler`: its cache.Compiler, which goes on in the next compiled function."""
+
+    def __init__(self, compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...], anchors: list[Any]) -> None:
+        self.compiler = compiler
+        self.key = id(function.__code__)
+        self.function = weakref.ref(function)
+        self.bare = function.__closure__ is None
+        self.entries = list(entries)
+        end = functools.partial(_end, weakref.ref(self))
+        self._watched: list[Any] = [weakref.ref(anchor, end) for anchor in anchors]
+        for entry in entries:
+            gone = functools.partial(_remove, weakref.ref(self), weakref.ref(entry))
+            compared = {id(guard.reference): guard.reference.weak for guard in entry.keep.guards if hasattr(guard, "reference")}
+            for known in compared.values():
+                value = None if known is None else known()
+                if value is not None:
+                    self._watched.append(weakref.ref(value, gone))
+
+    def serves(self, function: types.FunctionType, options: Any) -> bool:
+        """Whether a new compiled function of this function goes on where the old one ended.
+
+        A function made anew from the same code is the same function where it has no cells. Where it has, it may still share the entries.
+        """
+        before = self.function()
+        alike = before is function or (before is None and self.bare and function.__closure__ is None and options.shareable)
+        return alike and self.compiler.goes_on_for(function, options)
+
+
+def keep(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...]) -> None:
+    """The compiled function of this compiler is gone. `entries`: those that it had."""
+    entries = tuple(entry for entry in entries if entry.tree.alive)
+    if sys.is_finalizing() or not any(is_own(entry) for entry in entries):
+        return
+    backend, compiler.held_backend = compiler.held_backend, None
+    candidates = anchors_of(function)
+    if compiler.surveyed is None or compiler.surveyed[0] != compiler.compilations:
+        compiler.surveyed = (compiler.compilations, choose(candidates, [*entries, compiler], backend))
+    chosen = compiler.surveyed[1]
+    if chosen is None or candidates[chosen] is None:
+        return
+    anchors = [candidates[chosen]] if backend is None else [candidates[chosen], backend]
+    record = Record(compiler, function, entries, anchors)
+    with _lock:
+        known = _records.get(record.key, [])
+        _records[record.key] = [record, *known[: MOST - 1]]
+
+
+def is_own(entry: Entry) -> bool:
+    """Whether the entry was made for the function that had it, and not taken over from another one's."""
+    return entry.keep is not None and not entry.keep.adopted
+
+
+def anchors_of(function: types.FunctionType) -> list[Any]:
+    """The objects with which what was compiled for a function may go, the best first: its code, and, as resume functions hold that, the
+    module's function that the code belongs to, or else the function itself.
+    """
+    return [function.__code__, outermost(function), function]
+
+
+def choose(candidates: list[Any], roots: list[Any], backend: Any) -> int | None:
+    """The number of the first candidate that the roots don't lead to; None where they must not be kept."""
+    sought = [candidate for candidate in (*candidates, backend) if candidate is not None]
+    reached = survey(roots, sought)
+    if reached is None or (backend is not None and id(backend) in reached):
+        return None
+    return next((n for n, candidate in enumerate(candidates) if candidate is not None and id(candidate) not in reached), None)
+
+
+def outermost(function: types.FunctionType) -> types.FunctionType | None:
+    """The function of a loaded module, or of a class there, in whose code the function's code is; None where there is none."""
+    if module_of_globals(function.__globals__) is None:
+        return None
+    found = found_by_name(function.__globals__, function.__qualname__.partition(".<locals>")[0])
+    return found if type(found) is types.FunctionType and contains(found.__code__, function.__code__) else None
+
+
+def contains(outer: types.CodeType, inner: types.CodeType) -> bool:
+    """Whether code is, or has somewhere among its constants, other code."""
+    return outer is inner or any(contains(value, inner) for value in outer.co_consts if type(value) is types.CodeType)
+
+
+def take(function: types.FunctionType, options: Any) -> Record | None:
+    """The record with which a new compiled function begins. It is the caller's from then on."""
+    with _lock:
+        known = _records.get(id(function.__code__), [])
+        record = next((record for record in known if record.serves(function, options)), None)
+        if record is not None:
+            known.remove(record)
+            record._watched.clear()
+        return record
+
+
+def clear() -> None:
+    """Drop all records: part of `reset()`."""
+    with _lock:
+        _records.clear()
+
+
+def _end(reference: weakref.ref[Record], gone: Any) -> None:
+    """Something that the record hangs on is gone."""
+    record = reference()
+    if record is not None:
+        with _lock:
+            known = [other for other in _records.get(record.key, []) if other is not record]
+            if known:
+                _records[record.key] = known
+            else:
+                _records.pop(record.key, None)
+
+
+def _remove(reference: weakref.ref[Record], gone_entry: weakref.ref[Entry], gone: Any) -> None:
+    """Something that an entry's guards compare with is gone: it will never match again."""
+    record, entry = reference(), gone_entry()
+    if record is not None and entry in record.entries:
+        record.entries.remove(entry)
+        if not record.entries:
+            _end(reference, gone)
+
+
+# Backends that the program has made.
+
+
+class WeakBackend:
+    """A backend's function, held weakly: what was compiled with it may be there longer."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = weakref.ref(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        function = self.function()
+        if function is None:
+            raise BackendError("of a compiled function", "is gone")
+        return function(*args, **kwargs)
+
+
+def weakly(backend: Backend) -> tuple[Backend, Any]:
+    """The backend as compilers hold it, and the function that they hold beside it while they are in use; None for one that is always there."""
+    call = backend.call
+    if isinstance(call, (WeakBackend, types.MethodType)) or not type(call).__weakrefoffset__ or lives_anyway(call):
+        return backend, None
+    if type(call) is not types.FunctionType and not type(call).__flags__ & HEAP_TYPE:
+        return backend, None
+    return replace(backend, call=WeakBackend(call)), call
+
+
+def function_of(backend: Backend) -> Any:
+    """The function that the backend runs."""
+    return backend.call.function() if isinstance(backend.call, WeakBackend) else backend.call
