@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime
+from types import WrapperDescriptorType
+from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
 from framejit.guards.kinds import Distinct, Same, ValueIs
-from framejit.guards.source import DictKey
+from framejit.guards.source import MISSING, DictKey
 from framejit.objects.builtinobject import BuiltinMethodObject
 from framejit.objects.object import Object, settle
 from framejit.objects.registry import wrapper_for
@@ -14,6 +16,8 @@ from framejit.objects.registry import wrapper_for
 if TYPE_CHECKING:
     from framejit.tracer import Tracer
 
+VALUE_TYPES = frozenset({int, float, complex, str, bytes, datetime.date, datetime.timedelta})
+"""Immutable types in C that compare and hash by what they are worth, with no code of the program's."""
 UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
 """Types whose equal values are one object."""
 
@@ -48,6 +52,21 @@ def tell_apart(tracer: Tracer, known: dict[int, Object], obj: Object) -> Object:
         known[id(obj)] = obj
         tracer.trail.log(known.pop, id(obj))
     return obj
+
+
+def value_key(tracer: Tracer, obj: Object, hashes: Any, equals: Any) -> Any:
+    """A dict key or set element that hashes by its value.
+
+    Where both special methods are C code of a type whose instances can't change in what they look at, the value itself stands for it: a
+    subclass of int that equals 1 is found as 1. Its identity is guarded, as nothing else says what it is worth.
+    """
+    owners = [getattr(method, "__objclass__", None) for method in (hashes, equals)]
+    if not all(owner in VALUE_TYPES and type(method) is WrapperDescriptorType for owner, method in zip(owners, (hashes, equals))):
+        tracer.unsupported(breaks.ComparesByPython(obj.cls.__qualname__))
+    if obj.source is None or obj.value is MISSING:
+        tracer.unsupported(breaks.UnsupportedOperation(f"a {obj.cls.__qualname__} made by the compiled function as a key"))
+    tracer.guard(ValueIs, obj.source, obj.value)
+    return obj.value
 
 
 def are_keys_of_one_dict(a: Object, b: Object) -> bool:

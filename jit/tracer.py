@@ -524,9 +524,9 @@ class Tracer:
         hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
         if hashes is None:
             self.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
-        if isinstance(hashes, FunctionType) or isinstance(equals, FunctionType):
-            self.unsupported(breaks.ComparesByPython(obj.cls.__qualname__))
-        return self.tell_apart(obj)
+        if hashes is object.__hash__ and equals is object.__eq__:
+            return self.tell_apart(obj)
+        return identities.value_key(self, settle(obj), hashes, equals)
 
     def tell_apart(self, obj: Object) -> Object:
         return identities.tell_apart(self, self._told_apart, settle(obj))

@@ -16,7 +16,7 @@ from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure, refuse
-from framejit.objects.sequence import index_value, sort
+from framejit.objects.sequence import sort
 from framejit.objects.vm import VM
 
 pure(ord, complex, bytes, str.maketrans)
@@ -234,19 +234,21 @@ def divmod_(vm: VM, a: Object, b: Object) -> Object:
 def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object:
     if mod is None or vm.observe(mod).cls is type(None):
         return operators.binary_op(vm, "**", base, exp)
-    return special(vm, base, "__pow__", lambda cls: f"unsupported operand type(s) for pow(): '{type_name(cls)}'", exp, mod)
+    numbers = vm.observe_all([base, exp, mod])
+    if all(number.cls in NUMBERS and number.is_constant() for number in numbers):
+        return abstract.fold(vm, pow, *[number.constant(vm) for number in numbers])
+    vm.unsupported(breaks.UnsupportedCall("pow() of three operands, of which each may answer"))
 
 
 def of_index(function: Callable[[int], str]) -> None:
     """The model of a function of one integer, which `__index__` may give."""
 
     def model(vm: VM, number: Object) -> Object:
-        return abstract.fold(vm, function, index_value(vm, number, lambda: f"'{vm.observe(number).type_name}' object {NO_INTEGER}"))
+        return abstract.fold(vm, function, operators.index(vm, number))
 
     models(function)(model)
 
 
-NO_INTEGER = "cannot be interpreted as an integer"
 for _function in (bin, hex, oct, chr):
     of_index(_function)
 
@@ -356,10 +358,7 @@ def format_(vm: VM, obj: Object, spec: Object | None = None) -> Object:
 
 @models(range)
 def range_(vm: VM, *args: Object) -> Object:
-    def number(arg: Object) -> int:
-        return index_value(vm, arg, lambda: f"'{vm.observe(arg).type_name}' object cannot be interpreted as an integer")
-
-    return abstract.fold(vm, range, *[number(arg) for arg in args])
+    return abstract.fold(vm, range, *[operators.index(vm, arg) for arg in args])
 
 
 # What only the outside can do.

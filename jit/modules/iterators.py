@@ -5,7 +5,7 @@ from __future__ import annotations
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, ConstObject
 from framejit.objects.dequeobject import deque_iterator, deque_reverse_iterator
 from framejit.objects.dictobject import ITERATOR_TYPES as DICT_ITERATOR_TYPES
@@ -27,18 +27,14 @@ from framejit.objects.iterobject import (
 from framejit.objects.object import Object
 from framejit.objects.rangeobject import RangeObject
 from framejit.objects.registry import models
-from framejit.objects.sequence import index_value
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.vm import VM
 
 
 @models(enumerate)
 def enumerate_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
-    def refuse() -> str:
-        assert start is not None
-        return f"'{vm.observe(start).type_name}' object cannot be interpreted as an integer"
-
-    return EnumerateIterator(vm.observe(abstract.iter_(vm, iterable)), 0 if start is None else index_value(vm, start, refuse))
+    first = 0 if start is None else operators.index(vm, start)
+    return EnumerateIterator(vm.observe(abstract.iter_(vm, iterable)), first)
 
 
 @models(zip)

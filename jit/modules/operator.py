@@ -112,13 +112,7 @@ def iconcat(vm: VM, a: Object, b: Object) -> Object:
 
 @models(operator.index)
 def index(vm: VM, a: Object) -> Object:
-    a = vm.observe(a)
-    if issubclass(a.cls, int) and a.is_constant():
-        return vm.const(int(a.constant(vm)))
-    found = abstract.call_special(vm, a, "__index__")
-    if found is None:
-        vm.raise_(TypeError, f"'{a.type_name}' object cannot be interpreted as an integer")
-    return found
+    return vm.const(operators.index(vm, a))
 
 
 @models(operator.countOf)

@@ -268,6 +268,17 @@ def delitem(vm: VM, obj: Object, key: Object) -> None:
         vm.raise_(TypeError, f"'{obj.type_name}' object doesn't support item deletion")
 
 
+TOO_LARGE = "Python int too large to convert to C ssize_t"
+NO_INDEX = "cannot fit 'int' into an index-sized integer"
+
+
+def ssize(vm: VM, number: int, error: type[Exception] = OverflowError, message: str = NO_INDEX) -> int:
+    """A number that must fit into a Py_ssize_t, as PyNumber_AsSsize_t checks it; with TOO_LARGE as PyLong_AsSsize_t does."""
+    if not -sys.maxsize - 1 <= number <= sys.maxsize:
+        vm.raise_(error, message)
+    return number
+
+
 # Iteration.
 
 

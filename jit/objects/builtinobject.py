@@ -17,7 +17,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.kinds import Equals, TypeIs
-from framejit.guards.source import MISSING, CAttr, SlotMember, Source
+from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, operators
 from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import app_of, is_pure, model_of, models, setter_of, wraps
@@ -273,8 +273,3 @@ def build_descriptor(cls: type) -> Any:
 
 for _cls in FIELDS:
     models(_cls)(build_descriptor(_cls))
-
-
-def slot_source(source: Source, member: MemberDescriptorType) -> Source:
-    """The source of a member read from a value with a source."""
-    return source.child(SlotMember, member)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from framejit.objects import abstract, operators, text
-from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
+from framejit.objects.constobject import NONE
 from framejit.objects.dequeobject import DequeIterator, DequeObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.sequence import COMPARISONS, bounds, comparison, find, index_value, repeat
+from framejit.objects.sequence import COMPARISONS, bounds, comparison, find, repeat, same_kind
 from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def deque_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
 def deque_init(vm: VM, self: DequeObject, iterable: Object | None = None, maxlen: Object | None = None) -> Object:
     limit = None
     if maxlen is not None and vm.observe(maxlen).cls is not type(None):
-        limit = index_value(vm, maxlen, lambda: "an integer is required")
+        if not issubclass(vm.observe(maxlen).cls, int):
+            vm.raise_(TypeError, "an integer is required")
+        limit = operators.ssize_argument(vm, maxlen)
         if limit < 0:
             vm.raise_(ValueError, "maxlen must be non-negative")
     self.items(vm)
@@ -117,9 +119,10 @@ def popleft(vm: VM, self: DequeObject) -> Object:
 
 @models(deque.rotate)
 def rotate(vm: VM, self: DequeObject, n: Object | None = None) -> Object:
+    steps = 1 if n is None else operators.ssize_argument(vm, n)
     items = self.items(vm)
     if items:
-        by = (1 if n is None else index_value(vm, n, lambda: "an integer is required")) % len(items)
+        by = steps % len(items)
         self.replace(vm, items[len(items) - by :] + items[: len(items) - by])
     return NONE
 
@@ -164,7 +167,7 @@ def insert(vm: VM, self: DequeObject, index: Object, item: Object) -> Object:
     items = list(self.items(vm))
     if self.maxlen is not None and len(items) >= self.maxlen:
         vm.raise_(IndexError, "deque already at its maximum size")
-    items.insert(index_value(vm, index, lambda: "an integer is required"), item)
+    items.insert(operators.ssize_argument(vm, index), item)
     self.replace(vm, items)
     return NONE
 
@@ -183,7 +186,7 @@ def remove(vm: VM, self: DequeObject, item: Object) -> Object:
 def position_of(vm: VM, self: DequeObject, key: Object) -> int:
     """A checked index."""
     size = len(self.items(vm))
-    position = index_value(vm, key, lambda: f"sequence index must be integer, not '{vm.observe(key).type_name}'")
+    position = operators.index(vm, key, lambda: f"sequence index must be integer, not '{vm.observe(key).type_name}'")
     if not -size <= position < size:
         vm.raise_(IndexError, "deque index out of range")
     return position % size
@@ -234,9 +237,7 @@ def backwards(vm: VM, self: DequeObject) -> Object:
 
 @models(deque.__add__)
 def add(vm: VM, self: DequeObject, other: Object) -> Object:
-    other = vm.observe(other)
-    if not isinstance(other, DequeObject):
-        return NOT_IMPLEMENTED
+    other = same_kind(vm, other, deque)
     made = vm.observe(copy(vm, self))
     extend(vm, made, other)  # type: ignore[arg-type]
     return made
@@ -245,8 +246,6 @@ def add(vm: VM, self: DequeObject, other: Object) -> Object:
 @models(deque.__mul__, deque.__rmul__)
 def mul(vm: VM, self: DequeObject, times: Object) -> Object:
     items = repeat(vm, self.items(vm), times)
-    if items is None:
-        return NOT_IMPLEMENTED
     made = DequeObject([], self.maxlen)
     made.replace(vm, items)
     return made

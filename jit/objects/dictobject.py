@@ -29,7 +29,7 @@ FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 class DictObject(Object):
     """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (cleared, reordered)."""
 
-    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory")
+    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys")
 
     def __init__(self, cls: type = dict, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -42,6 +42,7 @@ class DictObject(Object):
         self.removed: set[Any] = set()
         self.rewritten = False
         self.factory: Object | None = None
+        self.plain_keys: bool | None = None
 
     @property
     def family(self) -> Any:
@@ -67,7 +68,7 @@ class DictObject(Object):
 
     def _look_outside(self, vm: VM, name: Any) -> Object | None:
         """First lookup of a key in the original."""
-        if type(name) is not str and not is_plain(name):
+        if (type(name) is not str and not is_plain(name)) or not self.has_plain_keys():
             self.open(vm)
             return self.lookup(vm, name)
         source = self.source
@@ -83,6 +84,16 @@ class DictObject(Object):
         entries[name] = entry  # type: ignore[assignment]
         vm.trail.log(entries.pop, name)
         return None if entry is None else entry[1]
+
+    def has_plain_keys(self) -> bool:
+        """Whether the keys of the original are such that a lookup of a constant compares it with constants of its own type only.
+
+        Otherwise a key of another type could be equal to it (a subclass of int, a number of NumPy's, an object with an `__eq__`).
+        """
+        if self.plain_keys is None:
+            types = set(map(type, dict.__iter__(self.value)))
+            self.plain_keys = types <= {str} or all(is_plain(key) or compares_by_identity(type(key)) for key in dict.__iter__(self.value))
+        return self.plain_keys
 
     def open(self, vm: VM) -> dict[Any, Entry]:
         """The whole content, in order; guards all keys and their order the first time."""
@@ -333,6 +344,11 @@ class DictObject(Object):
         if self.factory is not None and self.source is None:
             parts.append(self.factory)
         return parts + attr_values(self)
+
+
+def compares_by_identity(cls: Any) -> bool:
+    """Whether instances of a class are equal to themselves only."""
+    return cls.__hash__ is object.__hash__ and cls.__eq__ is object.__eq__
 
 
 def const_key(vm: VM, key: Any) -> Object:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
-from framejit.guards.source import MISSING, CAttr, SlotMember, Source
+from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, text
 from framejit.objects.instancedict import fill_instance_dict
-from framejit.objects.object import Object
+from framejit.objects.object import Object, member_source
 from framejit.objects.registry import models, sets, wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -51,7 +51,7 @@ class ExceptionObject(Object):
         if found is not None:
             return found
         if self.source is not None:
-            return vm.wrap(member.__get__(self.value), self.source.child(SlotMember, member))
+            return vm.wrap(member.__get__(self.value), member_source(vm, self, self.source, member))
         if member.__name__ == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else vm.const(None)
         if self.entries and member.__name__ in ("name", "obj") and issubclass(self.cls, (AttributeError, NameError)):

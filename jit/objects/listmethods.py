@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from framejit.objects import abstract, operators, text
-from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
+from framejit.objects.constobject import NONE
 from framejit.objects.iterobject import ReverseIterator, SequenceIterator, list_iterator, list_reverse_iterator
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, index_value, real_slice, repeat, sort_order
+from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat, same_kind, sort_order
 from framejit.objects.sliceobject import SliceObject
 
 if TYPE_CHECKING:
@@ -70,24 +70,17 @@ def iadd(vm: VM, self: ListObject, iterable: Object) -> Object:
 
 @models(list.__add__)
 def add(vm: VM, self: ListObject, other: Object) -> Object:
-    other = vm.observe(other)
-    if not isinstance(other, ListObject):
-        return NOT_IMPLEMENTED
-    return ListObject(self.items(vm) + other.items(vm))
+    return ListObject(self.items(vm) + same_kind(vm, other, list).items(vm))  # type: ignore[attr-defined]
 
 
 @models(list.__mul__, list.__rmul__)
 def mul(vm: VM, self: ListObject, times: Object) -> Object:
-    items = repeat(vm, self.items(vm), times)
-    return NOT_IMPLEMENTED if items is None else ListObject(items)
+    return ListObject(repeat(vm, self.items(vm), times))
 
 
 @models(list.__imul__)
 def imul(vm: VM, self: ListObject, times: Object) -> Object:
-    items = repeat(vm, self.items(vm), times)
-    if items is None:
-        return NOT_IMPLEMENTED
-    self.replace(vm, items)
+    self.replace(vm, repeat(vm, self.items(vm), times))
     return self
 
 
@@ -155,7 +148,7 @@ def delitem(vm: VM, self: ListObject, key: Object) -> Object:
 @models(list.pop)
 def pop(vm: VM, self: ListObject, index: Object | None = None) -> Object:
     items = self.items(vm)
-    position = -1 if index is None else index_value(vm, index, lambda: not_an_integer(vm, index))
+    position = -1 if index is None else operators.ssize_argument(vm, index)
     if not items:
         vm.raise_(IndexError, "pop from empty list")
     if position == -1:
@@ -168,15 +161,10 @@ def pop(vm: VM, self: ListObject, index: Object | None = None) -> Object:
     return item
 
 
-def not_an_integer(vm: VM, obj: Object) -> str:
-    """The message of PyNumber_Index."""
-    return f"'{vm.observe(obj).type_name}' object cannot be interpreted as an integer"
-
-
 @models(list.insert)
 def insert(vm: VM, self: ListObject, index: Object, item: Object) -> Object:
     new = list(self.items(vm))
-    new.insert(index_value(vm, index, lambda: not_an_integer(vm, index)), item)
+    new.insert(operators.ssize_argument(vm, index), item)
     self.replace(vm, new)
     return NONE
 

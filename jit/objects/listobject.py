@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import Length
 from framejit.guards.source import MISSING, Index, Source
+from framejit.objects import abstract
 from framejit.objects.constobject import c_new
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, list_iterator
@@ -119,7 +120,7 @@ class ListObject(Object):
         if self.cls is not list or key.cls is not int or value is None:
             return False
         index, size = key.constant(vm), len(self.items(vm))
-        if not -size <= index < size:
+        if not -size <= abstract.ssize(vm, index, IndexError) < size:
             vm.raise_(IndexError, "list assignment index out of range")
         self.set_at(vm, index % size, value)
         return True

@@ -13,11 +13,12 @@ Conventions
 
 from __future__ import annotations
 
-from types import MemberDescriptorType
+from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from framejit import breaks
 from framejit._runtime import type_name
-from framejit.guards.source import MISSING, SlotMember, Source
+from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 
 if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
@@ -82,7 +83,7 @@ class Object:
             if self.is_constant():
                 return vm.from_real(member.__get__(self.constant(vm)))
             raise NotConstant(self)
-        return vm.wrap(member.__get__(self.value), self.source.child(SlotMember, member))
+        return vm.wrap(member.__get__(self.value), member_source(vm, self, self.source, member))
 
     def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
         """Store to a member descriptor; None deletes."""
@@ -266,6 +267,20 @@ class NotConstant(Exception):
     def __init__(self, obj: Object) -> None:
         super().__init__(repr(obj))
         self.obj = obj
+
+
+def is_c_member(member: MemberDescriptorType) -> bool:
+    """Whether a member is a field of a C type, which may hold a bare number, and not one of a class's `__slots__`."""
+    return "__slots__" not in vars(member.__objclass__)
+
+
+def member_source(vm: VM, obj: Object, source: Source, member: MemberDescriptorType) -> Source:
+    """The source of a member's value. A field of a C type is read by its name, which must be that field's in the value's class."""
+    if not is_c_member(member):
+        return source.child(SlotMember, member)
+    if vm.raw_type_lookup(obj.cls, member.__name__) is not member or isinstance(vm.raw_type_lookup(obj.cls, "__getattribute__"), FunctionType):
+        vm.unsupported(breaks.UnsupportedValue(f"{member.__objclass__.__qualname__}.{member.__name__} of a {obj.cls.__qualname__}, which overrides it"))
+    return source.child(CAttr, member.__name__)
 
 
 def settle(obj: Object) -> Object:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import operator
 from collections import deque
 from collections.abc import Callable
+from types import WrapperDescriptorType
 from typing import Any
 
+from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
@@ -76,7 +79,7 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     plain = symbol
     if symbol in INPLACE:
         plain = symbol[:-1]
-        if a.cls not in abstract.FOLDABLE:
+        if a.cls not in abstract.FOLDABLE and not is_sequence_slot(vm, a.cls, INPLACE[symbol]):
             found = abstract.call_special(vm, a, INPLACE[symbol], b)
             if found is not None and not abstract.is_not_implemented(found):
                 return found
@@ -84,33 +87,100 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
         return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
     found = binary_slots(vm, a, b, left, right)
+    if found is None and plain in SEQUENCE_SLOTS:
+        found = sequence_slots(vm, symbol, plain, a, b)
     if found is None:
         vm.raise_(TypeError, operand_error(symbol, plain, a.cls, b.cls))
     return found
 
 
-SEQUENCES = (list, tuple, str, deque)
+SEQUENCES = (list, tuple, str, bytes, bytearray, array.array, deque)
+SEQUENCE_SLOTS = frozenset("+*")
+
+
+def is_sequence_slot(vm: VM, cls: type, name: str) -> bool:
+    """Whether this special method is the sequence slot of a builtin sequence. Such a class has no slot of a number for the operator, unless
+    a Python class overrides the method or the reflected one."""
+    found = vm.raw_type_lookup(cls, name)
+    return isinstance(found, WrapperDescriptorType) and found.__objclass__ in SEQUENCES and name not in ("__mod__", "__rmod__")
+
+
+def sequence_slots(vm: VM, symbol: str, plain: str, a: Object, b: Object) -> Object | None:
+    """What PyNumber_Add, PyNumber_Multiply and their in-place kind do when no number has answered: the slots of sequences.
+
+    Objects/abstract.c. Unlike a number's, such a slot raises where it doesn't know the other operand.
+    """
+    left, right, _ = BINARY[plain]
+    names = (INPLACE[symbol], left) if symbol in INPLACE else (left,)
+    for name in names:
+        if is_sequence_slot(vm, a.cls, name):
+            return repeated(vm, a, name, b) if plain == "*" else abstract.call_special(vm, a, name, b)
+    if plain != "*" or (symbol in INPLACE and a.cls not in (int, bool)):
+        return None  # in place, the right operand is only asked where the left one's type has no table of sequence slots at all
+    return repeated(vm, b, right, a) if is_sequence_slot(vm, b.cls, right) else None
+
+
+def repeated(vm: VM, sequence: Object, name: str, times: Object) -> Object | None:
+    """sequence_repeat."""
+    if not issubclass(times.cls, int) and vm.raw_type_lookup(times.cls, "__index__") is MISSING:
+        vm.raise_(TypeError, f"can't multiply sequence by non-int of type '{times.type_name}'")
+    if sequence.cls in abstract.FOLDABLE and sequence.is_constant():
+        return abstract.fold(vm, operator.mul, sequence.constant(vm), index(vm, times))
+    return abstract.call_special(vm, sequence, name, times)
+
+
+def index(vm: VM, obj: Object, refuse: Callable[[], str] | None = None) -> int:
+    """PyNumber_Index, for the value: an int, or what `__index__` gives. `refuse` makes the TypeError's message.
+
+    Of an instance of a subclass of int CPython takes the number that it is; it doesn't ask for its `__index__`.
+    """
+    obj = vm.observe(obj)
+    if issubclass(obj.cls, int):
+        return int_value(vm, obj)
+    found = None if obj.cls in (str, float, type(None)) else abstract.call_special(vm, obj, "__index__")
+    if found is None:
+        vm.raise_(TypeError, refuse() if refuse is not None else f"'{obj.type_name}' object cannot be interpreted as an integer")
+    found = vm.observe(found)
+    if not issubclass(found.cls, int):
+        vm.raise_(TypeError, f"__index__ returned non-int (type {found.type_name})")
+    if found.cls is not int:
+        vm.unsupported(breaks.UnsupportedOperation(f"an __index__ that returns a {found.cls.__qualname__}, of which CPython warns"))
+    return int_value(vm, found)
+
+
+def ssize_argument(vm: VM, obj: Object) -> int:
+    """An argument of a C function that Argument Clinic declares as Py_ssize_t."""
+    return abstract.ssize(vm, index(vm, obj), message=abstract.TOO_LARGE)
+
+
+def int_value(vm: VM, obj: Object) -> int:
+    """The number that an instance of int or of a subclass is, whatever the subclass's methods say."""
+    if not obj.is_constant():
+        vm.unsupported(breaks.UnsupportedValue(f"the number of a {obj.cls.__qualname__}, a subclass of int"))
+    return int.__index__(obj.constant(vm))
 
 
 def operand_error(symbol: str, plain: str, a: type, b: type) -> str:
-    """What PyNumber_Add, PyNumber_Multiply and binop_type_error say of operands that nobody takes."""
-    if plain == "+" and issubclass(a, SEQUENCES):
-        kind = next(base for base in SEQUENCES if issubclass(a, base)).__name__
-        return f'can only concatenate {kind} (not "{type_name(b)}") to {kind}'
-    if plain == "*" and (issubclass(a, SEQUENCES) or issubclass(b, SEQUENCES)):
-        return f"can't multiply sequence by non-int of type '{type_name(b if issubclass(a, SEQUENCES) else a)}'"
+    """What binop_type_error says of operands that nobody takes."""
     shown = "** or pow()" if plain == "**" and symbol == plain else symbol
     return f"unsupported operand type(s) for {shown}: '{type_name(a)}' and '{type_name(b)}'"
 
 
 def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object | None:
     """The order of binary_op1: the right operand first where its class is a proper subclass that overrides; None: nobody answers."""
-    reflected = MISSING if a.cls is b.cls else vm.raw_type_lookup(b.cls, right)
+    reflected = MISSING if a.cls is b.cls or has_sequence_slots(vm, b.cls, left, right) else vm.raw_type_lookup(b.cls, right)
+    if has_sequence_slots(vm, a.cls, left, right):
+        return None if reflected is MISSING or reflected is None else first_answer(vm, (b, right, a))
     if reflected is MISSING or reflected is None:
         return first_answer(vm, (a, left, b))
     if is_subtype(vm, b.cls, a.cls) and reflected is not vm.raw_type_lookup(a.cls, right):
         return first_answer(vm, (b, right, a), (a, left, b))
     return first_answer(vm, (a, left, b), (b, right, a))
+
+
+def has_sequence_slots(vm: VM, cls: type, left: str, right: str) -> bool:
+    """Whether a class has the slots of a sequence for an operator, and none of a number."""
+    return is_sequence_slot(vm, cls, left) and (is_sequence_slot(vm, cls, right) or vm.raw_type_lookup(cls, right) is MISSING)
 
 
 def is_subtype(vm: VM, cls: type, base: type) -> bool:
@@ -128,9 +198,15 @@ def first_answer(vm: VM, *attempts: tuple[Object, str, Object]) -> Object | None
     return None
 
 
+KINSHIP: dict[type, tuple[type, ...]] = {bool: (int,), float: (int, float), complex: (int, float, complex)}
+"""Whose instances the C slots of a number know, other than those of its own class (and of its subclasses)."""
+
+
 def is_refused(a: Object, b: Object, name: str) -> bool:
     """Whether the C slot of a number or string would answer NotImplemented: it knows only its own kind, and the other is none."""
-    return a.cls in abstract.FOLDABLE and not b.is_constant() and not (a.cls in (str, bytes) and name == "__mod__")
+    if a.cls not in abstract.FOLDABLE or b.is_constant():
+        return False
+    return not (a.cls in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(a.cls, (a.cls,)))
 
 
 def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:

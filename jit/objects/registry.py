@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -58,6 +59,8 @@ def wrapper_for(cls: type) -> Wrapper:
     found = WRAPPERS.get(cls)
     if found is None:
         found = next(WRAPPERS[base] for base in cls.__mro__ if base in WRAPPERS)
+        if cls.__dictoffset__ and not found.by_identity and not issubclass(cls, Enum):
+            return replace(found, shared=True)  # a number or tuple with attributes, which can change
     return found
 
 

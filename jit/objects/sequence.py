@@ -17,20 +17,6 @@ if TYPE_CHECKING:
 MAX_REPEAT = 1 << 16
 
 
-def index_value(vm: VM, key: Object, refuse: Callable[[], str]) -> int:
-    """PyNumber_AsSsize_t: an int, or what `__index__` gives; `refuse` makes the TypeError's message."""
-    key = vm.observe(key)
-    if issubclass(key.cls, int) and key.is_constant():
-        return int(key.constant(vm))
-    found = None if key.cls in (str, float, type(None)) else abstract.call_special(vm, key, "__index__")
-    if found is None:
-        vm.raise_(TypeError, refuse())
-    found = vm.observe(found)
-    if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"__index__ returned non-int (type {found.type_name})")
-    return int(found.constant(vm))
-
-
 def real_slice(vm: VM, key: SliceObject) -> slice:
     """The slice with its parts as real ints."""
     parts: list[int | None] = []
@@ -39,7 +25,7 @@ def real_slice(vm: VM, key: SliceObject) -> slice:
         if part.cls is type(None):
             parts.append(None)
         else:
-            parts.append(index_value(vm, part, lambda: "slice indices must be integers or None or have an __index__ method"))
+            parts.append(operators.index(vm, part, lambda: "slice indices must be integers or None or have an __index__ method"))
     if parts[2] == 0:
         vm.raise_(ValueError, "slice step cannot be zero")
     return slice(*parts)
@@ -47,7 +33,8 @@ def real_slice(vm: VM, key: SliceObject) -> slice:
 
 def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> int:
     """An index into a sequence of `size` items, made non-negative; IndexError where it is out of range."""
-    index = index_value(vm, key, lambda: f"{kind} indices must be integers or slices, not {vm.observe(key).type_name}")
+    index = operators.index(vm, key, lambda: f"{kind} indices must be integers or slices, not {vm.observe(key).type_name}")
+    abstract.ssize(vm, index, IndexError)
     if not -size <= index < size:
         vm.raise_(IndexError, f"{kind} {verb}index out of range")
     return index % size
@@ -70,7 +57,7 @@ def bounds(vm: VM, size: int, start: Object | None, stop: Object | None) -> tupl
         if part is None:
             limits.append(default)
             continue
-        value = index_value(vm, part, lambda: "slice indices must be integers or have an __index__ method")
+        value = operators.index(vm, part, lambda: "slice indices must be integers or have an __index__ method")
         limits.append(max(0, value + size) if value < 0 else value)
     return limits[0], limits[1]
 
@@ -111,15 +98,20 @@ def compare_sets(vm: VM, symbol: str, left: Collection[Any], right: Collection[A
     return vm.const({"==": same, "!=": not same, "<=": below, ">=": above, "<": below and not above, ">": above and not below}[symbol])
 
 
-def repeat(vm: VM, items: list[Object], times: Object) -> list[Object] | None:
-    """`items * times`, or None where times is no integer."""
-    times = vm.observe(times)
-    if not issubclass(times.cls, int) and vm.raw_type_lookup(times.cls, "__index__") is abstract.MISSING:
-        return None
-    count = index_value(vm, times, lambda: "can't multiply sequence by non-int")
+def repeat(vm: VM, items: list[Object], times: Object) -> list[Object]:
+    """`items * times`. Raises the traced TypeError where times is no integer: sequences have no other slot to try."""
+    count = abstract.ssize(vm, operators.index(vm, times))
     if count > 0 and len(items) * count > MAX_REPEAT:
         vm.unsupported(breaks.UnsupportedOperation(f"a sequence of {len(items) * count} items"))
     return items * count
+
+
+def same_kind(vm: VM, other: Object, base: type) -> Object:
+    """What is put behind a sequence of this type by its `+`, which must be one too. Raises the traced TypeError, as its C slot does."""
+    other = vm.observe(other)
+    if not issubclass(other.cls, base):
+        vm.raise_(TypeError, f'can only concatenate {base.__name__} (not "{other.type_name}") to {base.__name__}')
+    return other
 
 
 class Ordered:

@@ -8,11 +8,10 @@ import torch
 
 from framejit.guards.source import Source
 from framejit.objects import abstract, operators, text
-from framejit.objects.constobject import NOT_IMPLEMENTED
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure, pure_methods, wraps
-from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat
+from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat, same_kind
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
 
@@ -44,16 +43,12 @@ def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
 
 @models(tuple.__add__)
 def add(vm: VM, self: TupleObject, other: Object) -> Object:
-    other = vm.observe(other)
-    if not isinstance(other, TupleObject):
-        return NOT_IMPLEMENTED
-    return TupleObject(self.items(vm) + other.items(vm))
+    return TupleObject(self.items(vm) + same_kind(vm, other, tuple).items(vm))  # type: ignore[attr-defined]
 
 
 @models(tuple.__mul__, tuple.__rmul__)
 def mul(vm: VM, self: TupleObject, times: Object) -> Object:
-    items = repeat(vm, self.items(vm), times)
-    return NOT_IMPLEMENTED if items is None else TupleObject(items)
+    return TupleObject(repeat(vm, self.items(vm), times))
 
 
 @models(tuple.__len__)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.guards.kinds import Equals, IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
+from framejit.objects import abstract
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
@@ -154,7 +155,7 @@ def present_item(vm: VM, sequence: Object, index: int) -> Object | None:
 
 def item_at(vm: VM, items: list[Object], index: int, kind: str) -> Object:
     """`items[index]`, or the IndexError of a list or tuple."""
-    if not -len(items) <= index < len(items):
+    if not -len(items) <= abstract.ssize(vm, index, IndexError) < len(items):
         vm.raise_(IndexError, f"{kind} index out of range")
     return items[index]
 

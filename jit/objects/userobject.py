@@ -11,10 +11,9 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
-from framejit.objects.builtinobject import slot_source
 from framejit.objects.dictobject import DictObject
 from framejit.objects.instancedict import fill_instance_dict
-from framejit.objects.object import Object
+from framejit.objects.object import Object, is_c_member, member_source
 from framejit.objects.registry import models, wraps
 from framejit.objects.vm import VM, Codegen
 
@@ -47,7 +46,7 @@ class UserObject(Object):
     def _read_slot(self, vm: VM, member: MemberDescriptorType) -> Object | None:
         if self.source is None:
             return None
-        source = slot_source(self.source, member)
+        source = member_source(vm, self, self.source, member)
         try:
             # Observed at once: were the value never looked at, nothing else would guard that the slot is set.
             return vm.observe(vm.wrap(member.__get__(self.value), source))
@@ -56,7 +55,7 @@ class UserObject(Object):
             return None
 
     def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
-        if member.__objclass__.__flags__ & (1 << 9) == 0:
+        if is_c_member(member):
             vm.unsupported(breaks.UnsupportedOperation(f"storing to the C member {self.cls.__name__}.{member.__name__}"))
         if value is None:
             try:
