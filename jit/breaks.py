@@ -493,6 +493,24 @@ class NotImported(Break):
     hints = ("Import the module at the top of the file, or before the first call.",)
 
 
+@dataclass(frozen=True)
+class InsideLibrary(Break):
+    """A function of a library, called by the program, does something that can't be traced.
+
+    The standard library, torch's machinery (saving, loading, printing ...) and installed packages that don't work on tensors themselves are
+    not split in the middle: the program's call of them runs natively as a whole, and functions of the program that they call back are
+    compiled on their own. The message says what stopped the trace inside.
+    """
+
+    what: str
+    why: str
+    where: str
+    id = "FJ043"
+    message = "call of {what}, library code that cannot be traced to its end: {why} ({where})"
+    explanation = "Inside the call is something that framejit cannot trace. Library code is not split there; the whole call runs natively."
+    hints = ("Move the call out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

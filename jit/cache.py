@@ -476,6 +476,8 @@ def reset() -> None:
         compiled.clear()
         compiled.compile_callback.forget()
     logs.forget()
+    if _loaded.is_set():
+        pipeline().forget()
 
 
 def module_in(value: Any) -> nn.Module | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sysconfig
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any
@@ -19,11 +18,9 @@ from torch import nn
 
 from framejit import directives
 from framejit._runtime import NEVER, OPAQUE
+from framejit.library import OURS, TORCH, Kind
+from framejit.library import kind_of as kind_of_code
 
-STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
-INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")} | {os.path.join(STANDARD_LIBRARY, "site-packages", "")})
-TORCH = os.path.dirname(torch.__file__) + os.sep
-OURS = os.path.dirname(__file__) + os.sep
 TRANSPARENT = tuple(
     TORCH + path
     for path in (
@@ -34,7 +31,7 @@ TRANSPARENT = tuple(
 """Parts of torch that call the program back as plain code would. The rest of it may be tracing, transforming or compiling."""
 PASSED = tuple(os.path.join(OURS, path) for path in ("regions.py", "directives.py", "modules/app/"))
 """framejit's own wrappers and stand-ins for library functions."""
-GENERATED = ("<frozen ", "<eval_with_key>", "<framejit")
+GENERATED = ("<eval_with_key>", "<framejit")
 HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
 """Inside these, torch's dispatcher is in a state of its own."""
 FEW = 8
@@ -123,9 +120,7 @@ def kind_of(function: FunctionType) -> int | None:
         return OPAQUE
     if filename.startswith(GENERATED) or directives.is_disabled(function):
         return NEVER
-    if filename.startswith(STANDARD_LIBRARY) and not filename.startswith(INSTALLED):
-        return NEVER
-    return None
+    return NEVER if kind_of_code(code, function.__globals__) in (Kind.MACHINERY, Kind.WRAPPER) else None
 
 
 def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:

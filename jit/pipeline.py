@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framejit import breaks, interrupts, logs, modules, regions
+from framejit import boundary, breaks, interrupts, logs, modules, regions
 from framejit._runtime import Entry
 from framejit.backends.calling import drawing_again
 from framejit.backends.compile import compile_graph
@@ -214,6 +214,7 @@ def trace(tracer: Tracer) -> Object:
 def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     """Split the call where tracing stopped, as far inwards as that can be done; where it can't, the frame runs as written."""
     tracer, compiler = job.tracer, job.compiler
+    stop = boundary.outside(tracer, stop)
     call = compiler.family.number
     prediction = predict(stop)
     refuted = None if prediction is None else compiler.family.refuted.get(prediction.key)
@@ -516,5 +517,10 @@ def leave(function: types.FunctionType, args: tuple[Any, ...], error: BaseExcept
     return Entry(abort.returning(function.__code__, result), built.tree, 0, Keep(None, built.guards))
 
 
+def forget() -> None:
+    """Begin anew: part of `reset()`."""
+    boundary.forget()
+
+
 modules.load()
-__all__ = ["Keep", "Resumes", "compile_frame", "explain_failure", "leave", "with_own_tree", "waited"]
+__all__ = ["Keep", "Resumes", "compile_frame", "explain_failure", "forget", "leave", "with_own_tree", "waited"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import breaks, directives, identities, interrupts, passage, regions, splitting
+from framejit import boundary, breaks, directives, identities, interrupts, passage, regions, splitting
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -163,6 +163,9 @@ class Tracer:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
         if code in self.natively:
             self.unsupported(self.natively[code])
+        foreseen = boundary.foreseen(self.frame, code)
+        if foreseen is not None:
+            self.unsupported(foreseen)
         direct, self.direct = self.direct, None
         frame = self.new_frame(function, code, bound)
         frame.direct = direct
@@ -362,11 +365,12 @@ class Tracer:
 
     # Positions.
 
-    def user_stack(self) -> list[UserFrame]:
-        """The frames of the traced program, outermost first; framejit's own stand-ins and wrappers are left out."""
+    def user_stack(self, frame: Frame | None = None) -> list[UserFrame]:
+        """The frames of the traced program, outermost first, down to the innermost one or to the given one; framejit's own stand-ins and
+        wrappers are left out."""
         stack = []
         known = self._frames
-        frame = self.frame
+        frame = frame or self.frame
         while frame is not None:
             if type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != regions.__file__:
                 instruction = frame.decoded.instructions[frame.pc]

@@ -27,6 +27,10 @@ class Trail:
         """The current position."""
         return len(self._log)
 
+    def since(self, mark: int) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        """What would take back every mutation since `mark`, oldest first."""
+        return self._log[mark:]
+
     def undo_to(self, mark: int) -> None:
         """Take back every mutation since `mark`."""
         while len(self._log) > mark:

@@ -243,6 +243,10 @@ class GraphBuilder:
         self._kept.discard(node)
         self.graph.erase_node(node)
 
+    def has_grown_since(self, mark: int) -> bool:
+        """Whether an operation has entered the graph since a position of the trail; switches of modes are none."""
+        return any(undo == self._erase and args[0].target not in MODE_CHANGES for undo, args in self.trail.since(mark))
+
     def _mark_stale(self) -> None:
         self._stale = True
 

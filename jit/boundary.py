@@ -1,0 +1,132 @@
+"""Where a graph break inside library code is taken: at the program's call of the library.
+
+    def forward(self, x):
+        y = x.sin()
+        logger.info("step %d", 3)      # breaks ten calls deeper, in TextIOWrapper.write: the call is split here, once
+        return y.cos()
+
+Beneath the call are no tensors to speak of, so splitting the library's own frames would only make many pieces of nothing. What the trace has
+done since the call began is taken back; the call runs natively as a whole, and functions of the program that it calls back are compiled on
+their own (natives.py). So the frames of a break are looked at from the program's innermost one inwards:
+
+- The standard library's are never split.
+- Its wrappers (`contextlib`, `functools`), torch's machinery, installed packages that know nothing of torch, and generated code are split
+  only where an operation has entered the graph since they were called: it would run outside of graphs otherwise.
+- Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from framejit import breaks
+from framejit.bytecode.splice import origin
+from framejit.ceval.frame import Frame
+from framejit.codegen.recorder import CannotGenerate
+from framejit.codegen.resume import original_place
+from framejit.library import Kind, kind_of
+from framejit.splitting import AppNamespace
+from framejit.stops import GraphBreak
+
+if TYPE_CHECKING:
+    from framejit.tracer import Tracer
+
+RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
+"""Reasons that say what the program does, and not what framejit can't."""
+ENOUGH = 2
+"""So many traces have to break inside the same call before others break at it without a look: a warning is shown once."""
+
+
+def outside(tracer: Tracer, stop: GraphBreak) -> GraphBreak:
+    """The break as the program meets it: one inside library code becomes one at the program's call of the library."""
+    if isinstance(stop.reason, RAISES):
+        return stop
+    index = entry(tracer, stop.frames)
+    if index is None or (isinstance(stop.reason, breaks.SkippedFrame) and index == len(stop.frames) - 1):
+        return stop
+    caller, called = stop.frames[index - 1 : index + 1]
+    reason = stop.reason
+    if not isinstance(reason, breaks.InsideLibrary):
+        where = f"{stop.stack[-1].filename}:{stop.stack[-1].lineno}" if stop.stack else called.code.co_filename
+        reason = breaks.InsideLibrary(name_of(called), str(reason), where)
+    remember(caller, called.code, reason)
+    return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
+
+
+def entry(tracer: Tracer, frames: Sequence[Frame]) -> int | None:
+    """The index of the outermost frame that the program's innermost one has called and that isn't split; None if there is none."""
+    found = None
+    for index, frame in enumerate(frames[1:], 1):
+        if isinstance(frame.globals, AppNamespace):
+            continue
+        kind = kind_of(frame.code, frame.globals.value)
+        if kind is Kind.PROGRAM:
+            found = None
+        elif found is None and (kind is Kind.MACHINERY or (kind is Kind.WRAPPER and not has_computed(tracer, frame))):
+            found = index
+    return found
+
+
+def has_computed(tracer: Tracer, frame: Frame) -> bool:
+    """Whether an operation has entered a graph since the frame was called."""
+    assert frame.parent is not None
+    return origin(frame.code, 0) is not None or tracer.graph.has_grown_since(frame.parent.mark)
+
+
+def name_of(frame: Frame) -> str:
+    """A library's function, as its users know it."""
+    module = frame.globals.value.get("__name__")
+    return f"{module}.{frame.code.co_qualname}()" if isinstance(module, str) else f"{frame.code.co_qualname}()"
+
+
+class Known:
+    """The calls of one library function that ended in breaks: by place, how many traces did. The latest reason stands for all."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = weakref.ref(code, lambda gone, key=id(code): _known.pop(key, None))  # type: ignore[misc]
+        self.places: Counter[tuple[weakref.ref[CodeType], int]] = Counter()
+        self.reason: breaks.InsideLibrary | None = None
+
+
+_known: dict[int, Known] = {}
+"""By the `id` of the library function's code."""
+
+
+def remember(caller: Frame, code: CodeType, reason: breaks.InsideLibrary) -> None:
+    """A trace has ended inside a call of a library function."""
+    place = place_of(caller)
+    if place is not None:
+        known = _known.get(id(code))
+        if known is None:
+            known = _known[id(code)] = Known(code)
+        known.places[place] += 1
+        known.reason = reason
+
+
+def foreseen(caller: Frame | None, code: CodeType) -> breaks.InsideLibrary | None:
+    """Why the call of a library function will end in a break, where earlier traces of the same call did."""
+    known = _known.get(id(code))
+    if known is None or caller is None:
+        return None
+    place = place_of(caller)
+    return known.reason if place is not None and known.places[place] >= ENOUGH else None
+
+
+def place_of(frame: Frame) -> tuple[weakref.ref[CodeType], int] | None:
+    """Where a frame is in the code that the program has for it; None in stand-ins, which all programs share."""
+    if isinstance(frame.globals, AppNamespace):
+        return None
+    try:
+        code, index = original_place(frame.code, frame.pc)
+    except CannotGenerate:  # on its way to where it goes on
+        return None
+    return weakref.ref(code), index
+
+
+def forget() -> None:
+    """Begin anew: part of `reset()`."""
+    _known.clear()
