@@ -29,14 +29,13 @@ from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
 from framejit.library import Kind, kind_of
+from framejit.predictions import RAISES
 from framejit.splitting import AppNamespace
 from framejit.stops import GraphBreak
 
 if TYPE_CHECKING:
     from framejit.tracer import Tracer
 
-RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
-"""Reasons that say what the program does, and not what framejit can't."""
 ENOUGH = 2
 """So many traces have to break inside the same call before others break at it without a look: a warning is shown once."""
 

@@ -25,8 +25,8 @@ WRAPPERS = tuple(STANDARD_LIBRARY + name for name in ("contextlib.py", "functool
 TENSOR_CODE = tuple(
     TORCH + path
     for path in (
-        "_compile.py", "_higher_order_ops/", "_jit_internal.py", "_linalg_utils.py", "_library/", "_lobpcg.py", "_lowrank.py", "_ops.py", "_refs/", "_tensor.py", "amp/",
-        "ao/", "autograd/", "distributions/", "functional.py", "library.py", "linalg/", "masked/", "nested/", "nn/", "optim/",
+        "_compile.py", "_higher_order_ops/", "_jit_internal.py", "_library/", "_linalg_utils.py", "_lobpcg.py", "_lowrank.py", "_ops.py",
+        "_refs/", "_tensor.py", "amp/", "ao/", "autograd/", "distributions/", "functional.py", "library.py", "linalg/", "masked/", "nested/", "nn/", "optim/",
         "overrides.py", "quantization/", "signal/", "sparse/", "utils/_contextlib.py", "utils/_pytree.py", "utils/checkpoint.py", "utils/hooks.py",
     )
 )  # fmt: skip
@@ -65,8 +65,11 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> Kind:
 
 
 def is_generated(code: CodeType, namespace: Mapping[str, Any]) -> bool:
-    """Whether code in a module that has a file is from none: methods of dataclasses, wrappers that a decorator has written."""
-    return code.co_filename.startswith("<") and not code.co_filename.startswith(FROZEN) and "__file__" in namespace
+    """Whether a library has written the code: methods of dataclasses, wrappers that check types. It comes from no file, but its globals are those
+    of a module that does, or of none; what is typed at a prompt has the globals of `__main__`, which has no file then."""
+    if not code.co_filename.startswith("<") or code.co_filename.startswith(FROZEN):
+        return False
+    return "__file__" in namespace or "__name__" not in namespace
 
 
 def knows_torch(namespace: Mapping[str, Any]) -> bool:

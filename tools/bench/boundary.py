@@ -1,6 +1,6 @@
 """Graph breaks at calls of library code: how many there are for each call that a program makes, and what the first call costs.
 
-    python tools/bench/boundary.py [--only WORD] [--compiler torch] [--markdown FILE]
+    python tools/bench/boundary.py [--only WORD] [--reasons] [--markdown docs/boundary-table.md]
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import argparse
 import contextlib
 import io
 import logging
+import os
+import platform
 import sys
 import time
 import warnings
@@ -23,21 +25,20 @@ import torch
 
 import framejit
 from framejit.report import reset_statistics
-from tools import libraries  # noqa: F401 - lets torchvision be imported
-from tools.bench import boundary_cases, markdown
+from tools.bench import boundary_cases, boundary_packages, markdown
 
 CALLS = 3
+HEADER = ("case", "uses", "breaks", "graphs", "recompiles", "seconds", "before: breaks", "before: recompiles", "before: seconds")
 
 
 @dataclass
 class Found:
-    """What three calls of a program came to. `breaks`: those of all compilations; `recompiles` likewise; `seconds`: of the first call."""
+    """What three calls of a program came to. `breaks`: those of all compilations; `seconds`: of the first call."""
 
     breaks: int
     graphs: int
     recompiles: int
     seconds: float
-    eager: float
     error: str = ""
 
 
@@ -59,9 +60,7 @@ def measure(act: Callable[[torch.Tensor], Any]) -> Found:
     times = []
     error = ""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        start = time.perf_counter()
         program(act)(torch.ones(4))
-        eager = time.perf_counter() - start
         compiled = framejit.compile(program(act), backend="eager")
         for _ in range(CALLS):
             start = time.perf_counter()
@@ -71,32 +70,65 @@ def measure(act: Callable[[torch.Tensor], Any]) -> Found:
                 error = type(raised).__name__
             times.append(time.perf_counter() - start)
     counts = framejit.statistics()
-    return Found(counts["graph_breaks"], counts["graphs"], counts["recompiles"], times[0], eager, error)
+    return Found(counts["graph_breaks"], counts["graphs"], counts["recompiles"], times[0], error)
 
 
-def main() -> None:
+def document(rows: list[list[str]]) -> str:
+    """The Markdown page."""
+    machine = f"torch {torch.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores"
+    return "\n".join(
+        [
+            "# Graph breaks at calls of libraries",
+            "",
+            f"Written by `python tools/bench/boundary.py --markdown docs/boundary-table.md` ({machine}).",
+            "",
+            "Each case stands between two operations on a tensor, in `tools/bench/boundary_cases.py` or `boundary_packages.py`. *uses* is how often",
+            "the program uses the library: calls, `with` statements, operators, and the ends of files and threads. *breaks* and *recompiles* are",
+            "those of three calls, *seconds* those of the first one. Wanted are no more breaks than uses; *before* is what there was when library",
+            "code was split in the middle.",
+            "",
+            markdown.table(HEADER, rows, right=range(1, len(HEADER))),
+            "",
+        ]
+    )
+
+
+def main() -> int:
+    """Runs the cases; the exit status is 1 where one has more breaks than the program has uses of the library."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name holds this")
-    parser.add_argument("--markdown", type=Path, help="write the table here")
     parser.add_argument("--reasons", action="store_true", help="print why graphs broke")
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file, such as docs/boundary-table.md")
+    parser.add_argument("--before", type=Path, help="take the columns of before from this table; by default from the file to be written")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("default")
     logging.getLogger("framejit").setLevel(logging.ERROR)
     framejit.compile(lambda x: x + 1, backend="eager")(torch.ones(4))
-    rows = []
-    for name, (calls, act) in (boundary_cases.CASES | boundary_cases.third_party()).items():
+    earlier = before(options.before or options.markdown)
+    rows, good = [], True
+    for name, (uses, act) in (boundary_cases.CASES | boundary_packages.cases()).items():
         if options.only not in name:
             continue
         found = measure(act)
-        verdict = found.error or ("" if found.breaks <= calls else "more")
-        print(f"{name:36} calls {calls}  breaks {found.breaks:4} graphs {found.graphs:3} recompiles {found.recompiles:3}"
-              f"  first call {found.seconds:7.3f} s  eager {found.eager:7.3f} s  {verdict}", flush=True)  # fmt: skip
+        good &= found.breaks <= uses and not found.error
+        breaks = found.error or f"{found.breaks}{'' if found.breaks <= uses else ' (more)'}"
+        row = [name, str(uses), breaks, str(found.graphs), str(found.recompiles), f"{found.seconds:.3f}"]
+        print(markdown.fixed(row, (36, 3, 10, 3, 4, 8)), flush=True)
         if options.reasons:
-            for reason in framejit.statistics()["reasons"]:
-                print("     ", reason)
-        rows.append((f"`{name}`", calls, found.breaks, found.graphs, found.recompiles, f"{found.seconds:.3f}", verdict))
+            print(*(f"      {reason}" for reason in framejit.statistics()["reasons"]), sep="\n")
+        rows.append(row + earlier.get(name, ["", "", ""]))
+    if options.markdown:
+        options.markdown.write_text(document(rows), encoding="utf-8")
+    return 0 if good else 1
+
+
+def before(path: Path | None) -> dict[str, list[str]]:
+    """The columns of before, by name, in a table that was written earlier."""
+    if path is None or not path.exists():
+        return {}
+    return {row[0]: row[-3:] for row in markdown.cells(path.read_text(encoding="utf-8"))}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -162,9 +162,9 @@ def swap(match: re.Match[str]) -> str:
     return match.group(0).upper()
 
 
-def in_a_folder() -> int:
+def in_a_folder() -> bool:
     with tempfile.TemporaryDirectory() as name:
-        return len(name)
+        return name is not None
 
 
 def counted() -> int:
@@ -213,10 +213,10 @@ CASES: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "logging.getLogger": (1, lambda x: logging.getLogger("tools.bench").name),
     "warnings.warn": (1, lambda x: warnings.warn("w", UserWarning, stacklevel=2)),
     "warnings.warn in a callee": (1, lambda x: deprecated("v")),
-    "warnings.warn, filtered": (2, lambda x: warned_once()),
-    "torch.save and load, file": (2, saved),
-    "torch.save and load, BytesIO": (3, saved_in_memory),
-    "torch.save of a state_dict": (2, lambda x: saved_weights()),
+    "warnings.warn, filtered": (4, lambda x: warned_once()),
+    "torch.save and load, file": (3, saved),
+    "torch.save and load, BytesIO": (5, saved_in_memory),
+    "torch.save of a state_dict": (4, lambda x: saved_weights()),
     "json.dumps": (1, lambda x: json.dumps(CONFIG)),
     "json.dumps, indent": (1, lambda x: json.dumps(CONFIG, indent=2)),
     "json.dumps, own encoder": (1, lambda x: json.dumps({"w": Word("a")}, cls=JsonOfWords)),
@@ -236,21 +236,21 @@ CASES: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "pickle of a tensor": (2, lambda x: pickle.loads(pickle.dumps(x))),
     "subprocess.run": (1, lambda x: subprocess.run(["true"], check=True).returncode),
     "os.environ, os.path": (4, lambda x: os.path.join(os.path.dirname(os.path.abspath("a")), os.environ.get("HOME", ""))),
-    "os.makedirs, os.listdir": (2, lambda x: (os.makedirs(os.path.join(folder, "m"), exist_ok=True), os.listdir(folder))),
-    "shutil.rmtree": (1, lambda x: shutil.rmtree(os.path.join(folder, "none"), ignore_errors=True)),
-    "print to a StringIO": (1, lambda x: print("a", file=io.StringIO())),
+    "os.makedirs, os.listdir": (3, lambda x: (os.makedirs(os.path.join(folder, "m"), exist_ok=True), os.listdir(folder))),
+    "shutil.rmtree": (2, lambda x: shutil.rmtree(os.path.join(folder, "none"), ignore_errors=True)),
+    "print to a StringIO": (2, lambda x: print("a", file=io.StringIO())),
     "pathlib, joined": (2, lambda x: (pathlib.Path("a") / "b").name),
-    "pathlib, written and read": (3, lambda x: (pathlib.Path(folder, "t").write_text("a"), pathlib.Path(folder, "t").read_text())),
+    "pathlib, written and read": (4, lambda x: (pathlib.Path(folder, "t").write_text("a"), pathlib.Path(folder, "t").read_text())),
     "datetime.now": (2, lambda x: datetime.datetime.now().isoformat()),
-    "datetime, timedelta": (2, lambda x: (datetime.date(2020, 1, 2) + datetime.timedelta(days=3)).day),
+    "datetime, timedelta": (4, lambda x: (datetime.date(2020, 1, 2) + datetime.timedelta(days=3)).day),
     "random": (3, lambda x: (random.random(), random.randint(1, 3), random.sample([1, 2, 3], 2))),
     "random.Random": (2, lambda x: random.Random(3).choice([1, 2, 3])),
     "time": (2, lambda x: (time.time(), time.strftime("%Y"))),
-    "threading.Lock": (1, lambda x: hold_lock()),
-    "threading.Thread": (3, lambda x: run_thread()),
+    "threading.Lock": (2, lambda x: hold_lock()),
+    "threading.Thread": (4, lambda x: run_thread()),
     "queue": (2, lambda x: wait_in_queue()),
-    "csv.writer": (4, lambda x: write_rows()),
-    "csv.DictWriter": (4, lambda x: write_dicts()),
+    "csv.writer": (5, lambda x: write_rows()),
+    "csv.DictWriter": (5, lambda x: write_dicts()),
     "tempfile": (2, lambda x: in_a_folder()),
     "uuid.uuid4": (2, lambda x: len(str(uuid.uuid4()))),
     "hashlib": (2, lambda x: hashlib.sha256(b"a").hexdigest()),
@@ -268,11 +268,11 @@ CASES: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "functools.singledispatch": (1, lambda x: width("abc")),
     "contextlib.contextmanager": (0, lambda x: doubled(x).__enter__()),
     "contextlib.suppress": (0, lambda x: contextlib.suppress(ValueError).__enter__()),
-    "decimal": (1, lambda x: float(decimal.Decimal("1.5") + 1)),
+    "decimal": (3, lambda x: float(decimal.Decimal("1.5") + 1)),
     "statistics": (2, lambda x: (statistics.mean([1.0, 2.0]), statistics.stdev([1.0, 2.0]))),
     "traceback.format_stack": (1, lambda x: len(traceback.format_stack())),
     "inspect.stack": (1, lambda x: who()),
-    "inspect.currentframe": (1, lambda x: caller()),
+    "inspect.currentframe": (2, lambda x: caller()),
     "inspect.signature": (1, lambda x: len(inspect.signature(swap).parameters)),
     "urllib.parse": (1, lambda x: urllib.parse.urlparse("http://a.b/c?d=e").netloc),
     "sys.stdout.write": (1, lambda x: sys.stdout.write("a\n")),
@@ -284,55 +284,5 @@ CASES: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "torch.utils.data": (2, lambda x: sum(len(b) for b in torch.utils.data.DataLoader([1, 2, 3, 4], batch_size=2))),
     "state_dict, load_state_dict": (2, lambda x: len(linear.load_state_dict(linear.state_dict()))),
 }
-"""By name: how often the program calls a library, and what it does with a tensor."""
-
-
-def third_party() -> dict[str, tuple[int, Callable[[torch.Tensor], Any]]]:
-    """The cases of packages that are installed, of those that the extra `boundary` names."""
-    found: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {}
-    with contextlib.suppress(ImportError):
-        from tqdm import tqdm
-
-        def loop(x: torch.Tensor) -> torch.Tensor:
-            for _ in tqdm(range(3), file=io.StringIO()):
-                x = x + 1
-            return x
-
-        def disabled(x: torch.Tensor) -> torch.Tensor:
-            for _ in tqdm(range(3), disable=True):
-                x = x + 1
-            return x
-
-        found["tqdm, 3 iterations"] = (5, loop)
-        found["tqdm, disabled"] = (5, disabled)
-    with contextlib.suppress(ImportError):
-        import einops
-
-        found["einops.rearrange"] = (0, lambda x: einops.rearrange(x, "(a b) -> b a", a=2))
-        found["einops.reduce"] = (0, lambda x: einops.reduce(x, "(a b) -> b", "mean", a=2))
-        found["einops.repeat"] = (0, lambda x: einops.repeat(x, "a -> a b", b=2))
-        found["einops.einsum"] = (0, lambda x: einops.einsum(x, x, "a, b -> a b"))
-    with contextlib.suppress(ImportError):
-        import beartype
-        import jaxtyping
-
-        def plain(x: jaxtyping.Float[torch.Tensor, "n"], scale: float) -> jaxtyping.Float[torch.Tensor, "n"]:  # type: ignore[name-defined]
-            return x.sin() * scale
-
-        checked = jaxtyping.jaxtyped(typechecker=beartype.beartype)(plain)
-        bare = beartype.beartype(plain)
-        found["jaxtyping with beartype"] = (1, lambda x: checked(x, 2.0))
-        found["beartype"] = (1, lambda x: bare(x, 2.0))
-        found["isinstance of jaxtyping"] = (1, lambda x: number(isinstance(x, jaxtyping.Float[torch.Tensor, "n"])))
-    with contextlib.suppress(ImportError, RuntimeError):  # torchvision, which it imports, may not fit to this torch
-        import torchmetrics
-
-        accuracy = torchmetrics.MeanSquaredError()
-        found["torchmetrics, update and compute"] = (2, lambda x: (accuracy.update(x, x + 1), accuracy.compute())[1])
-        found["torchmetrics, forward"] = (1, lambda x: accuracy(x, x + 1))
-        found["torchmetrics.functional"] = (0, lambda x: torchmetrics.functional.mean_squared_error(x, x + 1))
-    with contextlib.suppress(ImportError):
-        import numpy
-
-        found["numpy.save"] = (1, lambda x: numpy.save(io.BytesIO(), numpy.ones(2)))
-    return found
+"""By name: how often the program uses a library (calls, `with` statements, operators, the ends of files and threads), and what it does with
+the tensor."""
