@@ -309,8 +309,10 @@ class Tracer:
         frames = [] if self.frame is None else list(self.frame.callers())
         raise GraphBreak(reason, self.user_stack(), frames[::-1])
 
-    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
-        raise Raise(ExceptionObject(cls, [arg if isinstance(arg, Object) else self.from_real(arg) for arg in args]))
+    def raise_(self, cls: type[BaseException], *args: Any, **fields: Any) -> NoReturn:
+        exc = ExceptionObject(cls, [self.from_real(arg) for arg in args])
+        exc.fields = {name: self.from_real(value) for name, value in fields.items()}
+        raise Raise(exc)
 
     def handled_exception(self) -> Object | None:
         assert self.frame is not None

@@ -155,7 +155,7 @@ class DirectVM:
     def entering(self, frame):
         return Entering(self, frame)
 
-    def raise_(self, cls, *args):
+    def raise_(self, cls, *args, **fields):
         raise Raise(cls(*args))
 
     def unsupported(self, reason):

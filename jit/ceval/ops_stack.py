@@ -124,7 +124,7 @@ def _unbound_cell(vm: Any, frame: Frame, instruction: Instruction) -> Any:
     if instruction.arg not in frame.decoded.frees:
         return _unbound_local(vm, instruction)
     name = instruction.value
-    return vm.raise_(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
+    return vm.raise_(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope", name=name)
 
 
 # Globals, and the namespace of a class body.
@@ -206,4 +206,4 @@ def _builtin(vm: Any, frame: Frame, name: str) -> Object:
 
 
 def _undefined(vm: Any, name: str) -> Any:
-    return vm.raise_(NameError, f"name '{name}' is not defined")
+    return vm.raise_(NameError, f"name '{name}' is not defined", name=name)

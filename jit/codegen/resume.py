@@ -33,9 +33,9 @@ PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_
 NEVER = frozenset({
     "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CLEANUP_THROW", "END_SEND",
     "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR", "LOAD_FAST", "STORE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP",
-    "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
+    "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "CHECK_EG_MATCH", "PREP_RERAISE_STAR",
 })  # fmt: skip
-"""Instructions that a call can't be split at."""
+"""Instructions that a call can't be split at. Those of `except*` change what is being handled, which no state tells."""
 
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"})
 """Instructions that ask for a truth: data-dependent ones go on in one of two resume functions."""

@@ -43,7 +43,7 @@ def attribute_name(vm: VM, name: Object, function: str) -> str:
 def getattr_(vm: VM, obj: Object, name: Object, default: Object | None = None) -> Object:
     text = attribute_name(vm, name, "getattr")
     if default is None:
-        return vm.observe(obj).getattr(vm, text)
+        return abstract.getattr_(vm, obj, text)
     found = abstract.lookup_attr(vm, obj, text)
     return default if found is None else found
 

@@ -90,13 +90,19 @@ def generic_length(vm: VM, obj: Object) -> Object:
 
 
 def getattr_(vm: VM, obj: Object, name: str) -> Object:
-    return vm.observe(obj).getattr(vm, name)
+    """PyObject_GetAttr, which adds to an AttributeError what was asked for."""
+    obj = vm.observe(obj)
+    try:
+        return obj.getattr(vm, name)
+    except vm.Raise as raised:
+        raised.exc.asked_for(vm, obj, name)
+        raise
 
 
 def lookup_attr(vm: VM, obj: Object, name: str) -> Object | None:
     """getattr that gives None where the attribute is missing (_PyObject_LookupAttr)."""
     try:
-        return getattr_(vm, obj, name)
+        return vm.observe(obj).getattr(vm, name)
     except vm.Raise as raised:
         if issubclass(raised.exc.cls, AttributeError):
             return None
@@ -152,7 +158,7 @@ def object_getattribute(vm: VM, obj: Object, name: str) -> Object:
 
 
 def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
-    vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
+    vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", name=name, obj=obj)
 
 
 def setattr_(vm: VM, obj: Object, name: str, value: Object) -> None:
@@ -197,7 +203,11 @@ def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = AS_IT_IS) -> 
     obj = vm.observe(obj)
     if type(obj).getattr is Object.getattr:
         vm.direct = delivery
-    value = obj.getattr(vm, name)
+    try:
+        value = obj.getattr(vm, name)
+    except vm.Raise as raised:
+        raised.exc.asked_for(vm, obj, name)
+        raise
     vm.direct = None
     return value
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import dataclass
-from types import BuiltinFunctionType, TracebackType, WrapperDescriptorType
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
@@ -21,16 +21,21 @@ if TYPE_CHECKING:
 
 BUILTIN_EXCEPTIONS = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
+TYPED = ("__suppress_context__", "start", "end", "message", "exceptions")
+"""Members that don't take every value."""
+OF_GROUPS = ("message", "exceptions")
+"""Fields that the constructor sets, and nobody else."""
 
 
 class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
-    __slots__ = ("args", "fields", "entries", "passed", "variables")
+    __slots__ = ("args", "made_of", "fields", "entries", "passed", "variables")
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.args = args
+        self.made_of: list[Object] | None = None  # what the constructor was given, where `args` isn't that
         self.fields: dict[str, Object] = {}
         self.entries: list[Any] = []  # where it passed, innermost first, for reports and (`passed`) for its traceback
         self.passed: list[Any] = []
@@ -42,8 +47,8 @@ class ExceptionObject(Object):
         return self.attrs
 
     def real(self, vm: VM) -> BaseException:
-        """A real exception with the same arguments, where those are constants."""
-        return self.cls(*[vm.observe(arg).as_real(vm) for arg in self.args])  # type: ignore[no-any-return]
+        """A real exception of the builtin class, made of the same arguments, where those are constants."""
+        return builtin_base(self.cls)(*[vm.observe(arg).as_real(vm) for arg in self.made_of or self.args])
 
     def get_slot(self, vm: VM, member: Any) -> Object:
         """C members: `StopIteration.value`, `KeyError`'s none, `ImportError.name` ..."""
@@ -52,14 +57,30 @@ class ExceptionObject(Object):
             return found
         if self.source is not None:
             return vm.wrap(member.__get__(self.value), member_source(vm, self, self.source, member))
-        if member.__name__ == "value" and issubclass(self.cls, StopIteration):
-            return self.args[0] if self.args else vm.const(None)
-        if self.entries and member.__name__ in ("name", "obj") and issubclass(self.cls, (AttributeError, NameError)):
-            vm.unsupported(breaks.UnsupportedValue(f"{self.cls.__name__}.{member.__name__}, which the interpreter sets"))
+        match member.__name__:
+            case "value" if issubclass(self.cls, StopIteration):
+                return self.args[0] if self.args else vm.const(None)
+            case "code" if issubclass(self.cls, SystemExit) and len(self.args) < 2:
+                return self.args[0] if self.args else vm.const(None)
+            case "msg" if issubclass(self.cls, ImportError):
+                return self.args[0] if len(self.args) == 1 else vm.const(None)
+            case _ if issubclass(self.cls, (AttributeError, NameError, ImportError)):
+                return vm.const(None)  # or else it would be one of the fields
         return vm.from_real(member.__get__(self.real(vm)))
 
     def set_slot(self, vm: VM, member: Any, value: Object | None) -> None:
+        if member.__name__ in TYPED:
+            try:
+                member.__delete__(self.real(vm)) if value is None else member.__set__(self.real(vm), vm.observe(value).as_real(vm))
+            except (TypeError, AttributeError, OverflowError) as error:
+                vm.raise_(type(error), *error.args)
         self.set_field(vm, member.__name__, value or vm.const(None))
+
+    def asked_for(self, vm: VM, obj: Object, name: str) -> None:
+        """Objects/object.c: set_attribute_error_context."""
+        if issubclass(self.cls, AttributeError) and "name" not in self.fields and "obj" not in self.fields:
+            self.set_field(vm, "name", vm.const(name))
+            self.set_field(vm, "obj", obj)
 
     def set_field(self, vm: VM, name: str, value: Object) -> None:
         """Set `__cause__`, `__context__` and their like."""
@@ -91,23 +112,29 @@ class ExceptionObject(Object):
         elif isinstance(traceback, TracebackObject):
             vm.trail.set(self, "entries", traceback.entries)
             vm.trail.set(self, "passed", traceback.passed)
-        else:
+        elif vm.observe(traceback).cls is TracebackType:
             vm.unsupported(breaks.UnsupportedOperation("giving an exception another traceback"))
+        else:
+            refused(vm, "__traceback__", object())
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.cls)
-        for arg in self.args:
+        made_of = self.made_of or self.args
+        for arg in made_of:
             cg.load(arg)
-        cg.call_const(new_exception, len(self.args) + 1)
+        cg.call_const(new_exception, len(made_of) + 1)
 
     def needs_fill(self) -> bool:
         return True
 
     def fill(self, cg: Codegen) -> None:
         for name, value in self.fields.items():
-            cg.load(value)
-            cg.load(self)
-            cg.store_attr(name)
+            if name not in OF_GROUPS:
+                cg.load(self)
+                cg.load_const(name)
+                cg.load(value)
+                cg.call_const(set_field, 3)
+                cg.pop_top()
         if self.passed:
             load_entries(cg, self, self.passed)
             load_variables(cg, self, self.passed)
@@ -115,7 +142,7 @@ class ExceptionObject(Object):
 
     def referents(self) -> list[Object]:
         variables = [value for place in self.passed for value in self.variables.get(place, {}).values()]
-        return [*self.args, *self.fields.values(), *variables, *([self.attrs] if self.attrs is not None else [])]
+        return [*self.args, *(self.made_of or ()), *self.fields.values(), *variables, *([self.attrs] if self.attrs is not None else [])]
 
 
 class TracebackObject(Object):
@@ -158,7 +185,10 @@ def normalized(vm: VM, exc: Object, cause: Object | None) -> Object:
     """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""
     exc = vm.observe(exc)
     if issubclass(exc.cls, type) and issubclass(exc.value, BaseException):
-        exc = vm.observe(abstract.call(vm, exc, []))
+        cls, exc = exc, vm.observe(abstract.call(vm, exc, []))
+        if not issubclass(exc.cls, BaseException):
+            wanted, got = (text.repr_(vm, each).constant(vm) for each in (cls, vm.const(exc.cls)))
+            vm.raise_(TypeError, f"calling {wanted} should have returned an instance of BaseException, not {got}")
     if not issubclass(exc.cls, BaseException):
         vm.raise_(TypeError, "exceptions must derive from BaseException")
     if exc.source is not None:
@@ -167,6 +197,8 @@ def normalized(vm: VM, exc: Object, cause: Object | None) -> Object:
         cause = vm.observe(cause)
         if issubclass(cause.cls, type) and issubclass(cause.value, BaseException):
             cause = vm.observe(abstract.call(vm, cause, []))
+            if not issubclass(cause.cls, BaseException):
+                vm.unsupported(breaks.UnsupportedOperation("raising an exception from a class that makes no exceptions"))
         if not isinstance(exc, ExceptionObject):
             vm.unsupported(breaks.UnsupportedValue("an exception that came from outside"))
         if cause.cls is not type(None) and not issubclass(cause.cls, BaseException):
@@ -234,11 +266,21 @@ def set_variables(exc: BaseException, where: tuple[Any, ...], *values: Any) -> N
 
 
 def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
-    """An exception instance as it is after `cls.__new__`, with its C fields set, past any `__init__` of Python (runs in generated code)."""
-    base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
-    made = cls.__new__(cls, *args)
-    base.__init__(made, *args)  # type: ignore[misc]
+    """An exception instance with its C fields set, past any `__new__` and `__init__` of Python (runs in generated code)."""
+    base = builtin_base(cls)
+    made = base.__new__(cls, *args)
+    base.__init__(made, *args)
     return made
+
+
+def builtin_base(cls: type) -> type[BaseException]:
+    """The class itself, or the first of its bases that is C's."""
+    return next(base for base in cls.__mro__ if base.__module__ == "builtins")
+
+
+def set_field(exc: BaseException, name: str, value: Any) -> None:
+    """Set `__context__` and its like, past what the program's class may define under the name (runs in generated code)."""
+    getattr(builtin_base(type(exc)), name).__set__(exc, value)
 
 
 @wraps(BaseException, shared=True)
@@ -249,25 +291,6 @@ def wrap_exception(vm: VM, value: BaseException, source: Source) -> Object:
     vm.guard(TypeIs, source, cls)
     args = vm.observe(vm.wrap(value.args, source.child(CAttr, "args")))
     return ExceptionObject(type(value), abstract.iterate(vm, args), source, value)
-
-
-def exception_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
-    return ExceptionObject(vm.observe(cls).constant(vm), list(args))
-
-
-def exception_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
-    assert isinstance(self, ExceptionObject)
-    self.set_args(vm, list(args))
-    for name, value in kwargs.items():
-        self.set_field(vm, name, value)
-    return vm.const(None)
-
-
-for _cls in BUILTIN_EXCEPTIONS:
-    for _name, _model in (("__new__", exception_new), ("__init__", exception_init)):
-        _real = _cls.__dict__.get(_name)
-        if isinstance(_real, (BuiltinFunctionType, WrapperDescriptorType)):
-            models(_real)(_model)
 
 
 @models(BaseException.__dict__["args"])
@@ -293,13 +316,26 @@ def field_getter(name: str) -> Any:
     return get
 
 
+def refused(vm: VM, name: str, *value: Any) -> NoReturn:
+    """Raise what setting a field to such a value raises, or deleting it."""
+    try:
+        setattr(BaseException(), name, *value) if value else delattr(BaseException(), name)
+    except TypeError as error:
+        vm.raise_(TypeError, *error.args)
+    raise AssertionError(name)
+
+
 def field_setter(name: str) -> Any:
     def put(vm: VM, self: Object, value: Object | None) -> None:
         assert isinstance(self, ExceptionObject)
+        if value is None:
+            refused(vm, name)
         if name == "__traceback__":
-            self.set_traceback(vm, value or vm.const(None))
+            self.set_traceback(vm, value)
             return
-        self.set_field(vm, name, value or vm.const(None))
+        if not issubclass(vm.observe(value).cls, (BaseException, type(None))):
+            refused(vm, name, object())
+        self.set_field(vm, name, value)
         if name == "__cause__":
             self.set_field(vm, "__suppress_context__", vm.const(True))
 
@@ -320,13 +356,18 @@ def with_traceback(vm: VM, self: Object, traceback: Object) -> Object:
 
 @models(BaseException.add_note)
 def add_note(vm: VM, self: Object, note: Object) -> Object:
-    namespace = self.instance_dict(vm)
-    assert namespace is not None
-    notes = namespace.lookup(vm, "__notes__")
+    """Objects/exceptions.c: BaseException_add_note."""
+    note = vm.observe(note)
+    if not issubclass(note.cls, str):
+        vm.raise_(TypeError, f"note must be a str, not '{note.cls.__name__}'")
+    notes = abstract.lookup_attr(vm, self, "__notes__")
     if notes is None:
-        namespace.store(vm, "__notes__", vm.new_list([note]))
-    else:
-        abstract.call_method(vm, notes, "append", note)
+        notes = vm.new_list([])
+        abstract.setattr_(vm, self, "__notes__", notes)
+    notes = vm.observe(notes)
+    if not issubclass(notes.cls, list):
+        vm.raise_(TypeError, "Cannot add note: __notes__ is not a list")
+    abstract.call(vm, vm.pin(list.append), [notes, note])
     return vm.const(None)
 
 

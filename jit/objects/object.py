@@ -91,6 +91,9 @@ class Object:
 
     # What can be done with it. The defaults are CPython's generic slots; a type with C slots of its own overrides them.
 
+    def asked_for(self, vm: VM, obj: Object, name: str) -> None:
+        """An exception has left the attribute look-up of `name` on `obj`: an AttributeError takes note."""
+
     def getattr(self, vm: VM, name: str) -> Object:
         """tp_getattro. Raises the traced AttributeError."""
         return vm.generic_getattr(self, name)

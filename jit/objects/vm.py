@@ -194,8 +194,8 @@ class VM(Protocol):
     def chain_context(self, exc: Object, handled: Object | None) -> None:
         """Make what is being handled (`handled` where it is known) the context of an exception that is raised now."""
 
-    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
-        """Raise an exception in the traced program; args are real constants or Objects."""
+    def raise_(self, cls: type[BaseException], *args: Any, **fields: Any) -> NoReturn:
+        """Raise an exception in the traced program; args are real constants or Objects, and so are `fields`: `name` and its like."""
 
     def unsupported(self, reason: Break) -> NoReturn:
         """Stop tracing at the current instruction: a graph break."""
