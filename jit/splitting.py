@@ -15,7 +15,7 @@ from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, Delivery
 from framejit.objects.dictobject import DictObject
-from framejit.objects.finalizers import MOST_DEEP, ends_visibly, is_instance
+from framejit.objects.finalizers import MOST_DEEP, ends_visibly, may_be_weakly_held
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import NotConstant, Object, settle
 from framejit.stops import CallNatively
@@ -78,14 +78,14 @@ def split_frames(tracer: Tracer, frames: Sequence[Frame], pauses: bool) -> list[
     if pauses:
         split[-1] = replace(split[-1], pauses=True, pops=0, pushes=0)
     given = given_to_native_code(split[-1])
-    split = [replace(frame, given=given) for frame in split]
+    split = [replace(frame, given=given | lent(frame)) for frame in split[:-1]] + [replace(split[-1], given=given)]
     for frame in split:
         guard_unread(tracer, frame)
     return split
 
 
 def given_to_native_code(frame: SplitFrame) -> frozenset[int]:
-    """The instances, by `id`, that the instruction at fault takes or reaches: it may make weak references to them."""
+    """By `id`, the values that the instruction at fault takes or reaches and may make weak references to, with the sources on the paths to them."""
     known: dict[int, Object] = {}
     waiting = [value for value in frame.stack[len(frame.stack) - frame.pops :] if value is not None]
     while waiting and len(known) < MOST_DEEP:
@@ -93,7 +93,21 @@ def given_to_native_code(frame: SplitFrame) -> frozenset[int]:
         if id(value) not in known:
             known[id(value)] = value
             waiting += value.referents()
-    return frozenset(key for key, value in known.items() if is_instance(value.cls))
+    given: set[int] = set()
+    for key, value in known.items():
+        if may_be_weakly_held(value.cls):
+            given.add(key)
+            source = value.source
+            while source is not None:
+                given.add(id(source))
+                source = source.base
+    return frozenset(given)
+
+
+def lent(frame: SplitFrame) -> frozenset[int]:
+    """The values of a frame's variables, by `id`, that the frames inside it may have been called with, and may make weak references to later."""
+    values = [settle(value) for value in frame.locals if value is not None]
+    return frozenset(id(value) for value in values if may_be_weakly_held(value.cls))
 
 
 def guard_unread(tracer: Tracer, frame: SplitFrame) -> None:

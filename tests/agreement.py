@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import re
 import types
 from collections import deque
 from collections.abc import Callable
@@ -104,3 +105,15 @@ def agree(fn: Callable[..., Any], *args: Any, backend: Any = "eager", fullgraph:
         if fullgraph and expected[0] == "returned":
             assert framejit.statistics()["fallbacks"] == before, framejit.statistics()["reasons"][-1]
     return compiled
+
+
+def agree_in_text(fn: Callable[[], Any], calls: int = 2) -> None:
+    """Run a program that takes nothing, eagerly and compiled, several times: what it returns or raises must look the same, addresses apart."""
+
+    def seen(run: Callable[[], Any]) -> str:
+        kind, value = outcome(run, (), {})
+        return f"{kind} {re.sub('0x[0-9a-f]+', '0x', repr(value))}"
+
+    expected = [seen(fn) for _ in range(calls)]
+    compiled = framejit.compile(fn, backend="eager")
+    assert [seen(compiled) for _ in range(calls)] == expected

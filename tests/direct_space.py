@@ -481,7 +481,7 @@ build = types.SimpleNamespace(
 def install(monkeypatch):
     """Put this space in the place of framejit.objects in every handler module."""
     for module in (*loop.HANDLER_MODULES, loop):
-        for name, space in (("abstract", abstract), ("operators", abstract), ("text", abstract), ("build", build), ("matching", matching)):
+        for name, space in (("abstract", abstract), ("operators", abstract), ("text", abstract), ("calls", abstract), ("build", build), ("matching", matching)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, space)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects import abstract, build
+from framejit.objects import abstract, build, calls
 from framejit.objects.delivery import AS_IT_IS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def call_function_ex(
     vm: Any, frame: Frame, instruction: Instruction, null: None, function: Object, args: Object, kwargs: list[Object]
 ) -> Object:
     vm.direct = AS_IT_IS
-    result = abstract.call_ex(vm, function, args, kwargs[0] if kwargs else None)
+    result = calls.call_ex(vm, function, args, kwargs[0] if kwargs else None)
     vm.direct = None
     return result
 

@@ -24,7 +24,7 @@ from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
-from framejit.objects.finalizers import ends_visibly
+from framejit.objects.finalizers import MOST_DEEP, ends_visibly
 from framejit.objects.object import LazyObject, Object, settle
 from framejit.objects.tupleobject import TupleObject
 
@@ -49,7 +49,7 @@ class SplitFrame:
     `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. `entering`: it is the call of the inner
     resume function in a prologue, which stands for the instruction; where the inner frame can't be split, this call runs natively.
     `delivery`: what the instruction does with the inner frame's result; where `entering`, what lies below is on the stack already.
-    `pauses`: nothing runs between the graphs, and the frame goes on with the instruction itself. `given`: the instances, by `id`, that the
+    `pauses`: nothing runs between the graphs, and the frame goes on with the instruction itself. `given`: by `id`, the values and sources that the
     innermost frame's instruction may make weak references to.
     """
 
@@ -127,7 +127,7 @@ class SplitFrame:
 
     def stays(self, value: Object) -> bool:
         """Whether the end of a variable's value is seen, or may be once the instruction has run."""
-        return id(settle(value)) in self.given or ends_visibly(value)
+        return bool(self.given) and leads_to(value, self.given) or ends_visibly(value)
 
     @property
     def unread(self) -> list[LazyObject]:
@@ -140,6 +140,20 @@ class SplitFrame:
         live = live_slots(self.code, self.decoded)
         needed = frozenset.intersection(*(live[place] for place in places))
         return [value for slot, value in enumerate(self.locals) if type(value) is LazyObject and value.real is None and slot not in needed]
+
+
+def leads_to(value: Object, those: frozenset[int]) -> bool:
+    """Whether a value is one of those, or reaches one: Objects and sources, by `id`."""
+    known: set[int] = set()
+    waiting = [value]
+    while waiting and len(known) < MOST_DEEP:
+        item = settle(waiting.pop())
+        if id(item) in those or id(item.source) in those:
+            return True
+        if id(item) not in known:
+            known.add(id(item))
+            waiting += item.referents()
+    return False
 
 
 @dataclass(frozen=True, slots=True)

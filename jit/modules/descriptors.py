@@ -13,6 +13,7 @@ from types import (
 )
 
 from framejit.objects import abstract
+from framejit.objects.builtinobject import DescriptorObject
 from framejit.objects.constobject import NONE
 from framejit.objects.object import Object
 from framejit.objects.registry import models
@@ -32,19 +33,20 @@ def descriptor_get(vm: VM, self: Object, obj: Object, cls: Object | None = None)
     if missing and (cls is None or vm.observe(cls).cls is type(None)):
         vm.raise_(TypeError, "__get__(None, None) is invalid")
     owner = obj.cls if cls is None or vm.observe(cls).cls is type(None) else vm.observe(cls).constant(vm)
-    return self.descriptor_get(vm, None if missing else obj, owner)
+    get = self.native_get if isinstance(self, DescriptorObject) else self.descriptor_get
+    return get(vm, None if missing else obj, owner)
 
 
 @models(property.__set__, MemberDescriptorType.__set__)
-def descriptor_set(vm: VM, self: Object, obj: Object, value: Object) -> Object:
-    self.descriptor_set(vm, vm.observe(obj), value)
+def descriptor_set(vm: VM, self: Object, obj: Object, value: Object | None) -> Object:
+    store = self.native_set if isinstance(self, DescriptorObject) else self.descriptor_set
+    store(vm, vm.observe(obj), value)
     return NONE
 
 
 @models(property.__delete__, MemberDescriptorType.__delete__)
 def descriptor_delete(vm: VM, self: Object, obj: Object) -> Object:
-    self.descriptor_set(vm, vm.observe(obj), None)
-    return NONE
+    return descriptor_set(vm, self, obj, None)
 
 
 @models(sys.exception)

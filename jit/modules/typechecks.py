@@ -1,13 +1,15 @@
-"""isinstance and issubclass (Objects/abstract.c: object_isinstance, object_issubclass)."""
+"""isinstance and issubclass (Objects/abstract.c: object_isinstance, object_issubclass), of classes and abstract base classes."""
 
 from __future__ import annotations
 
 import abc
-import enum
-from types import UnionType
-from typing import Any, Union, get_args, get_origin
+import sys
+from collections.abc import Iterable
+from types import FunctionType, UnionType, WrapperDescriptorType
+from typing import Any, NoReturn, Union, get_args, get_origin
 
-from framejit.guards.source import MISSING
+from framejit import breaks
+from framejit.guards.source import MISSING, mro
 from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
@@ -16,29 +18,74 @@ from framejit.objects.vm import VM
 
 pure(UnionType.__or__, type.__or__, type.__ror__, type.__repr__, type.__dict__["mro"])
 OBJECT_CLASS = object.__dict__["__class__"]
-NATIVE_CHECKS: frozenset[type] = frozenset({type, abc.ABCMeta, enum.EnumMeta})
-"""Metaclasses whose checks run no code of the user's but registered ABCs and `__subclasshook__`."""
+LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "typing_extensions"}
+NESTED_TUPLES = 50
+"""Deeper ones are left to C code, which raises RecursionError at some depth."""
 
 
-def is_native(vm: VM, cls: type, name: str) -> bool:
-    """Whether a class is checked against by C code or by ABCMeta."""
-    meta = type(cls)
-    if meta in NATIVE_CHECKS:
-        return True
-    return vm.raw_type_lookup(meta, name) in (type.__dict__.get(name), abc.ABCMeta.__dict__.get(name))
+def checker(vm: VM, cls: type, name: str) -> Any:
+    """The `__instancecheck__` or `__subclasscheck__` of a class's metaclass, if it is neither `type`'s nor ABCMeta's."""
+    found = vm.raw_type_lookup(type(cls), name)
+    return None if found in (type.__dict__[name], abc.ABCMeta.__dict__[name]) else found
 
 
 def is_subclass(vm: VM, sub: type, cls: type) -> bool:
-    """issubclass for real. An abstract base class may have a class registered later: that it has not is guarded by abc's own counter."""
-    found = issubclass(sub, cls)
-    if not found and issubclass(type(cls), abc.ABCMeta):
+    """issubclass of classes, past a metaclass's own `__subclasscheck__`."""
+    vm.rest_on_bases(sub)
+    if vm.raw_type_lookup(type(cls), "__subclasscheck__") is type.__dict__["__subclasscheck__"]:
+        return cls in mro(sub)
+    return is_abc_subclass(vm, sub, cls)
+
+
+def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
+    """ABCMeta.__subclasscheck__, for real: it fills caches, which only it sees. That no class is registered later is guarded by abc's own counter.
+
+    The program's own hooks run where they belong, in a native call.
+    """
+    vm.rest_on_bases(sub)
+    if any(map(runs_code_of_the_program, family(cls))):
+        vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {cls.__qualname__}, which may run code of the program's"))
+    try:
+        found = abc.ABCMeta.__subclasscheck__(cls, sub)  # type: ignore[arg-type]
+    except Exception as error:
+        vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {cls.__qualname__}, which raises {type(error).__name__},"))
+    if not found:
         vm.read_setting(abc.get_cache_token)
     return found
 
 
-def is_union(value: Any) -> bool:
-    """`int | str` or `Union[int, str]`."""
-    return isinstance(value, UnionType) or get_origin(value) is Union
+def family(cls: type) -> Iterable[type]:
+    """The class, and all whose subclasses are its subclasses: derived from it or registered with it."""
+    seen: dict[type, None] = {cls: None}
+    waiting = [cls]
+    while waiting:
+        each = waiting.pop()
+        below = type.__dict__["__subclasses__"](each)
+        if isinstance(each, abc.ABCMeta):
+            below += [found for found in (reference() for reference in abc._get_dump(each)[0]) if found is not None]  # type: ignore[attr-defined]
+        for other in below:
+            if other not in seen:
+                seen[other] = None
+                waiting.append(other)
+    return seen
+
+
+def runs_code_of_the_program(cls: type) -> bool:
+    """Whether the class has a way to check for subclasses that is neither CPython's nor a library's."""
+    for owner, name in ((cls, "__subclasshook__"), (type(cls), "__subclasscheck__")):
+        found = next((vars(base)[name] for base in mro(owner) if name in vars(base)), None)
+        function = getattr(found, "__func__", found)
+        if isinstance(function, FunctionType) and function.__globals__.get("__name__", "").partition(".")[0] not in LIBRARIES:
+            return True
+    return False
+
+
+def may_claim(vm: VM, obj: Object) -> bool:
+    """Whether the `__class__` of an object may be another class than its type."""
+    cls = obj.cls
+    if not cls.__flags__ & HEAP_TYPE:
+        return False
+    return vm.raw_type_lookup(cls, "__class__") is not OBJECT_CLASS or type(vm.raw_type_lookup(cls, "__getattribute__")) is not WrapperDescriptorType
 
 
 @models(isinstance)
@@ -46,69 +93,116 @@ def isinstance_(vm: VM, obj: Object, cls: Object) -> Object:
     return vm.const(check_instance(vm, vm.observe(obj), vm.observe(cls)))
 
 
-def check_instance(vm: VM, obj: Object, cls: Object) -> bool:
-    """isinstance of an observed object and an observed class, tuple or union."""
+def check_instance(vm: VM, obj: Object, cls: Object, depth: int = 0) -> bool:
+    """object_recursive_isinstance, of an observed object and an observed class, tuple or union."""
     real = cls.value
     if real is obj.cls:
         return True
-    if isinstance(cls, TupleObject):
-        return any(check_instance(vm, obj, vm.observe(item)) for item in cls.items(vm))
-    if isinstance(real, type):
-        vm.rest_on_bases(obj.cls)
-        if type(real) is type:
-            return real in obj.cls.__mro__ or claims(vm, obj, real)
-        if is_native(vm, real, "__instancecheck__"):
-            return is_subclass(vm, obj.cls, real) or claims(vm, obj, real)
-        found = abstract.call_special(vm, cls, "__instancecheck__", obj)
-        assert found is not None
-        return abstract.truth(vm, found)
-    if real is not MISSING and is_union(real):
-        return any(check_instance(vm, obj, vm.const(each)) for each in get_args(real))
-    if cls.cls is not type(None):
-        found = abstract.call_special(vm, cls, "__instancecheck__", obj)
-        if found is not None:
-            return abstract.truth(vm, found)
-    vm.raise_(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
+    if cls.cls is type:
+        return is_instance(vm, obj, real)
+    alternatives = those_of(vm, cls, depth)
+    if alternatives is not None:
+        return any(check_instance(vm, obj, vm.observe(each), depth + 1) for each in alternatives)
+    if real is not MISSING and get_origin(real) is Union:
+        return any(check_subclass(vm, vm.const(obj.cls), vm.const(each)) for each in get_args(real))
+    if isinstance(real, type) and checker(vm, real, "__instancecheck__") is None:
+        if vm.raw_type_lookup(cls.cls, "__instancecheck__") is type.__dict__["__instancecheck__"]:
+            return is_instance(vm, obj, real)
+        return is_abc_instance(vm, obj, cls)
+    found = abstract.call_special(vm, cls, "__instancecheck__", obj)
+    if found is None:
+        refuse_abstract(vm, cls, "isinstance() arg 2 must be a type, a tuple of types, or a union")
+    return abstract.truth(vm, found)
 
 
-def claims(vm: VM, obj: Object, cls: type) -> bool:
-    """Whether an object says by a `__class__` of its own that it is an instance."""
-    if obj.cls.__flags__ & HEAP_TYPE == 0 or vm.raw_type_lookup(obj.cls, "__class__") is OBJECT_CLASS:
+def those_of(vm: VM, cls: Object, depth: int) -> list[Object] | None:
+    """The classes in a tuple or a union; None for anything else."""
+    if isinstance(cls.value, UnionType):
+        return [vm.const(each) for each in get_args(cls.value)]
+    if not isinstance(cls, TupleObject):
+        return None
+    if depth > NESTED_TUPLES:
+        vm.unsupported(breaks.UnsupportedCall("a type check with very deeply nested tuples"))
+    return cls.items(vm)
+
+
+def is_instance(vm: VM, obj: Object, cls: type) -> bool:
+    """object_isinstance: by the type, else by what the object says its class is."""
+    vm.rest_on_bases(obj.cls)
+    if cls in mro(obj.cls):
+        return True
+    said = abstract.lookup_attr(vm, obj, "__class__") if may_claim(vm, obj) else None
+    if said is None or not issubclass(vm.observe(said).cls, type):
         return False
-    said = vm.observe(abstract.getattr_(vm, obj, "__class__"))
-    return issubclass(said.cls, type) and issubclass(said.value, cls)
+    kind = vm.observe(said).constant(vm)
+    vm.rest_on_bases(kind)
+    return cls in mro(kind)
+
+
+def is_abc_instance(vm: VM, obj: Object, cls: Object) -> bool:
+    """_abc._abc_instancecheck: by what the object says its class is, and by its type."""
+    own = vm.const(obj.cls)
+    said = vm.observe(abstract.getattr_(vm, obj, "__class__")) if may_claim(vm, obj) else own
+    return check_subclass(vm, said, cls) or (said.value is not obj.cls and check_subclass(vm, own, cls))
 
 
 @models(issubclass)
 def issubclass_(vm: VM, sub: Object, cls: Object) -> Object:
-    sub, cls = vm.observe(sub), vm.observe(cls)
-    return vm.const(check_subclass(vm, sub, cls))
+    return vm.const(check_subclass(vm, vm.observe(sub), vm.observe(cls)))
 
 
-def check_subclass(vm: VM, sub: Object, cls: Object) -> bool:
-    """issubclass of an observed class and an observed class, tuple or union."""
-    if isinstance(cls, TupleObject):
-        return any(check_subclass(vm, sub, vm.observe(item)) for item in cls.items(vm))
+def check_subclass(vm: VM, sub: Object, cls: Object, depth: int = 0) -> bool:
+    """object_issubclass, of an observed class and an observed class, tuple or union."""
     real = cls.value
-    if isinstance(real, type) and not is_native(vm, real, "__subclasscheck__"):
-        found = abstract.call_special(vm, cls, "__subclasscheck__", sub)
-        assert found is not None
-        return abstract.truth(vm, found)
-    if not issubclass(sub.cls, type):
-        vm.raise_(TypeError, "issubclass() arg 1 must be a class")
-    if isinstance(real, type):
-        vm.rest_on_bases(sub.value)
-        return is_subclass(vm, sub.value, real)
-    if real is not MISSING and is_union(real):
-        return any(check_subclass(vm, sub, vm.const(each)) for each in get_args(real))
-    vm.raise_(TypeError, "issubclass() arg 2 must be a class, a tuple of classes, or a union")
+    alternatives = those_of(vm, cls, depth)
+    if alternatives is not None:
+        return any(check_subclass(vm, sub, vm.observe(each), depth + 1) for each in alternatives)
+    if isinstance(real, type) and checker(vm, real, "__subclasscheck__") is None:
+        if not issubclass(sub.cls, type):
+            refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")
+        return is_subclass(vm, sub.constant(vm), real)
+    found = abstract.call_special(vm, cls, "__subclasscheck__", sub)
+    if found is None:
+        if not issubclass(sub.cls, type):
+            refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")
+        refuse_abstract(vm, cls, "issubclass() arg 2 must be a class, a tuple of classes, or a union")
+    return abstract.truth(vm, found)
+
+
+def refuse_abstract(vm: VM, cls: Object, complaint: str) -> NoReturn:
+    """check_class, of what is no class: with a tuple of `__bases__` it passes for one, which C code may look into."""
+    bases = abstract.lookup_attr(vm, cls, "__bases__")
+    if bases is None or not issubclass(vm.observe(bases).cls, tuple):
+        vm.raise_(TypeError, complaint)
+    vm.unsupported(breaks.UnsupportedCall(f"a check with a {cls.cls.__qualname__}, which passes for a class by its __bases__,"))
+
+
+def observed_class(vm: VM, cls: Object) -> type:
+    """The real class that one of the methods of metaclasses was called on."""
+    cls = vm.observe(cls)
+    if not issubclass(cls.cls, type):
+        vm.unsupported(breaks.UnsupportedCall(f"a metaclass's method of a {cls.cls.__qualname__}"))
+    return cls.constant(vm)  # type: ignore[no-any-return]
+
+
+@models(type.__dict__["__instancecheck__"])
+def type_instancecheck(vm: VM, cls: Object, obj: Object) -> Object:
+    return vm.const(is_instance(vm, vm.observe(obj), observed_class(vm, cls)))
+
+
+@models(type.__dict__["__subclasscheck__"])
+def type_subclasscheck(vm: VM, cls: Object, sub: Object) -> Object:
+    real, kind = observed_class(vm, cls), observed_class(vm, sub)
+    vm.rest_on_bases(kind)
+    return vm.const(real in mro(kind))
 
 
 @models(abc.ABCMeta.__instancecheck__)
 def abc_instance(vm: VM, cls: Object, obj: Object) -> Object:
-    return vm.const(is_subclass(vm, vm.observe(obj).cls, vm.observe(cls).constant(vm)))
+    observed_class(vm, cls)
+    return vm.const(is_abc_instance(vm, vm.observe(obj), vm.observe(cls)))
 
 
 @models(abc.ABCMeta.__subclasscheck__)
 def abc_subclass(vm: VM, cls: Object, sub: Object) -> Object:
-    return vm.const(is_subclass(vm, vm.observe(sub).constant(vm), vm.observe(cls).constant(vm)))
+    return vm.const(is_abc_subclass(vm, observed_class(vm, sub), observed_class(vm, cls)))

@@ -138,7 +138,7 @@ def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
 def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
     """The generic rule without the hooks; None where nothing is found (_PyObject_GenericGetAttrWithDict with suppress)."""
     found = vm.type_lookup(obj.cls, name)
-    if found is not None and found.is_data_descriptor(vm):
+    if found is not None and found.is_data_descriptor(vm) and vm.raw_type_lookup(found.cls, "__get__") is not MISSING:
         return found.descriptor_get(vm, obj, obj.cls)
     namespace = obj.instance_dict(vm)
     if namespace is not None:
@@ -259,11 +259,20 @@ def getitem(vm: VM, obj: Object, key: Object) -> Object:
         return fold(vm, operator.getitem, obj.constant(vm), key.constant(vm))
     found = call_special(vm, obj, "__getitem__", key)
     if found is None:
-        generic = lookup_attr(vm, obj, "__class_getitem__") if issubclass(obj.cls, type) else None
-        if generic is None:
-            vm.raise_(TypeError, f"'{obj.type_name}' object is not subscriptable")
-        found = call(vm, generic, [key], {})
+        found = getitem_of_class(vm, obj, key) if issubclass(obj.cls, type) else None
+    if found is None:
+        vm.raise_(TypeError, f"'{obj.type_name}' object is not subscriptable")
     return found
+
+
+def getitem_of_class(vm: VM, cls: Object, key: Object) -> Object:
+    """`cls[key]` where the metaclass has no `__getitem__`."""
+    if cls.value is type:
+        return vm.const(type[key.constant(vm)])  # type: ignore[index]
+    generic = lookup_attr(vm, cls, "__class_getitem__")
+    if generic is None or vm.observe(generic).cls is type(None):
+        vm.raise_(TypeError, f"type '{cls.value.__name__}' is not subscriptable")
+    return call(vm, generic, [key], {})
 
 
 def setitem(vm: VM, obj: Object, key: Object, value: Object) -> None:
@@ -429,22 +438,6 @@ def generic_call(vm: VM, obj: Object, args: list[Object], kwargs: dict[str, Obje
     if method is None:
         vm.raise_(TypeError, f"'{obj.type_name}' object is not callable")
     return method.call_as_method(vm, obj, args, kwargs)
-
-
-def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None) -> Object:
-    """CALL_FUNCTION_EX."""
-    direct, vm.direct = vm.direct, None
-    positional = list_of(vm, args)
-    named: dict[str, Object] = {}
-    if kwargs is not None:
-        kwargs = vm.observe(kwargs)
-        for key, value in vm.mapping_items(kwargs):
-            name = vm.observe(key)
-            if name.cls is not str:
-                vm.raise_(TypeError, "keywords must be strings")
-            named[name.constant(vm)] = value
-    vm.direct = direct
-    return call(vm, function, positional, named)
 
 
 def call_method(vm: VM, obj: Object, name: str, *args: Object) -> Object:

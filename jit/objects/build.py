@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
+from framejit.objects.calls import function_text
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import EXACT, ConstObject, const_object
 from framejit.objects.dictobject import DictObject
@@ -160,18 +161,6 @@ def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None 
         if target.has(vm, key):
             vm.raise_(TypeError, f"{function_text(vm, function)} got multiple values for keyword argument '{vm.observe(key).constant(vm)}'")
         target.set_item(vm, key, value)
-
-
-def function_text(vm: VM, function: Object | None) -> str:
-    """A function as _PyObject_FunctionStr names it: with its module, unless that is builtins."""
-    if function is None:
-        return "function"
-    parts = []
-    for name in ("__module__", "__qualname__"):
-        found = abstract.lookup_attr(vm, function, name)
-        if found is not None and vm.observe(found).cls is str:
-            parts.append(vm.observe(found).constant(vm))
-    return ".".join(part for part in parts if part != "builtins") + "()"
 
 
 def cell(vm: VM, content: Object | None) -> CellObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -11,18 +12,22 @@ from types import (
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from framejit import breaks
 from framejit.guards.kinds import Equals, TypeIs
-from framejit.guards.source import MISSING, CAttr, Source
+from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
 from framejit.objects import abstract, operators
-from framejit.objects.object import IdentityConstant, NotConstant, Object
-from framejit.objects.registry import app_of, is_pure, model_of, models, setter_of, wraps
+from framejit.objects.funcobject import MethodObject
+from framejit.objects.object import IdentityConstant, NotConstant, Object, member_source
+from framejit.objects.registry import app_of, is_pure, model_of, refuse, setter_of, wraps
 from framejit.objects.signatures import by_registry
 from framejit.objects.vm import VM, Codegen
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
 
 
 def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
@@ -130,7 +135,11 @@ class BuiltinMethodObject(Object):
     def getattr(self, vm: VM, name: str) -> Object:
         if name == "__self__":
             return self.receiver
-        return vm.from_real(getattr(self.descriptor, name))
+        if name in ("__name__", "__qualname__", "__doc__", "__text_signature__", "__objclass__") and hasattr(self.descriptor, name):
+            return vm.from_real(getattr(self.descriptor, name))
+        if name == "__class__":
+            return vm.const(self.cls)
+        vm.unsupported(breaks.UnsupportedValue(f"the attribute {name} of the bound method {text_of(self.descriptor)}"))
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("==", "!=") or not isinstance(other, BuiltinMethodObject):
@@ -174,38 +183,63 @@ def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
 
 
 class DescriptorObject(Object):
-    """A staticmethod, classmethod or property found on a class. `parts` are its functions, by the field's name."""
+    """A staticmethod, classmethod or property from outside, known by identity. `parts` are its functions, by the field's name."""
 
     __slots__ = ("parts",)
     delivers = True
 
-    def __init__(self, cls: type, parts: dict[str, Object | None], source: Source | None = None, value: Any = MISSING) -> None:
+    def __init__(self, cls: type, parts: dict[str, Object | None], source: Source | None, value: Any) -> None:
         super().__init__(cls, source, value)
         self.parts = parts
 
     def is_data_descriptor(self, vm: VM) -> bool:
-        return issubclass(self.cls, property)
+        return issubclass(self.cls, property) or super().is_data_descriptor(vm)
+
+    def overrides(self, vm: VM, name: str) -> bool:
+        """Whether its class, a subclass in Python, has its own way with this special method."""
+        return self.cls not in FIELDS and type(vm.raw_type_lookup(self.cls, name)) is not WrapperDescriptorType
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+        return super().descriptor_get(vm, obj, cls) if self.overrides(vm, "__get__") else self.native_get(vm, obj, cls)
+
+    def native_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+        """sm_descr_get, cm_descr_get, property_descr_get."""
         if issubclass(self.cls, staticmethod):
             return self._part(vm, "__func__")
         if issubclass(self.cls, classmethod):
-            return vm.observe(self._part(vm, "__func__")).descriptor_get(vm, vm.const(cls), type(cls))
+            function = vm.observe(self._part(vm, "__func__"))
+            receiver = vm.const(cls)
+            if vm.raw_type_lookup(function.cls, "__get__") is MISSING:
+                return MethodObject(function, receiver)
+            return function.descriptor_get(vm, receiver, cls)
         if obj is None:
             return self
         getter = self.parts["fget"]
         if getter is None:
-            vm.raise_(AttributeError, f"property of '{cls.__name__}' object has no getter")
+            self._refuse(vm, obj, self.value.__get__)
         return abstract.call(vm, getter, [obj])
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
-        if not issubclass(self.cls, property):
-            return False
+        if not issubclass(self.cls, property) or self.overrides(vm, "__delete__" if value is None else "__set__"):
+            return super().descriptor_set(vm, obj, value)
+        self.native_set(vm, obj, value)
+        return True
+
+    def native_set(self, vm: VM, obj: Object, value: Object | None) -> None:
+        """property_descr_set."""
         function = self.parts["fdel" if value is None else "fset"]
         if function is None:
-            vm.raise_(AttributeError, f"property of '{obj.cls.__name__}' object has no {'deleter' if value is None else 'setter'}")
+            self._refuse(vm, obj, self.value.__delete__ if value is None else lambda like: self.value.__set__(like, None))
         abstract.call(vm, function, [obj] if value is None else [obj, value])
-        return True
+
+    def _refuse(self, vm: VM, obj: Object, access: Callable[[Any], Any]) -> NoReturn:
+        """Raise what the property raises without the function for an access: the text has its name, which only C code sees."""
+        like = type(obj.cls.__name__, (), {"__qualname__": obj.cls.__qualname__})
+        try:
+            access(like())
+        except AttributeError as error:
+            vm.raise_(AttributeError, *error.args)
+        raise AssertionError("a property without the function gave access")
 
     def _part(self, vm: VM, name: str) -> Object:
         found = self.parts[name]
@@ -213,27 +247,30 @@ class DescriptorObject(Object):
         return found
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
-        if issubclass(self.cls, staticmethod):
+        if issubclass(self.cls, staticmethod) and not self.overrides(vm, "__call__"):
             return abstract.call(vm, self._part(vm, "__func__"), args, kwargs)
         return super().call(vm, args, kwargs)
 
-    def getattr(self, vm: VM, name: str) -> Object:
-        if name in self.parts:
-            return self.parts[name] or vm.const(None)
-        if name == "__wrapped__" and "__func__" in self.parts:
-            return self._part(vm, "__func__")
-        return super().getattr(vm, name)
+    def instance_dict(self, vm: VM) -> DictObject | None:
+        if self.attrs is None and self.cls.__dictoffset__:
+            vm.trail.set(self, "attrs", vm.observe(vm.wrap(self.value.__dict__, self._origin(vm).child(InstanceDict))))
+        return self.attrs
 
-    def reconstruct(self, cg: Codegen) -> None:
-        for part in self.parts.values():
-            if part is None:
-                cg.load_const(None)
-            else:
-                cg.load(part)
-        cg.call_const(self.cls, len(self.parts))
+    def _origin(self, vm: VM) -> Source:
+        return vm.root_source.child(Pinned, self.value) if self.source is None else self.source
 
-    def referents(self) -> list[Object]:
-        return [part for part in self.parts.values() if part is not None]
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        found = self.parts.get(member.__name__, MISSING) if member.__objclass__ in FIELDS else MISSING
+        if member.__name__ == "__wrapped__":
+            found = self.parts["__func__"]
+        if found is not MISSING:
+            return vm.const(None) if found is None else found
+        return vm.wrap(member.__get__(self.value), member_source(vm, self, self._origin(vm), member))
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        if self.source is None:
+            vm.unsupported(breaks.UnsupportedOperation(f"changing a {self.cls.__qualname__}"))
+        super().setattr(vm, name, value)
 
 
 FIELDS: dict[type, tuple[str, ...]] = {staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget", "fset", "fdel")}
@@ -258,18 +295,5 @@ def wrap_descriptor(vm: VM, value: Any, source: Source | None) -> Object:
     return DescriptorObject(type(value), parts, source, value)
 
 
-def build_descriptor(cls: type) -> Any:
-    """The model of `staticmethod(f)`, `classmethod(f)`, `property(f, ...)` inside a trace."""
-
-    def construct(vm: VM, *args: Object, **kwargs: Object) -> Object:
-        fields = FIELDS[cls]
-        given: dict[str, Object | None] = dict.fromkeys(fields)
-        given.update(zip(fields, args, strict=False))
-        given.update({name: value for name, value in kwargs.items() if name in fields})
-        return DescriptorObject(cls, given)
-
-    return construct
-
-
 for _cls in FIELDS:
-    models(_cls)(build_descriptor(_cls))
+    refuse(breaks.UnsupportedCall(f"{_cls.__name__}(), which makes a descriptor"), _cls)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import gc
 import itertools
+import sys
 import types
 import weakref
 from collections.abc import Sequence
@@ -25,6 +27,8 @@ CONTAINERS = frozenset({
     *(type(iter(empty)) for empty in EMPTY),
 })  # fmt: skip
 """Types of values that let go of what they hold when they go, and which are looked into."""
+WEAKLY_HELD = frozenset({set, frozenset, collections.deque, collections.OrderedDict, array.array})
+"""Types of C that programs make weak references to, and framejit doesn't."""
 SILENT = frozenset({int, float, complex, bool, str, bytes, type(None), tuple, list, dict, torch.Tensor, torch.nn.Parameter})
 METHODS = frozenset({types.MethodType, types.BuiltinMethodType, types.MethodWrapperType})
 HEAP_TYPE = 1 << 9
@@ -48,7 +52,34 @@ def runs_at_end(value: Any) -> bool:
         return value.ag_frame is not None
     if issubclass(cls, weakref.ReferenceType):
         return weakref.ReferenceType.__dict__["__callback__"].__get__(value) is not None
-    return has_finalizer(cls) or (is_instance(cls) and not issubclass(cls, torch.nn.Module) and weakref.getweakrefcount(value) > 0)
+    if cls is types.FunctionType and not is_local(value):
+        return False  # framejit may have weak references to it
+    return has_finalizer(cls) or (may_be_weakly_held(cls) and not issubclass(cls, torch.nn.Module) and weakref.getweakrefcount(value) > 0)
+
+
+def may_be_weakly_held(cls: type) -> bool:
+    """Whether values of a type may get weak references that show when they end; tensors and classes are let be."""
+    return is_instance(cls) or cls in WEAKLY_HELD or cls is types.FunctionType
+
+
+def is_local(value: Any) -> bool:
+    """Whether a function or a class is none that a module has by its name."""
+    named = sys.modules.get(value.__module__) if isinstance(value.__module__, str) else None
+    for name in (value.__qualname__).split("."):
+        named = getattr_static(named, name)
+    return named is not value
+
+
+def getattr_static(owner: Any, name: str) -> Any:
+    """What a module or class has of its own under a name, past any code of the program's; None where it has nothing."""
+    if isinstance(owner, type):
+        return class_dict(owner).get(name)
+    return object.__getattribute__(owner, "__dict__").get(name) if isinstance(owner, types.ModuleType) else None
+
+
+def is_local_class(value: Any) -> bool:
+    """Whether it is a class made by a function, maybe, which its bases refer to weakly."""
+    return issubclass(type(value), type) and bool(value.__flags__ & HEAP_TYPE) and is_local(value)
 
 
 def is_instance(cls: type) -> bool:
@@ -116,7 +147,7 @@ def ends_visibly(value: Object) -> bool:
         if isinstance(item, GeneratorObject):
             if item.vm.waits(item):
                 return True
-        elif item.value is not MISSING and (weakly_held(item.value) or finalizers_in(item.value, deep=True)):
+        elif item.value is not MISSING and (weakly_held(item.value) or is_local_class(item.value) or finalizers_in(item.value, deep=True)):
             return True
         waiting += item.referents()
         if isinstance(item, ExceptionObject):

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
 
 
-RENAMEABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
-"""Fields of a function that functools.update_wrapper and its like set."""
+RENAMEABLE: dict[str, type] = {
+    "__name__": str, "__qualname__": str, "__module__": object, "__doc__": object, "__annotations__": dict, "__type_params__": tuple,
+}  # fmt: skip
+"""Fields of a function that functools.update_wrapper and its like set, and what they may be set to."""
 
 
 class FunctionObject(Object):
@@ -171,9 +173,11 @@ class FunctionObject(Object):
         return None
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        if self.value is MISSING and name in RENAMEABLE and value is not None:
-            vm.trail.set(self, "renamed", {**self.renamed, name: value})
-            return
+        if self.value is MISSING and value is not None:
+            kinds = RENAMEABLE.get(name)
+            if kinds is not None and issubclass(vm.observe(value).cls, kinds):
+                vm.trail.set(self, "renamed", {**self.renamed, name: value})
+                return
         vm.generic_setattr(self, name, value)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -235,11 +239,12 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
         elif code.co_flags & CO_VARKEYWORDS:
             extra[key] = value
         elif key in names[:n_posonly]:
-            vm.raise_(TypeError, f"{name} got some positional-only arguments passed as keyword arguments: '{key}'")
+            wrong = ", ".join(known for known in names[:n_posonly] if known in kwargs)
+            vm.raise_(TypeError, f"{name} got some positional-only arguments passed as keyword arguments: '{wrong}'")
         else:
             vm.raise_(TypeError, f"{name} got an unexpected keyword argument '{key}'")
     if len(args) > n_args and not code.co_flags & CO_VARARGS:
-        vm.raise_(TypeError, too_many(function, vm, len(args), n_args))
+        vm.raise_(TypeError, too_many(function, vm, len(args), n_args, sum(key in bound for key in names[n_args : n_args + n_kwonly])))
     missing = [n for n in names[:n_args] if n not in bound]
     if missing:
         defaults = function.default_values(vm)
@@ -275,15 +280,17 @@ def listed(names: list[str]) -> str:
     return ", ".join(quoted[:-1]) + f", and {quoted[-1]}"
 
 
-def too_many(function: FunctionObject, vm: VM, given: int, n_args: int) -> str:
-    """Python/ceval.c: too_many_positional."""
+def too_many(function: FunctionObject, vm: VM, given: int, n_args: int, given_by_name: int) -> str:
+    """Python/ceval.c: too_many_positional. `given_by_name`: how many of the keyword-only parameters were given."""
     n_defaults = len(function.default_values(vm))
     if n_defaults:
         takes, plural = f"from {n_args - n_defaults} to {n_args}", True
     else:
         takes, plural = str(n_args), n_args != 1
-    verb = "was" if given == 1 else "were"
-    return f"{function.qualname}() takes {takes} positional argument{'s' * plural} but {given} {verb} given"
+    count, verb = str(given), "was" if given == 1 and not given_by_name else "were"
+    if given_by_name:
+        count += f" positional argument{'s' * (given != 1)} (and {given_by_name} keyword-only argument{'s' * (given_by_name != 1)})"
+    return f"{function.qualname}() takes {takes} positional argument{'s' * plural} but {count} {verb} given"
 
 
 class MethodObject(Object):
@@ -311,6 +318,8 @@ class MethodObject(Object):
             return self.receiver
         if name == "__func__":
             return self.function
+        if name != "__doc__" and vm.raw_type_lookup(MethodType, name) is not MISSING:
+            return super().getattr(vm, name)
         return abstract.getattr_(vm, self.function, name)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:

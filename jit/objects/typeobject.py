@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import FunctionType, GenericAlias, UnionType
+from types import FunctionType, GenericAlias, MemberDescriptorType, UnionType
 from typing import Any
 
 import torch
@@ -58,19 +58,19 @@ class TypeObject(IdentityConstant):
     def getattribute(self, vm: VM, name: str) -> Object:
         """type_getattro."""
         real = self.value
-        if name in CONSTANT_FIELDS and name in type.__dict__:
+        if name in CONSTANT_FIELDS and name in type.__dict__ and vm.raw_type_lookup(self.cls, name) is type.__dict__[name]:
             found = type.__dict__[name].__get__(real)
             if name in ASSIGNABLE_FIELDS and real.__flags__ & HEAP_TYPE and vm.raw_type_lookup(self.cls, name) is type.__dict__[name]:
                 pinned = vm.root_source.child(Pinned, real)
                 vm.guard(TypeIs, pinned, self.cls)
                 return vm.wrap(found, pinned.child(CAttr, name))
             return vm.from_real(found)
-        if name == "__class__":
+        if name == "__class__" and vm.raw_type_lookup(self.cls, name) is object.__dict__[name]:
             return vm.const(self.cls)
         if name == "__dict__":
             vm.unsupported(breaks.UnsupportedValue(f"the namespace of class {real.__qualname__}"))
         found_in_meta = vm.type_lookup(self.cls, name)
-        if found_in_meta is not None and found_in_meta.is_data_descriptor(vm):
+        if found_in_meta is not None and found_in_meta.is_data_descriptor(vm) and vm.raw_type_lookup(found_in_meta.cls, "__get__") is not MISSING:
             return found_in_meta.descriptor_get(vm, self, self.cls)
         found = vm.type_lookup(self.value, name)
         if found is not None:
@@ -156,29 +156,64 @@ class SuperObject(Object):
             return vm.generic_getattr(self, name)
         vm.rest_on_bases(self.receiver_type)
         mro = self.receiver_type.__mro__
-        for cls in mro[mro.index(self.start) + 1 :]:
+        for cls in mro[mro.index(self.start) + 1 :] if self.start in mro else ():
             found = vm.own_attribute(cls, name)
             if found is not None:
                 assert self.receiver is not None
                 bound_to_class = issubclass(self.receiver.cls, type) and self.receiver.value is self.receiver_type
                 return found.descriptor_get(vm, None if bound_to_class else self.receiver, self.receiver_type)
-        vm.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+        return vm.generic_getattr(self, name)
+
+    def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
+        if member.__name__ == "__self__":
+            return vm.const(None) if self.receiver is None else self.receiver
+        return vm.const(self.start if member.__name__ == "__thisclass__" else self.receiver_type)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.start)
+        if self.receiver is not None:
+            cg.load(self.receiver)
+        cg.call_const(super, 1 if self.receiver is None else 2)
+
+    def referents(self) -> list[Object]:
+        return [] if self.receiver is None else [self.receiver]
 
 
 @models(super)
-def make_super(vm: VM, *args: Object) -> Object:
+def make_super(vm: VM, *args: Object, **kwargs: Object) -> Object:
     """Objects/typeobject.c: super_init. Without arguments: the frame's `__class__` cell and its argument 0."""
+    if kwargs:
+        vm.raise_(TypeError, "super() takes no keyword arguments")
+    if len(args) > 2:
+        vm.raise_(TypeError, f"super() expected at most 2 arguments, got {len(args)}")
     start, receiver = vm.super_arguments() if not args else (args[0], args[1] if len(args) > 1 else None)
     start = vm.observe(start)
+    if not issubclass(start.cls, type):
+        what = "super() argument 1 must be a type, not {}" if args else "super(): __class__ is not a type ({})"
+        vm.raise_(TypeError, what.format(start.cls.__name__))
     cls = start.constant(vm)
-    if receiver is None:
+    receiver = None if receiver is None else vm.observe(receiver)
+    if receiver is None or receiver.cls is type(None):
         return SuperObject(cls, None, None)
-    receiver = vm.observe(receiver)
-    if issubclass(receiver.cls, type) and issubclass(receiver.value, cls):
-        return SuperObject(cls, receiver, receiver.value)
-    if not issubclass(receiver.cls, cls):
-        vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
-    return SuperObject(cls, receiver, receiver.cls)
+    return SuperObject(cls, receiver, super_check(vm, cls, receiver))
+
+
+def super_check(vm: VM, cls: type, receiver: Object) -> type:
+    """Objects/typeobject.c: supercheck: the class whose MRO counts."""
+    if issubclass(receiver.cls, type):
+        vm.rest_on_bases(receiver.value)
+        if cls in receiver.value.__mro__:
+            return receiver.value  # type: ignore[no-any-return]
+    vm.rest_on_bases(receiver.cls)
+    if cls in receiver.cls.__mro__:
+        return receiver.cls
+    said = abstract.lookup_attr(vm, receiver, "__class__")
+    said = None if said is None else vm.observe(said)
+    if said is not None and issubclass(said.cls, type):
+        vm.rest_on_bases(said.value)
+        if cls in said.value.__mro__:
+            return said.value  # type: ignore[no-any-return]
+    vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
 
 
 @wraps(type, by_identity=True)
@@ -186,16 +221,34 @@ def wrap_type(vm: VM, value: type, source: Source | None) -> Object:
     return TypeObject(type(value), source, value)
 
 
+OF_THE_ALIAS = frozenset({
+    "__class__", "__bases__", "__origin__", "__args__", "__unpacked__", "__parameters__", "__typing_unpacked_tuple_args__",
+    "__mro_entries__", "__reduce_ex__", "__reduce__", "__copy__", "__deepcopy__",
+})  # fmt: skip
+"""Attributes that a parametrised generic has itself; all others are its origin's (Objects/genericaliasobject.c: attr_exceptions)."""
+
+
 class AliasObject(IdentityConstant):
     """A parametrised generic (`list[int]`) or a union (`int | None`) made by C code: a constant known by identity."""
 
     __slots__ = ()
-    delivers = True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
-        return abstract.call(vm, vm.const(self.value.__origin__), args, kwargs)
+        """ga_call: an instance of the origin, which is told what it was made by, if it can be."""
+        if self.cls is not GenericAlias:
+            return super().call(vm, args, kwargs)
+        made = vm.observe(abstract.call(vm, vm.const(self.value.__origin__), args, kwargs))
+        if made.cls.__flags__ & HEAP_TYPE:
+            try:
+                made.setattr(vm, "__orig_class__", self)
+            except vm.Raise as raised:
+                if not issubclass(raised.exc.cls, (AttributeError, TypeError)):
+                    raise
+        return made
 
     def getattr(self, vm: VM, name: str) -> Object:
+        if self.cls is GenericAlias and name not in OF_THE_ALIAS:
+            return abstract.getattr_(vm, vm.const(self.value.__origin__), name)
         try:
             return vm.from_real(getattr(self.value, name))
         except AttributeError as error:
@@ -213,13 +266,6 @@ pure(type.__repr__, type.mro)
 @models(type.__call__)
 def type_call(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     cls = vm.observe(cls)
-    assert isinstance(cls, TypeObject)
+    if not isinstance(cls, TypeObject):
+        vm.unsupported(breaks.UnsupportedCall("type.__call__ of what is no class"))
     return cls.instantiate(vm, list(args), kwargs)
-
-
-@models(type.__dict__["__subclasscheck__"], type.__dict__["__instancecheck__"])
-def type_check(vm: VM, cls: Object, other: Object) -> Object:
-    """The default of isinstance and issubclass."""
-    other = vm.observe(other)
-    kind = other.value if issubclass(other.cls, type) and issubclass(other.cls, type) and other.value is not MISSING else other.cls
-    return vm.const(issubclass(kind, cls.constant(vm)))

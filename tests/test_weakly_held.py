@@ -1,0 +1,330 @@
+"""Weak references and finalizers made in compiled functions: what variables hold lives across graph breaks until they let go of it."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import gc
+import weakref
+
+import pytest
+from agreement import agree_in_text
+
+import framejit
+
+PROGRAMS = []
+
+
+def program(function):
+    PROGRAMS.append(function)
+    return function
+
+
+class I:
+    pass
+
+
+@program
+def held_set():
+    x = {1}
+    r = weakref.ref(x)
+    return r() is None
+
+
+@program
+def held_set2():
+    x = {1}
+    r = weakref.ref(x)
+    framejit.graph_break()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_inst():
+    x = I()
+    r = weakref.ref(x)
+    return r() is None
+
+
+@program
+def held_inst2():
+    x = I()
+    r = weakref.ref(x)
+    framejit.graph_break()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_func():
+    def x():
+        pass
+
+    r = weakref.ref(x)
+    return r() is None
+
+
+@program
+def held_func2():
+    def x():
+        pass
+
+    r = weakref.ref(x)
+    framejit.graph_break()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_class():
+    class x:
+        pass
+
+    r = weakref.ref(x)
+    gc.collect()
+    return r() is None
+
+
+@program
+def held_class2():
+    class x:
+        pass
+
+    r = weakref.ref(x)
+    framejit.graph_break()
+    gc.collect()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_deque():
+    x = collections.deque([1])
+    r = weakref.ref(x)
+    framejit.graph_break()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_gen():
+    x = (i for i in range(3))
+    r = weakref.ref(x)
+    framejit.graph_break()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_wd():
+    x = I()
+    d = weakref.WeakValueDictionary()
+    d[1] = x
+    framejit.graph_break()
+    n = len(d)
+    del x
+    return n, len(d)
+
+
+@program
+def held_ws():
+    x = I()
+    y = {1}
+    d = weakref.WeakSet([x])
+    framejit.graph_break()
+    n = len(d)
+    framejit.graph_break()
+    return n, len(d)
+
+
+@program
+def held_fin():
+    x = {1}
+    l = []
+    weakref.finalize(x, l.append, 1)
+    framejit.graph_break()
+    n = list(l)
+    framejit.graph_break()
+    n2 = list(l)
+    return n, n2
+
+
+@program
+def held_fin2():
+    def x():
+        pass
+
+    l = []
+    weakref.finalize(x, l.append, 1)
+    framejit.graph_break()
+    n = list(l)
+    del x
+    n2 = list(l)
+    return n, n2
+
+
+@program
+def held_proxy():
+    x = I()
+    x.a = 4
+    p = weakref.proxy(x)
+    framejit.graph_break()
+    return p.a, p.a
+
+
+@program
+def held_proxy2():
+    x = {1, 2}
+    p = weakref.proxy(x)
+    framejit.graph_break()
+    return len(p), sorted(p)
+
+
+@program
+def held_inlist():
+    x = [{1}]
+    r = weakref.ref(x[0])
+    framejit.graph_break()
+    return r() is None
+
+
+@program
+def held_method():
+    x = I()
+
+    class K:
+        def m(self):
+            return 3
+
+    k = K()
+    r = weakref.WeakMethod(k.m)
+    framejit.graph_break()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_cell():
+    x = {1}
+
+    def g():
+        return x
+
+    r = weakref.ref(x)
+    framejit.graph_break()
+    a = r() is None
+    framejit.graph_break()
+    return a, r() is None
+
+
+@program
+def held_del():
+    x = {1}
+    r = weakref.ref(x)
+    framejit.graph_break()
+    del x
+    a = r() is None
+    return a
+
+
+@program
+def held_del2():
+    x = I()
+    r = weakref.ref(x)
+    framejit.graph_break()
+    del x
+    a = r() is None
+    return a
+
+
+@program
+def held_rebind():
+    x = {1}
+    r = weakref.ref(x)
+    framejit.graph_break()
+    x = 3
+    a = r() is None
+    return a
+
+
+@program
+def held_callee():
+    def g():
+        x = {1}
+        return weakref.ref(x)
+
+    r = g()
+    return r() is None
+
+
+@program
+def held_callee2():
+    def g(x):
+        r = weakref.ref(x)
+        framejit.graph_break()
+        return r() is None
+
+    return g({1}), g(I()), g(lambda: 1)
+
+
+@program
+def held_cb():
+    l = []
+    x = {1}
+    r = weakref.ref(x, lambda r: l.append(1))
+    framejit.graph_break()
+    a = list(l)
+    framejit.graph_break()
+    b = list(l)
+    x = None
+    return a, b, l
+
+
+@program
+def held_subclasses():
+    class A:
+        pass
+
+    class B(A):
+        pass
+
+    class C(A):
+        pass
+
+    gc.collect()
+    n = [c.__name__ for c in A.__subclasses__()]
+    gc.collect()
+    return n, len(A.__subclasses__())
+
+
+@program
+def by_a_callee_later():
+    x = I()
+    references = weakref.WeakSet([x])
+    return len(references)
+
+
+@program
+def class_registered_with_an_abstract_one():
+    class A(metaclass=abc.ABCMeta):
+        pass
+
+    class B(A):
+        pass
+
+    B.register(str)
+    gc.collect()
+    return isinstance("", A)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_weak_references_to_what_variables_hold(program):
+    agree_in_text(program)
