@@ -14,12 +14,15 @@ from framejit.modules.app import builtins as plain
 from framejit.modules.app.parsing import field_parts, template_parts
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
-from framejit.objects.object import Object
-from framejit.objects.registry import models, pure, refuse
+from framejit.objects.iterobject import callable_iterator
+from framejit.objects.object import IdentityConstant, Object
+from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
+from framejit.objects.userobject import attribute_name
 from framejit.objects.vm import VM
 
 pure(ord, complex, bytes, str.maketrans)
+app(gives=callable_iterator)(plain.call_until)
 
 
 @models(len)
@@ -30,18 +33,9 @@ def len_(vm: VM, obj: Object) -> Object:
 # Attributes.
 
 
-def attribute_name(vm: VM, name: Object, function: str) -> str:
-    """The name given to getattr and its kind."""
-    name = vm.observe(name)
-    if not issubclass(name.cls, str):
-        message = f"{function}(): attribute name must be string" if function == "hasattr" else "attribute name must be string"
-        vm.raise_(TypeError, f"{message}, not '{name.type_name}'" if function != "hasattr" else message)
-    return str(name.constant(vm))
-
-
 @models(getattr)
 def getattr_(vm: VM, obj: Object, name: Object, default: Object | None = None) -> Object:
-    text = attribute_name(vm, name, "getattr")
+    text = attribute_name(vm, name)
     if default is None:
         return abstract.getattr_(vm, obj, text)
     found = abstract.lookup_attr(vm, obj, text)
@@ -50,18 +44,18 @@ def getattr_(vm: VM, obj: Object, name: Object, default: Object | None = None) -
 
 @models(hasattr)
 def hasattr_(vm: VM, obj: Object, name: Object) -> Object:
-    return vm.const(abstract.lookup_attr(vm, obj, attribute_name(vm, name, "hasattr")) is not None)
+    return vm.const(abstract.lookup_attr(vm, obj, attribute_name(vm, name)) is not None)
 
 
 @models(setattr)
 def setattr_(vm: VM, obj: Object, name: Object, value: Object) -> Object:
-    vm.observe(obj).setattr(vm, attribute_name(vm, name, "setattr"), value)
+    vm.observe(obj).setattr(vm, attribute_name(vm, name), value)
     return NONE
 
 
 @models(delattr)
 def delattr_(vm: VM, obj: Object, name: Object) -> Object:
-    vm.observe(obj).setattr(vm, attribute_name(vm, name, "delattr"), None)
+    vm.observe(obj).setattr(vm, attribute_name(vm, name), None)
     return NONE
 
 
@@ -99,6 +93,8 @@ def hash_(vm: VM, obj: Object) -> Object:
 def iter_(vm: VM, obj: Object, sentinel: Object | None = None) -> Object:
     if sentinel is None:
         return abstract.iter_(vm, obj)
+    if vm.raw_type_lookup(vm.observe(obj).cls, "__call__") is MISSING:
+        vm.raise_(TypeError, "iter(v, w): v must be callable")
     return vm.call_app(plain.call_until, [obj, sentinel])  # type: ignore[arg-type]
 
 
@@ -139,11 +135,13 @@ def all_(vm: VM, iterable: Object) -> Object:
 
 @models(sum)
 def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
+    iterator = abstract.iter_(vm, iterable)
     total = vm.const(0) if start is None else vm.observe(start)
-    if issubclass(total.cls, str):
-        vm.raise_(TypeError, "sum() can't sum strings [use ''.join(seq) instead]")
+    for cls, kind, quotes in ((str, "strings", "''"), (bytes, "bytes", "b''"), (bytearray, "bytearray", "b''")):
+        if issubclass(total.cls, cls):
+            vm.raise_(TypeError, f"sum() can't sum {kind} [use {quotes}.join(seq) instead]")
     numbers: list[Any] | None = [] if is_number(total) else None  # so long as there is nothing else
-    for item in abstract.each(vm, iterable):
+    for item in abstract.steps(vm, iterator):
         item = vm.observe(item)
         if numbers is not None and is_number(item):
             numbers.append(item.constant(vm))
@@ -258,6 +256,12 @@ def bool_(vm: VM, obj: Object | None = None) -> Object:
     return vm.const(obj is not None and vm.observe(obj).truth(vm))
 
 
+def refuse_buffer(vm: VM, obj: Object) -> None:
+    """Numbers are read from the bytes of any buffer; of those of these types nothing is known."""
+    if issubclass(obj.cls, (bytearray, memoryview)):
+        vm.unsupported(breaks.UnsupportedValue(f"a {obj.cls.__name__} as the text of a number"))
+
+
 @models(int)
 def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Object:
     if obj is None:
@@ -269,6 +273,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         return obj
     if obj.is_constant():
         return abstract.fold(vm, int, obj.constant(vm))
+    refuse_buffer(vm, obj)
     for name in ("__int__", "__index__", "__trunc__"):
         found = abstract.call_special(vm, obj, name)
         if found is not None:
@@ -288,6 +293,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
         return obj
     if obj.is_constant():
         return abstract.fold(vm, float, obj.constant(vm))
+    refuse_buffer(vm, obj)
     found = abstract.call_special(vm, obj, "__float__")
     if found is not None:
         found = vm.observe(found)
@@ -312,7 +318,13 @@ def str_(vm: VM, obj: Object | None = None, encoding: Object | None = None, erro
 
 @models(str.join)
 def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
-    parts = vm.observe_all(abstract.iterate(vm, iterable))
+    try:
+        iterator = abstract.iter_(vm, iterable)
+    except vm.Raise as raised:
+        if not issubclass(raised.exc.cls, TypeError):
+            raise
+        vm.raise_(TypeError, "can only join an iterable")
+    parts = vm.observe_all(abstract.drain(vm, iterator))
     for position, part in enumerate(parts):
         if not issubclass(part.cls, str):
             vm.raise_(TypeError, f"sequence item {position}: expected str instance, {part.type_name} found")
@@ -353,12 +365,14 @@ def ascii_(vm: VM, obj: Object) -> Object:
 
 @models(format)
 def format_(vm: VM, obj: Object, spec: Object | None = None) -> Object:
+    if spec is not None and not issubclass(vm.observe(spec).cls, str):
+        vm.unsupported(breaks.UnsupportedCall(f"format() with a {vm.observe(spec).type_name}"))
     return text.format_(vm, obj, None, spec)
 
 
 @models(range)
-def range_(vm: VM, *args: Object) -> Object:
-    return abstract.fold(vm, range, *[operators.index(vm, arg) for arg in args])
+def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | None = None) -> Object:
+    return abstract.fold(vm, range, *[operators.index(vm, arg) for arg in (first, stop, step) if arg is not None])
 
 
 # What only the outside can do.
@@ -396,8 +410,8 @@ def object_hash(vm: VM, self: Object) -> Object:
     if self.source is not None and self.value is not MISSING:
         vm.guard(ValueIs, self.source, self.value)
         return vm.const(object.__hash__(self.value))
-    if self.is_constant():
-        return vm.const(hash(self.constant(vm)))
+    if isinstance(self, IdentityConstant):
+        return vm.const(object.__hash__(self.value))
     vm.unsupported(breaks.UnsupportedCall("hash() of an object made by the compiled function"))
 
 
@@ -408,13 +422,15 @@ def object_str(vm: VM, self: Object) -> Object:
 
 @models(object.__repr__)
 def object_repr(vm: VM, self: Object) -> Object:
-    if self.is_constant():
-        return vm.const(repr(self.constant(vm)))
+    if isinstance(self, IdentityConstant):
+        return vm.const(object.__repr__(self.value))
     vm.unsupported(breaks.UnsupportedCall(f"the default repr() of a {self.cls.__qualname__}, which shows its address"))
 
 
 @models(object.__format__)
 def object_format(vm: VM, self: Object, spec: Object) -> Object:
+    if not issubclass(vm.observe(spec).cls, str):
+        vm.unsupported(breaks.UnsupportedCall(f"__format__() with a {vm.observe(spec).type_name}"))
     if vm.observe(spec).constant(vm):
         vm.raise_(TypeError, f"unsupported format string passed to {self.type_name}.__format__")
     return text.str_(vm, self)

@@ -7,4 +7,4 @@ import collections
 from framejit.modules.app import collections as plain
 from framejit.objects.registry import app
 
-app(collections._count_elements)(plain.count_elements)  # type: ignore[attr-defined]
+app(collections._count_elements, first=dict)(plain.count_elements)  # type: ignore[attr-defined]

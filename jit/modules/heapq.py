@@ -13,4 +13,4 @@ NAMES = {
 }  # fmt: skip
 for _name, _plain in NAMES.items():
     if hasattr(heapq, _name):
-        app(getattr(heapq, _name))(getattr(plain, _plain))
+        app(getattr(heapq, _name), first=list)(getattr(plain, _plain))

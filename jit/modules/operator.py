@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from framejit import breaks
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators
-from framejit.objects.constobject import NONE, may_be_constant
+from framejit.objects.constobject import NONE
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models, pure, wraps
 from framejit.objects.vm import VM, Codegen
@@ -100,13 +101,21 @@ def delitem(vm: VM, a: Object, b: Object) -> Object:
     return NONE
 
 
+def check_sequence(vm: VM, a: Object) -> None:
+    """concat() takes what has sq_concat."""
+    if not issubclass(vm.observe(a).cls, operators.SEQUENCES):
+        vm.unsupported(breaks.UnsupportedCall(f"concat() of a {vm.observe(a).type_name}"))
+
+
 @models(operator.concat)
 def concat(vm: VM, a: Object, b: Object) -> Object:
+    check_sequence(vm, a)
     return operators.binary_op(vm, "+", a, b)
 
 
 @models(operator.iconcat)
 def iconcat(vm: VM, a: Object, b: Object) -> Object:
+    check_sequence(vm, a)
     return operators.binary_op(vm, "+=", a, b)
 
 
@@ -115,14 +124,25 @@ def index(vm: VM, a: Object) -> Object:
     return vm.const(operators.index(vm, a))
 
 
+def each_argument(vm: VM, a: Object) -> Iterator[Object]:
+    """The items that _PySequence_IterSearch goes through."""
+    try:
+        iterator = abstract.iter_(vm, a)
+    except vm.Raise as raised:
+        if not issubclass(raised.exc.cls, TypeError):
+            raise
+        vm.raise_(TypeError, f"argument of type '{vm.observe(a).type_name}' is not iterable")
+    return abstract.steps(vm, iterator)
+
+
 @models(operator.countOf)
 def count_of(vm: VM, a: Object, b: Object) -> Object:
-    return vm.const(sum([operators.equal(vm, item, b) for item in abstract.each(vm, a)]))
+    return vm.const(sum([operators.equal(vm, item, b) for item in each_argument(vm, a)]))
 
 
 @models(operator.indexOf)
 def index_of(vm: VM, a: Object, b: Object) -> Object:
-    for position, item in enumerate(abstract.each(vm, a)):
+    for position, item in enumerate(each_argument(vm, a)):
         if operators.equal(vm, item, b):
             return vm.const(position)
     vm.raise_(ValueError, "sequence.index(x): x not in sequence")
@@ -193,8 +213,11 @@ def constructor(cls: type) -> Callable[..., Object]:
 
     def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
         parts = list(args)
-        if cls is operator.attrgetter and not all(may_be_constant(arg) for arg in parts):
-            vm.raise_(TypeError, "attribute name must be a string")
+        if not parts or kwargs and cls is not operator.methodcaller:
+            vm.unsupported(breaks.UnsupportedCall(f"{cls.__name__}() with arguments that it refuses"))
+        names = parts if cls is operator.attrgetter else parts[:1] if cls is operator.methodcaller else []
+        if not all(issubclass(vm.observe(name).cls, str) for name in names):
+            vm.raise_(TypeError, "attribute name must be a string" if cls is operator.attrgetter else "method name must be a string")
         if cls is operator.methodcaller:
             parts.append(vm.new_dict([(vm.const(key), value) for key, value in kwargs.items()]))
         return GetterObject(cls, parts, None, MISSING)

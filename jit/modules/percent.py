@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import deque
 from typing import Any
 
+from framejit.guards.source import MISSING
 from framejit.objects import abstract, text
 from framejit.objects.dictobject import DictObject
 from framejit.objects.object import Object
@@ -48,8 +50,14 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
         else:
             pieces.append(found[0])
         real.append(item.constant(vm))
-    real += [None] * (len(given) - len(real))
+    if isinstance(values, TupleObject) or not is_mapping(vm, values):
+        real += [None] * (len(given) - len(real))  # too many are an error
     return abstract.fold(vm, operator.mod, "".join(pieces) + template[end:], tuple(real))
+
+
+def is_mapping(vm: VM, values: Object) -> bool:
+    """What PyUnicode_Format takes for a mapping, which need not be used up: PyMapping_Check, lists included."""
+    return vm.raw_type_lookup(values.cls, "__getitem__") is not MISSING and not issubclass(values.cls, (str, deque))
 
 
 def percent_of_mapping(vm: VM, template: str, values: Object) -> Object:

@@ -284,7 +284,7 @@ def setitem(vm: VM, obj: Object, key: Object, value: Object) -> None:
 def delitem(vm: VM, obj: Object, key: Object) -> None:
     obj = vm.observe(obj)
     if not obj.setitem(vm, key, None) and call_special(vm, obj, "__delitem__", key) is None:
-        vm.raise_(TypeError, f"'{obj.type_name}' object doesn't support item deletion")
+        vm.unsupported(breaks.UnsupportedOperation(f"deleting an item of a {obj.type_name}"))  # the words depend on the key
 
 
 TOO_LARGE = "Python int too large to convert to C ssize_t"

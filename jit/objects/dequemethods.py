@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from framejit import breaks
+from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE
 from framejit.objects.dequeobject import DequeIterator, DequeObject
@@ -186,7 +188,10 @@ def remove(vm: VM, self: DequeObject, item: Object) -> Object:
 def position_of(vm: VM, self: DequeObject, key: Object) -> int:
     """A checked index."""
     size = len(self.items(vm))
-    position = operators.index(vm, key, lambda: f"sequence index must be integer, not '{vm.observe(key).type_name}'")
+    key = vm.observe(key)
+    if not issubclass(key.cls, int) and vm.raw_type_lookup(key.cls, "__index__") is MISSING:
+        vm.unsupported(breaks.UnsupportedOperation(f"a deque's index that is a {key.cls.__qualname__}"))  # the words depend on who asks
+    position = operators.index(vm, key)
     if not -size <= position < size:
         vm.raise_(IndexError, "deque index out of range")
     return position % size

@@ -74,7 +74,7 @@ class DequeObject(Object):
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls.__hash__ is None:
-            vm.raise_(TypeError, f"unhashable type: '{self.cls.__module__}.{self.type_name}'")
+            vm.raise_(TypeError, f"unhashable type: '{self.type_name}'")
         return self.identity_key(vm)
 
     def iter(self, vm: VM) -> Object:

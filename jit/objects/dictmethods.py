@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
+from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
 from framejit.objects import abstract, operators, text
 from framejit.objects.build import mapping_items
@@ -26,7 +27,7 @@ def is_mapping(vm: VM, obj: Object) -> bool:
     return isinstance(obj, DictObject) or vm.raw_type_lookup(obj.cls, "keys") is not MISSING
 
 
-def pairs_of(vm: VM, source: Object) -> Iterator[tuple[Object, Object]]:
+def pairs_of(vm: VM, source: Object, family: type = dict) -> Iterator[tuple[Object, Object]]:
     """The pairs that `dict(source)` and `dict.update(source)` take, one by one (PyDict_MergeFromSeq2)."""
     source = vm.observe(source)
     if is_mapping(vm, source):
@@ -35,17 +36,25 @@ def pairs_of(vm: VM, source: Object) -> Iterator[tuple[Object, Object]]:
     for position, element in enumerate(abstract.each(vm, source)):
         element = vm.observe(element)
         if vm.raw_type_lookup(element.cls, "__iter__") is MISSING and vm.raw_type_lookup(element.cls, "__getitem__") is MISSING:
+            refuse_pair(vm, family)
             vm.raise_(TypeError, f"cannot convert dictionary update sequence element #{position} to a sequence")
         pair = abstract.iterate(vm, element)
         if len(pair) != 2:
+            refuse_pair(vm, family)
             vm.raise_(ValueError, f"dictionary update sequence element #{position} has length {len(pair)}; 2 is required")
         yield pair[0], pair[1]
+
+
+def refuse_pair(vm: VM, family: type) -> None:
+    """OrderedDict has messages of its own (Objects/odictobject.c: mutablemapping_add_pairs)."""
+    if family is OrderedDict:
+        vm.unsupported(breaks.UnsupportedCall("OrderedDict of what is no pair"))
 
 
 def fill(vm: VM, target: DictObject, source: Object | None, kwargs: dict[str, Object]) -> None:
     """dict.update by C code: stores past any `__setitem__` of a subclass."""
     if source is not None:
-        for key, value in pairs_of(vm, source):
+        for key, value in pairs_of(vm, source, target.family):
             target.set_item(vm, key, value)
     for name, value in kwargs.items():
         target.store(vm, name, value)
@@ -83,7 +92,7 @@ def make_ordered_dict(vm: VM, source: Object | None = None, /, **kwargs: Object)
 def ordered_init(vm: VM, self: DictObject, source: Object | None = None, /, **kwargs: Object) -> Object:
     """Modules: mutablemapping_update; stores through `__setitem__`, which a subclass may override."""
     named = ((vm.const(name), value) for name, value in kwargs.items())
-    for key, value in itertools.chain(() if source is None else pairs_of(vm, source), named):
+    for key, value in itertools.chain(() if source is None else pairs_of(vm, source, OrderedDict), named):
         abstract.setitem(vm, self, key, value)
     return NONE
 
@@ -189,7 +198,8 @@ def setdefault(vm: VM, self: DictObject, key: Object, default: Object = NONE) ->
 
 @models(dict.pop, OrderedDict.pop)
 def pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) -> Object:
-    found = self.get_item(vm, key)
+    # Objects/dictobject.c: _PyDict_Pop_KnownHash: an empty dict doesn't hash the key.
+    found = self.get_item(vm, key) if self.family is OrderedDict or self.open(vm) else None
     if found is not None:
         self.del_item(vm, key)
         return found

@@ -273,7 +273,7 @@ class DictObject(Object):
         return not self.entries
 
     def as_real(self, vm: VM) -> Any:
-        if self.family is not dict:
+        if self.cls is not dict:
             raise NotConstant(self)
         return {vm.observe(key).as_real(vm): vm.observe(value).as_real(vm) for key, value in self.items(vm)}
 

@@ -213,6 +213,9 @@ for _view in (dict_keys, dict_items):
 
 @models(MappingProxyType)
 def make_proxy(vm: VM, mapping: Object) -> Object:
+    cls = vm.observe(mapping).cls
+    if vm.raw_type_lookup(cls, "__getitem__") is MISSING or issubclass(cls, (list, tuple)):
+        vm.raise_(TypeError, f"mappingproxy() argument must be a mapping, not {vm.observe(mapping).type_name}")
     return MappingProxyObject(MappingProxyType, mapping)
 
 

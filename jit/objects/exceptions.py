@@ -359,7 +359,7 @@ def add_note(vm: VM, self: Object, note: Object) -> Object:
     """Objects/exceptions.c: BaseException_add_note."""
     note = vm.observe(note)
     if not issubclass(note.cls, str):
-        vm.raise_(TypeError, f"note must be a str, not '{note.cls.__name__}'")
+        vm.raise_(TypeError, f"note must be a str, not '{note.type_name}'")
     notes = abstract.lookup_attr(vm, self, "__notes__")
     if notes is None:
         notes = vm.new_list([])

@@ -27,9 +27,10 @@ def list_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
 
 @models(list.__init__)
 def list_init(vm: VM, self: ListObject, iterable: Object | None = None) -> Object:
-    items = [] if iterable is None else abstract.list_of(vm, iterable)
-    if items or self.elements:
-        self.replace(vm, items)
+    if self.items(vm):
+        self.replace(vm, [])
+    if iterable is not None:
+        extend_by(vm, self, iterable)
     return NONE
 
 

@@ -10,7 +10,7 @@ from framejit.objects import abstract
 from framejit.objects.constobject import c_new
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, list_iterator
-from framejit.objects.object import Object, settle
+from framejit.objects.object import NotConstant, Object, settle
 from framejit.objects.registry import wraps
 from framejit.objects.tupleobject import item_at, present_item
 
@@ -126,6 +126,8 @@ class ListObject(Object):
         return True
 
     def as_real(self, vm: VM) -> Any:
+        if self.cls is not list:
+            raise NotConstant(self)
         return [vm.observe(item).as_real(vm) for item in self.items(vm)]
 
     def as_graph_argument(self, vm: VM) -> Any:

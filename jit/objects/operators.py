@@ -35,6 +35,7 @@ INPLACE: dict[str, str] = {
     "+=": "__iadd__", "-=": "__isub__", "*=": "__imul__", "/=": "__itruediv__", "//=": "__ifloordiv__", "%=": "__imod__",
     "**=": "__ipow__", "@=": "__imatmul__", "<<=": "__ilshift__", ">>=": "__irshift__", "&=": "__iand__", "|=": "__ior__", "^=": "__ixor__",
 }  # fmt: skip
+INPLACE_REAL = {symbol: getattr(operator, name) for symbol, name in INPLACE.items()}
 UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "-": ("__neg__", operator.neg),
     "+": ("__pos__", operator.pos),
@@ -85,7 +86,7 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
                 return found
     left, right, real = BINARY[plain]
     if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
-        return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
+        return abstract.fold(vm, real if plain == symbol else INPLACE_REAL[symbol], a.constant(vm), b.constant(vm))
     found = binary_slots(vm, a, b, left, right)
     if found is None and plain in SEQUENCE_SLOTS:
         found = sequence_slots(vm, symbol, plain, a, b)

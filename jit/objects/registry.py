@@ -89,14 +89,19 @@ def passes_result(function: Any) -> None:
 GIVES: dict[Any, type] = {}
 """The type of the iterators that these stand-ins' generators stand in for."""
 
+FIRST: dict[int, type] = {}
+"""The class of which these functions take an instance as their first argument, by the function's id."""
 
-def app(*functions: Any, gives: type | None = None) -> Callable[[F], F]:
-    """Register a plain Python function (modules/app) to be traced in place of these C functions; see GIVES."""
+
+def app(*functions: Any, gives: type | None = None, first: type | None = None) -> Callable[[F], F]:
+    """Register a plain Python function (modules/app) to be traced in place of these C functions; see GIVES and FIRST."""
 
     def register(fn: F) -> F:
         if gives is not None:
             GIVES[fn] = gives
         for function in functions:
+            if first is not None:
+                FIRST[id(function)] = first
             APP[id(function)] = (function, fn)  # type: ignore[assignment]
         return fn
 

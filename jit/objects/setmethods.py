@@ -166,15 +166,21 @@ def comparison(symbol: str) -> Callable[..., Object]:
     return model
 
 
+def of_one(model: Callable[..., Object]) -> Callable[..., Object]:
+    """The model of a method that takes one iterable."""
+    return lambda vm, self, other: model(vm, self, other)
+
+
 for _cls in (set, frozenset):
     for _name, (_operate, _short) in OPERATIONS.items():
-        models(getattr(_cls, _name))(method(_operate))
+        models(getattr(_cls, _name))(of_one(method(_operate)) if _operate is symmetric_difference else method(_operate))
         models(getattr(_cls, f"__{_short}__"))(operator_of(_operate, False))
         models(getattr(_cls, f"__r{_short}__"))(operator_of(_operate, True))
     for _name, _symbol in COMPARISONS.items():
         models(getattr(_cls, _name))(comparison(_symbol))
 for _name, _update in UPDATES.items():
-    models(getattr(set, _update))((updating_at_last if _name == "intersection" else updating)(OPERATIONS[_name][0]))
+    _model = (updating_at_last if _name == "intersection" else updating)(OPERATIONS[_name][0])
+    models(getattr(set, _update))(of_one(_model) if _name == "symmetric_difference" else _model)
     models(getattr(set, f"__i{OPERATIONS[_name][1]}__"))(inplace(OPERATIONS[_name][0]))
 
 
@@ -202,7 +208,10 @@ def frozenset_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object
 
 @models(set.__init__)
 def set_init(vm: VM, self: SetObject, iterable: Object | None = None) -> Object:
-    self.replace(vm, {} if iterable is None else dict(table_of(vm, iterable)))
+    if self.open(vm):
+        self.replace(vm, {})
+    if iterable is not None:
+        self.replace(vm, dict(table_of(vm, iterable)))
     return NONE
 
 

@@ -11,7 +11,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import IteratorObject
-from framejit.objects.object import Object
+from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import wrapper_for, wraps
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class SetObject(Object):
         return frozenset([vm.observe(element).constant(vm) for element in self.open(vm).values()])
 
     def as_real(self, vm: VM) -> Any:
+        if self.cls is not self.family:
+            raise NotConstant(self)
         return self.family([vm.observe(element).as_real(vm) for element in self.items(vm)])
 
     def hash_key(self, vm: VM) -> Any:

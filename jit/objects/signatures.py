@@ -15,7 +15,7 @@ from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescript
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
-from framejit.objects.registry import app_of, model_of
+from framejit.objects.registry import FIRST, app_of, model_of
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -39,6 +39,8 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
 class Acceptance:
     """Of one function. `receiver`: the class that its first argument is an instance of; `maker`: the one whose `__new__` it is."""
 
+    real: Any
+    model: Any
     signature: inspect.Signature
     least: int
     most: int
@@ -48,18 +50,24 @@ class Acceptance:
 
     def takes(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> bool:
         """Whether a call gets as far as the function's own checks."""
-        if not self.least <= len(args) <= self.most:
-            return False
-        if kwargs and not self.binds(args, kwargs):
+        if not (self.binds(args, kwargs) if kwargs else self.least <= len(args) <= self.most):
             return False
         if self.receiver is None or not args:
             return True
         first = vm.observe(args[0])
         if not self.of_class:
-            return issubclass(first.cls, self.receiver)
+            return first.cls is self.receiver or issubclass(first.cls, self.receiver) and not self.has_another(first.cls)
         if not issubclass(first.cls, type) or not issubclass(first.constant(vm), self.receiver):
             return False
         return self.maker is None or nearest_maker(first.constant(vm)) is self.maker
+
+    def has_another(self, cls: type) -> bool:
+        """Whether a subclass in C has a method of its own in the place of this one, which the model takes it for."""
+        for base in cls.__mro__[: cls.__mro__.index(self.receiver)]:
+            found = vars(base).get(getattr(self.real, "__name__", ""))
+            if found is not None and model_of(found) is self.model:
+                return True
+        return False
 
     def binds(self, args: list[Object], kwargs: dict[str, Object]) -> bool:
         try:
@@ -99,15 +107,13 @@ def _acceptance(real: Any, model: Any) -> Acceptance | None:
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     positional = [parameter for parameter in signature.parameters.values() if parameter.kind in POSITIONAL]
     most = sys.maxsize if inspect.Parameter.VAR_POSITIONAL in kinds else len(positional)
-    # What may be named need not be among the positional arguments: a call with names is bound.
-    named = any(parameter.kind is EITHER for parameter in positional)
-    least = 0 if named else sum(parameter.default is parameter.empty for parameter in positional)
-    receiver, of_class, maker = None, False, None
+    least = sum(parameter.default is parameter.empty for parameter in positional)
+    receiver, of_class, maker = FIRST.get(id(real)), False, None
     if isinstance(real, (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)):
         receiver, of_class = real.__objclass__, isinstance(real, ClassMethodDescriptorType)
     elif isinstance(real, BuiltinFunctionType) and real.__name__ == "__new__" and isinstance(real.__self__, type):
         receiver, of_class, maker = real.__self__, True, real
-    return Acceptance(signature, least, most, receiver, of_class, maker)
+    return Acceptance(real, model, signature, least, most, receiver, of_class, maker)
 
 
 def signature_of(real: Any, model: Any) -> inspect.Signature | None:

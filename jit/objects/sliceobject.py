@@ -84,8 +84,6 @@ CONST_BUILDERS[slice] = const_slice
 
 
 @models(slice)
-def make_slice(vm: VM, first: Object, *rest: Object) -> Object:
+def make_slice(vm: VM, first: Object, stop: Object | None = None, step: Object | None = None) -> Object:
     """`slice(stop)` or `slice(start, stop, step)`."""
-    if not rest:
-        return SliceObject(NONE, first, NONE)
-    return SliceObject(first, rest[0], rest[1] if len(rest) > 1 else NONE)
+    return SliceObject(NONE, first, NONE) if stop is None else SliceObject(first, stop, NONE if step is None else step)

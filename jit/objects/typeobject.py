@@ -136,7 +136,10 @@ def type_getattribute(vm: VM, self: Object, name: Object) -> Object:
     self = vm.observe(self)
     if not isinstance(self, TypeObject):
         vm.unsupported(breaks.UnsupportedCall("type.__getattribute__ of what is no class"))
-    return self.getattribute(vm, vm.observe(name).constant(vm))
+    name = vm.observe(name)
+    if not issubclass(name.cls, str):
+        vm.raise_(TypeError, f"attribute name must be string, not '{name.type_name}'")
+    return self.getattribute(vm, str(name.constant(vm)))
 
 
 class SuperObject(Object):

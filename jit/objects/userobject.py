@@ -148,28 +148,31 @@ def object_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object
     return vm.const(None)
 
 
-@models(object.__init_subclass__)
-def object_init_subclass(vm: VM, *args: Object) -> Object:
-    return vm.const(None)
-
-
 @models(object.__dict__["__class__"])
 def object_class(vm: VM, self: Object) -> Object:
     return vm.const(self.cls)
 
 
+def attribute_name(vm: VM, name: Object) -> str:
+    """The name of an attribute that is given as an object."""
+    name = vm.observe(name)
+    if not issubclass(name.cls, str):
+        vm.raise_(TypeError, f"attribute name must be string, not '{name.type_name}'")
+    return str(name.constant(vm))
+
+
 @models(object.__getattribute__)
 def object_getattribute(vm: VM, self: Object, name: Object) -> Object:
-    return vm.object_getattribute(self, vm.observe(name).constant(vm))
+    return vm.object_getattribute(self, attribute_name(vm, name))
 
 
 @models(object.__setattr__)
 def object_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
-    vm.object_setattr(self, vm.observe(name).constant(vm), value)
+    vm.object_setattr(self, attribute_name(vm, name), value)
     return vm.const(None)
 
 
 @models(object.__delattr__)
 def object_delattr(vm: VM, self: Object, name: Object) -> Object:
-    vm.object_setattr(self, vm.observe(name).constant(vm), None)
+    vm.object_setattr(self, attribute_name(vm, name), None)
     return vm.const(None)

@@ -10,7 +10,12 @@ MISSING = object()
 
 def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = MISSING, /) -> Any:
     """functools.reduce."""
-    iterator = iter(iterable)
+    try:
+        iterator = iter(iterable)
+    except TypeError:
+        iterator = None
+    if iterator is None:
+        raise TypeError("reduce() arg 2 must support iteration")
     if initial is MISSING:
         value = next(iterator, MISSING)
         if value is MISSING:

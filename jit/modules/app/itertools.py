@@ -1,13 +1,19 @@
-"""itertools in plain Python: generators that are as lazy as the C iterators, after the equivalents in its documentation."""
+"""itertools in plain Python, after the equivalents in its documentation.
+
+What a C iterator does when it is made (it checks its arguments, asks for iterators, takes the items that it will need more than once) comes
+before a generator that is as lazy as it is.
+"""
 
 from __future__ import annotations
 
 import operator
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 MISSING = object()
+LARGEST = sys.maxsize
 
 
 def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
@@ -18,13 +24,38 @@ def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
 
 def chain_from_iterable(cls: type, iterables: Iterable[Iterable[Any]]) -> Iterator[Any]:
     """itertools.chain.from_iterable."""
+    return chain_items(iter(iterables))
+
+
+def chain_items(iterables: Iterator[Iterable[Any]]) -> Iterator[Any]:
     for iterable in iterables:
         yield from iterable
 
 
+def as_size(value: Any) -> int:
+    """PyNumber_AsSsize_t with OverflowError."""
+    index = operator.index(value)
+    if not -LARGEST - 1 <= index <= LARGEST:
+        raise OverflowError("Python int too large to convert to C ssize_t")
+    return index
+
+
+def is_number(value: Any) -> bool:
+    """PyNumber_Check."""
+    cls = type(value)
+    return hasattr(cls, "__index__") or hasattr(cls, "__int__") or hasattr(cls, "__float__") or isinstance(value, complex)
+
+
 def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
     """itertools.count."""
-    value = start
+    if not is_number(start) or not is_number(step):
+        raise TypeError("a number is required")
+    if isinstance(start, int) and isinstance(step, int) and step == 1 and start <= LARGEST:
+        start, step = operator.index(start), 1  # count_new's fast mode counts in C
+    return count_items(start, step)
+
+
+def count_items(value: Any, step: Any) -> Iterator[Any]:
     while True:
         yield value
         value = value + step
@@ -32,7 +63,11 @@ def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
 
 def repeat(object: Any, times: Any = MISSING) -> Iterator[Any]:
     """itertools.repeat."""
-    if times is MISSING:
+    return repeat_items(object, None if times is MISSING else as_size(times))
+
+
+def repeat_items(object: Any, times: int | None) -> Iterator[Any]:
+    if times is None:
         while True:
             yield object
     for _ in range(times):
@@ -41,8 +76,12 @@ def repeat(object: Any, times: Any = MISSING) -> Iterator[Any]:
 
 def cycle(iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.cycle."""
+    return cycle_items(iter(iterable))
+
+
+def cycle_items(iterator: Iterator[Any]) -> Iterator[Any]:
     saved = []
-    for item in iterable:
+    for item in iterator:
         yield item
         saved.append(item)
     while saved:
@@ -50,28 +89,28 @@ def cycle(iterable: Iterable[Any]) -> Iterator[Any]:
             yield item
 
 
-def limit(value: Any, name: str) -> int:
-    """An argument of islice that must be a non-negative integer."""
-    index = operator.index(value)
-    if index < 0:
-        raise ValueError(f"{name} for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
-    return index
+def size(value: Any) -> int:
+    """An argument of islice: -1 stands for each exception."""
+    try:
+        return as_size(value)
+    except BaseException:
+        return -1
 
 
-def islice(iterable: Iterable[Any], *args: Any) -> Iterator[Any]:
-    """itertools.islice: the arguments are checked at once, the items taken later."""
-    if len(args) == 1:
-        start, stop, step = None, args[0], None
-    elif len(args) == 2:
-        start, stop, step = args[0], args[1], None
-    else:
-        start, stop, step = args
-    first = 0 if start is None else limit(start, "Indices")
-    last = None if stop is None else limit(stop, "Stop argument" if len(args) == 1 else "Indices")
-    stride = 1 if step is None else operator.index(step)
+def islice(iterable: Iterable[Any], first: Any, second: Any = MISSING, third: Any = None) -> Iterator[Any]:
+    """itertools.islice (Modules/itertoolsmodule.c: islice_new): `islice(iterable, stop)` or `islice(iterable, start, stop, step)`."""
+    start, stop = (None, first) if second is MISSING else (first, second)
+    begin = 0 if start is None else size(start)
+    end = None if stop is None else size(stop)
+    if end == -1:
+        raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if begin < 0 or end is not None and end < 0:
+        what = "Stop argument" if second is MISSING else "Indices"
+        raise ValueError(f"{what} for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    stride = 1 if third is None else size(third)
     if stride < 1:
         raise ValueError("Step for islice() must be a positive integer or None.")
-    return islice_items(iter(iterable), first, last, stride)
+    return islice_items(iter(iterable), begin, end, stride)
 
 
 def islice_items(iterator: Iterator[Any], first: int, last: int | None, stride: int) -> Iterator[Any]:
@@ -98,13 +137,21 @@ def islice_items(iterator: Iterator[Any], first: int, last: int | None, stride: 
 
 def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]]) -> Iterator[Any]:
     """itertools.starmap."""
-    for args in iterable:
+    return starmap_items(function, iter(iterable))
+
+
+def starmap_items(function: Callable[..., Any], iterator: Iterator[Iterable[Any]]) -> Iterator[Any]:
+    for args in iterator:
         yield function(*args)
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.takewhile."""
-    for item in iterable:
+    return takewhile_items(predicate, iter(iterable))
+
+
+def takewhile_items(predicate: Callable[[Any], Any], iterator: Iterator[Any]) -> Iterator[Any]:
+    for item in iterator:
         if not predicate(item):
             return
         yield item
@@ -112,7 +159,10 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any]) -> Itera
 
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.dropwhile."""
-    iterator = iter(iterable)
+    return dropwhile_items(predicate, iter(iterable))
+
+
+def dropwhile_items(predicate: Callable[[Any], Any], iterator: Iterator[Any]) -> Iterator[Any]:
     for item in iterator:
         if not predicate(item):
             yield item
@@ -123,13 +173,21 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any]) -> Itera
 
 def filterfalse(predicate: Callable[[Any], Any] | None, iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.filterfalse."""
-    for item in iterable:
-        if not (item if predicate is None else predicate(item)):
+    return filterfalse_items(predicate, iter(iterable))
+
+
+def filterfalse_items(predicate: Callable[[Any], Any] | None, iterator: Iterator[Any]) -> Iterator[Any]:
+    for item in iterator:
+        if not (item if predicate is None or predicate is bool else predicate(item)):
             yield item
 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
     """itertools.compress."""
+    return compress_items(iter(data), iter(selectors))
+
+
+def compress_items(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
     for item, selected in zip(data, selectors):
         if selected:
             yield item
@@ -137,7 +195,10 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
 
 def pairwise(iterable: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """itertools.pairwise."""
-    iterator = iter(iterable)
+    return pairwise_items(iter(iterable))
+
+
+def pairwise_items(iterator: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
     last = next(iterator, MISSING)
     if last is MISSING:
         return
@@ -146,18 +207,25 @@ def pairwise(iterable: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
         last = item
 
 
-def batched(iterable: Iterable[Any], n: int) -> Iterator[tuple[Any, ...]]:
+def batched(iterable: Iterable[Any], n: Any) -> Iterator[tuple[Any, ...]]:
     """itertools.batched."""
-    if n < 1:
+    length = as_size(n)
+    if length < 1:
         raise ValueError("n must be at least one")
-    iterator = iter(iterable)
+    return batched_items(iter(iterable), length)
+
+
+def batched_items(iterator: Iterator[Any], n: int) -> Iterator[tuple[Any, ...]]:
     while batch := tuple(islice(iterator, n)):
         yield batch
 
 
 def accumulate(iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None) -> Iterator[Any]:
     """itertools.accumulate."""
-    iterator = iter(iterable)
+    return accumulate_items(iter(iterable), func, initial)
+
+
+def accumulate_items(iterator: Iterator[Any], func: Callable[[Any, Any], Any] | None, initial: Any) -> Iterator[Any]:
     total = initial
     if initial is None:
         total = next(iterator, MISSING)
@@ -171,7 +239,10 @@ def accumulate(iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None =
 
 def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[tuple[Any, ...]]:
     """itertools.zip_longest."""
-    iterators: list[Iterator[Any] | None] = [iter(iterable) for iterable in iterables]
+    return zip_longest_items([iter(iterable) for iterable in iterables], fillvalue)
+
+
+def zip_longest_items(iterators: list[Iterator[Any] | None], fillvalue: Any) -> Iterator[tuple[Any, ...]]:
     active = len(iterators)
     while active:
         values = []
@@ -189,28 +260,77 @@ def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[tu
         yield tuple(values)
 
 
-def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[tuple[Any, ...]]:
-    """itertools.product; the iterables are consumed when the first item is asked for."""
-    pools = [tuple(iterable) for iterable in iterables] * repeat
-    results: list[tuple[Any, ...]] = [()]
+def product(*iterables: Iterable[Any], repeat: Any = 1) -> Iterator[tuple[Any, ...]]:
+    """itertools.product."""
+    times = as_size(repeat)
+    if times < 0:
+        raise ValueError("repeat argument cannot be negative")
+    if times == 0:
+        return product_items([])
+    return product_items([tuple(iterable) for iterable in iterables] * times)
+
+
+def product_items(pools: list[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     for pool in pools:
-        results = [(*result, item) for result in results for item in pool]
-    yield from results
+        if not pool:
+            return
+    indices = [0] * len(pools)
+    while True:
+        yield tuple([pool[index] for pool, index in zip(pools, indices)])
+        position = len(pools) - 1
+        while position >= 0 and indices[position] == len(pools[position]) - 1:
+            indices[position] = 0
+            position -= 1
+        if position < 0:
+            return
+        indices[position] += 1
 
 
-def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[tuple[Any, ...]]:
+def permutations(iterable: Iterable[Any], r: Any = None) -> Iterator[tuple[Any, ...]]:
     """itertools.permutations."""
     pool = tuple(iterable)
+    if r is None:
+        return permutations_items(pool, len(pool))
+    if not isinstance(r, int):
+        raise TypeError("Expected int as r")
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return permutations_items(pool, r)
+
+
+def permutations_items(pool: tuple[Any, ...], length: int) -> Iterator[tuple[Any, ...]]:
     size = len(pool)
-    length = size if r is None else r
-    for indices in product(range(size), repeat=length):
-        if len(set(indices)) == length:
-            yield tuple([pool[i] for i in indices])
+    if length > size:
+        return
+    indices = list(range(size))
+    cycles = list(range(size, size - length, -1))
+    yield tuple([pool[index] for index in indices[:length]])
+    while True:
+        position = length - 1
+        while position >= 0:
+            cycles[position] -= 1
+            if cycles[position]:
+                break
+            indices[position:] = indices[position + 1 :] + indices[position : position + 1]
+            cycles[position] = size - position
+            position -= 1
+        if position < 0:
+            return
+        other = size - cycles[position]
+        indices[position], indices[other] = indices[other], indices[position]
+        yield tuple([pool[index] for index in indices[:length]])
 
 
-def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
+def combinations(iterable: Iterable[Any], r: Any) -> Iterator[tuple[Any, ...]]:
     """itertools.combinations."""
+    length = as_size(r)
     pool = tuple(iterable)
+    if length < 0:
+        raise ValueError("r must be non-negative")
+    return combinations_items(pool, length)
+
+
+def combinations_items(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
     size = len(pool)
     if r > size:
         return
@@ -228,9 +348,16 @@ def combinations(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
         yield tuple([pool[i] for i in indices])
 
 
-def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[tuple[Any, ...]]:
+def combinations_with_replacement(iterable: Iterable[Any], r: Any) -> Iterator[tuple[Any, ...]]:
     """itertools.combinations_with_replacement."""
+    length = as_size(r)
     pool = tuple(iterable)
+    if length < 0:
+        raise ValueError("r must be non-negative")
+    return combinations_with_replacement_items(pool, length)
+
+
+def combinations_with_replacement_items(pool: tuple[Any, ...], r: int) -> Iterator[tuple[Any, ...]]:
     size = len(pool)
     if not size and r:
         return
@@ -277,7 +404,10 @@ class Groups:
 
 def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, Iterator[Any]]]:
     """itertools.groupby."""
-    state = Groups(iter(iterable), key)
+    return groupby_items(Groups(iter(iterable), key))
+
+
+def groupby_items(state: Groups) -> Iterator[tuple[Any, Iterator[Any]]]:
     if not state.advance():
         return
     while state.item is not MISSING:
@@ -290,10 +420,15 @@ def groupby(iterable: Iterable[Any], key: Callable[[Any], Any] | None = None) ->
             state.advance()
 
 
-def tee(iterable: Iterable[Any], n: int = 2) -> tuple[Iterator[Any], ...]:
+def tee(iterable: Iterable[Any], n: Any = 2) -> tuple[Iterator[Any], ...]:
     """itertools.tee."""
+    times = as_size(n)
+    if times < 0:
+        raise ValueError("n must be >= 0")
+    if times == 0:
+        return ()
     iterator = iter(iterable)
-    queues: list[deque[Any]] = [deque() for _ in range(n)]
+    queues: list[deque[Any]] = [deque() for _ in range(times)]
     return tuple([tee_items(iterator, queue, queues) for queue in queues])
 
 
