@@ -494,6 +494,20 @@ class NotImported(Break):
 
 
 @dataclass(frozen=True)
+class Observed(Break):
+    """A mode or tracer of the program's is in force that looks at each operation: a FLOP counter, a logger, `torch.jit.trace`, `make_fx`.
+
+    It is to see the operations that the program makes, not those of a graph, so the call runs as written. Calls outside of it are compiled.
+    """
+
+    what: str
+    id = "FJ038"
+    message = "{what} is in force at the call"
+    explanation = "It looks at each operation of the program; compiled code has others."
+    hints = ("Call the compiled function outside of it, if it isn't to see the function's operations.",)
+
+
+@dataclass(frozen=True)
 class InsideLibrary(Break):
     """A function of a library, called by the program, does something that can't be traced.
 

@@ -23,6 +23,7 @@ from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
 from framejit.natives import Natives, Record
+from framejit.observers import observer
 from framejit.recompiles import Cause
 from framejit.report import STATISTICS, BreakNote
 from framejit.sharing import Pool, pool_of
@@ -172,6 +173,7 @@ class Compiler:
         self._called = False
         self._calls_checked = 0
         self._limits_reported: set[Any] = set()
+        self._observed_by: set[breaks.Observed] = set()
         self.changing: frozenset[str] = frozenset()
         self.names: dict[str, str] = {}  # of what a resumed frame's state holds, for reports
         """Paths of values that were different in so many calls that the next entries don't rest on what they are."""
@@ -290,6 +292,12 @@ class Compiler:
             adopted = pipeline().with_own_tree(found)
             pool.add(adopted)
             return adopted
+        seen_by = observer()
+        if seen_by is not None:
+            if self.options.fullgraph or seen_by not in self._observed_by:
+                self._observed_by.add(seen_by)
+                self._report(function, seen_by, [UserFrame.of(function.__code__, None)])
+            return None
         module = module_in(call.locals[0]) if call.locals else None
         family = self.family if module is None or self.behind is not None else self.families.of(module, self.options)
         before = entries if module is None else tuple(entry for entry in entries if entry.keep.made_for is None or entry.keep.made_for() is module)
@@ -449,6 +457,7 @@ class Compiler:
     def forget(self) -> None:
         """Begin anew: part of `reset()`."""
         self._limits_reported.clear()
+        self._observed_by.clear()
         self._called = False
         self.families.clear()
         if self.called_natively is not None:

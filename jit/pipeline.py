@@ -15,6 +15,7 @@ from typing import Any
 
 from framejit import boundary, breaks, interrupts, logs, modules, regions
 from framejit._runtime import Entry
+from framejit.aside import aloud, hooks_and_profilers, silent
 from framejit.backends.calling import drawing_again
 from framejit.backends.compile import compile_graph
 from framejit.backends.registry import Backend
@@ -31,11 +32,10 @@ from framejit.directives import CURRENT, NESTED, Directives, breaks_are_errors, 
 from framejit.effects import Logged
 from framejit.errors import InternalError, Unsupported, UserFrame
 from framejit.graph.builder import GraphResult
-from framejit.graph.fake import quiet
 from framejit.graph.state import MODE_CHANGES
 from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
-from framejit.guards.global_state import function_modes, global_state_guard
+from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import Distinct, Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot, Source, UserLine
 from framejit.modules import ecosystem
@@ -139,7 +139,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
     frame_id = next(_numbers)
     entry: Entry | None = None
     natively: dict[Place, breaks.Break] = {}
-    with _lock, interrupts.waiting(), deeper_recursion(), quiet(), collector(False) as collects:
+    with _lock, interrupts.waiting(), deeper_recursion(), hooks_and_profilers(), silent(), collector(False) as collects:
         while entry is None:
             tracer = Tracer(function, args, compiler.options.config, compiler.changing, natively, compiler.names)
             try:
@@ -198,9 +198,6 @@ def deeper_recursion() -> Iterator[None]:
 def trace(tracer: Tracer) -> Object:
     """Run the frame symbolically. An exception that leaves it is the program's own: it runs as written, to raise it for real."""
     tracer.guards.append(global_state_guard(tracer.root_source))
-    if any(mode.device is None for mode in function_modes()):
-        here = UserFrame.of(tracer.function.__code__, None)
-        raise GraphBreak(breaks.GlobalStateUnsupported("a TorchFunctionMode in force at the call"), [here])
     tracer.modes.enter()
     try:
         return tracer.run()
@@ -321,7 +318,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
             logs.info("graph_code", f"graph of {function.__qualname__}", graph.gm.print_readable(print_output=False))
         note.operations = count_operations(graph)
         request = request_of(tracer, graph, options.backend, job.frame_id, job.number)
-        with collector(job.collects), interrupts.at_once():
+        with collector(job.collects), interrupts.at_once(), aloud():
             compiled = compile_graph(request)
         fn, boxed = compiled.fn, compiled.boxed
         if tracer.handled and graph.repeatable:

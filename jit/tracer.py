@@ -216,8 +216,7 @@ class Tracer:
     def note_handlers(self) -> bool:
         """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it, or
         sees where it is raised: what is being handled there becomes its context."""
-        assert self.frame is not None
-        found = meets_handler(self.frame) or self.frame.current_exception() is not None
+        found = meets_handler(self.frame) or (self.frame is not None and self.frame.current_exception() is not None)
         if found and not self.handled:
             self.trail.set(self, "handled", True)
         return found

@@ -268,13 +268,13 @@ def a_dispatch_mode():
 def two_function_modes():
     yield start(lambda t: torch.mul(t, 2), x)
     one, other = Adding(), Adding()
-    with one:
+    with one:  # calls under one run as written
         yield NEW
         with other:
-            yield NEW
+            yield OTHER
         yield BACK
     with other:
-        yield NEW_UNSEEN
+        yield BACK
     yield BACK
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -36,17 +34,6 @@ def make_shape_env() -> ShapeEnv:
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     """The mode under which a trace runs its operators."""
     return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep torch's log silent about operators that fail on fakes: the trace reports them with the user's line."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
 
 
 def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) -> torch.Tensor:

@@ -125,7 +125,7 @@ def is_set_by_trace(vm: VM, function: Callable[..., Any], args: list[Any]) -> bo
 READ_PREFIXES = (
     "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_", "_get_flash_sdp_",
     "_get_math_sdp_", "_get_mem_efficient_sdp_", "_get_overrideable_sdp_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
-    "_get_warnAlways", "_has_", "_is_torch_function_", "_len_torch_function_stack", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
+    "_has_", "_is_torch_function_", "_len_torch_function_stack", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
     "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount",
 )  # fmt: skip
 READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch._C) if name.startswith(READ_PREFIXES)]

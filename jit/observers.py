@@ -1,0 +1,39 @@
+"""Modes and tracers of the program that look at each operation as it happens: calls under them run as written.
+
+A graph has other operations than the program (none whose result nobody needs, views taken once, decompositions of a backend), and what a mode
+answers may have another shape or type than the trace has found. So under a FLOP counter, a logger, `torch.jit.trace`, `make_fx` or
+`torch.fx.symbolic_trace` the program is what is looked at, not what was compiled of it. Entries made outside don't match there: they are guarded by
+the dispatch keys in force and by the types of what they use.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.fx._symbolic_trace
+from torch._ops import _len_torch_dispatch_stack_pre_dispatch
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from framejit import breaks
+
+
+def observer() -> breaks.Observed | None:
+    """Why a call on this thread has to run as written now, or None. A default device is no observer: it is guarded and traced under."""
+    if torch._C._len_torch_dispatch_stack():
+        return breaks.Observed(f"{named(_get_current_dispatch_mode())}, a mode that sees each operator,")
+    if _len_torch_dispatch_stack_pre_dispatch():
+        return breaks.Observed("a mode that sees each operator before it is decomposed")
+    for index in range(torch._C._len_torch_function_stack()):
+        mode = torch._C._get_function_stack_at(index)
+        if type(mode) is not DeviceContext:
+            return breaks.Observed(f"{named(mode)}, a mode that sees each of torch's functions,")
+    if torch._C._get_tracing_state() is not None:
+        return breaks.Observed("torch.jit.trace")
+    if torch.fx._symbolic_trace.is_fx_symbolic_tracing():
+        return breaks.Observed("a tracer of torch.fx")
+    return None
+
+
+def named(mode: object) -> str:
+    """The class of a mode, as the program names it."""
+    return type(mode).__qualname__
