@@ -5,22 +5,28 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import cache, config, directives, retained
+from framejit import cache, config, directives, logs, retained
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
 from framejit.cache import Options
 from framejit.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.directives import untraced
-from framejit.errors import BadArgument
+from framejit.errors import BadArgument, suggestion
+from framejit.natives import OURS
 from framejit.report import reset_statistics
 
 F = TypeVar("F")
+TARGET_NAMES = ("model", "fn", "func", "function", "module", "target")
+"""By which other compilers, and older versions, call what is to be compiled."""
+NEWER_OPTIONS = ("shapes_spec",)
+"""Of torch.compile: without a value they mean nothing."""
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -33,6 +39,7 @@ def compile(
     dynamic: bool | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
@@ -46,21 +53,24 @@ def compile(
     dynamic: bool | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
 ) -> Callable[[F], F]: ...
 def compile(
     target: Any = None,
-    *,
+    *positional: Any,
     backend: str | BackendFn | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
+    **unknown: Any,
 ) -> Any:
     """Compile a function, method, module or other callable; without a target, a decorator that does.
 
@@ -73,8 +83,9 @@ def compile(
             A class is changed in place: calls of its instances are compiled.
         backend: a name (see `list_backends`), or a callable `(GraphModule, example_inputs) -> callable`. Default: "inductor".
         fullgraph: raise `Unsupported` where tracing stops, instead of running the frame as written.
-        dynamic: None or False; symbolic shapes are not there yet, and True is refused.
-        mode, options: passed to Inductor.
+        dynamic: symbolic shapes are not there yet: True is warned of once, and each new shape is compiled all the same.
+        mode, options: passed to the backend, as a rule to Inductor.
+        name: accepted, as torch.compile does; reports name functions as the program does.
         disable: give the target back as it is.
         recompile_limit: how often the function may be compiled, in place of the option of that name.
         isolate_recompiles: share compiled code with no other target, nor with an earlier `compile` of this one. Else it is shared with what was
@@ -85,11 +96,11 @@ def compile(
         BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type.
         UnknownBackend, UnknownMode, UnknownOption: a name that does not exist, with a suggestion.
     """
-    for name, value in (("fullgraph", fullgraph), ("disable", disable), ("isolate_recompiles", isolate_recompiles)):
-        if not isinstance(value, bool):
-            raise BadArgument(f"compile(): {name} must be True or False; got {value!r}")
-    if dynamic not in (None, False):
-        raise BadArgument("compile(): dynamic=True is not supported yet; leave it out: each new shape compiles anew")
+    check_options(positional, unknown, name, fullgraph=fullgraph, disable=disable, isolate_recompiles=isolate_recompiles)
+    if dynamic not in (None, False, True) or isinstance(dynamic, int) and not isinstance(dynamic, bool):
+        raise BadArgument(f"compile(): dynamic must be None, True or False; got {dynamic!r}")
+    if dynamic:
+        logs.warn_once("dynamic", f"{place_of_caller()}: compile(dynamic=True) has no effect yet: each new shape is compiled by itself")
     current = config.current()
     if recompile_limit is not None:
         current = dataclasses.replace(current, recompile_limit=recompile_limit)
@@ -98,6 +109,31 @@ def compile(
     if target is None:
         return functools.partial(_compile, settings=settings, disable=disable)
     return _compile(target, settings, disable)
+
+
+def check_options(positional: tuple[Any, ...], unknown: dict[str, Any], name: str | None, **switches: Any) -> None:
+    """Refuse arguments of `compile` that it doesn't have, and switches that are no booleans. Raises BadArgument."""
+    if positional:
+        raise BadArgument(f"compile() takes what to compile and then options by name, as in backend='eager'; got {positional[0]!r:.80} without one")
+    known = [parameter.name for parameter in inspect.signature(compile).parameters.values() if parameter.kind is parameter.KEYWORD_ONLY]
+    for option, value in unknown.items():
+        if option in TARGET_NAMES:
+            raise BadArgument(f"compile() takes what to compile as its first argument, without a name; got {option}=")
+        if value is not None or option not in NEWER_OPTIONS:
+            raise BadArgument(f"compile() has no option {option!r}{suggestion(option, known, listing=True)}")
+    if name is not None and not isinstance(name, str):
+        raise BadArgument(f"compile(): name must be a string; got {name!r}")
+    for switch, value in switches.items():
+        if not isinstance(value, bool):
+            raise BadArgument(f"compile(): {switch} must be True or False; got {value!r}")
+
+
+def place_of_caller() -> str:
+    """The program's line that is calling framejit, as file:line."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _compile(target: Any, settings: Options, disable: bool) -> Any:

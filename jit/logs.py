@@ -134,7 +134,12 @@ def debug(name: str, title: str, text: str = "") -> None:
 
 def warn(text: str) -> None:
     """Something that the program should know, once."""
-    if _is_new("warning", text):
+    warn_once(text, text)
+
+
+def warn_once(key: str, text: str) -> None:
+    """Something that the program should know. Only the first text of this key is shown."""
+    if _is_new("warning", key):
         _root.warning("%s", text)
 
 

@@ -6,6 +6,7 @@ import functools
 import gc
 import logging
 import operator
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -269,19 +270,55 @@ def test_targets_that_cannot_be_compiled(target, message):
     ({"mode": 3}, framejit.FramejitError, "mode"),
     ({"fullgraph": 1}, framejit.BadArgument, "fullgraph must be True or False; got 1"),
     ({"disable": "yes"}, framejit.BadArgument, "disable must be True or False"),
-    ({"dynamic": True}, framejit.BadArgument, "dynamic=True is not supported yet"),
-    ({"dynamic": 1}, framejit.BadArgument, "dynamic"),
+    ({"dynamic": 1}, framejit.BadArgument, "dynamic must be None, True or False; got 1"),
+    ({"dynamic": "auto"}, framejit.BadArgument, "dynamic"), ({"name": 3}, framejit.BadArgument, "name must be a string; got 3"),
+    ({"backends": "eager"}, framejit.BadArgument, "compile() has no option 'backends'; did you mean 'backend'"),
+    ({"full_graph": True}, framejit.BadArgument, "did you mean 'fullgraph'"), ({"shapes_spec": 1}, framejit.BadArgument, "no option 'shapes_spec'"),
+    ({"guard_filter": 1}, framejit.BadArgument, "known: backend, disable, dynamic, fullgraph"),
+    ({"model": plain}, framejit.BadArgument, "what to compile as its first argument, without a name; got model="),
 ])  # fmt: skip
 def test_options_that_cannot_be(options, kind, message):
-    with pytest.raises(kind, match=message):
+    with pytest.raises(kind, match=re.escape(message)):
         framejit.compile(plain, **options)
-    with pytest.raises(kind, match=message):
+    with pytest.raises(kind, match=re.escape(message)):
         framejit.compile(**options)
 
 
-def test_unknown_keywords_are_pythons_own_error():
-    with pytest.raises(TypeError, match="backends"):
-        framejit.compile(plain, backends="eager")
+def test_options_without_their_names():
+    with pytest.raises(TypeError, match=r"options by name, as in backend='eager'; got 'inductor' without one"):
+        framejit.compile(plain, "inductor")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("options", [
+    {"dynamic": None}, {"dynamic": False}, {"mode": None}, {"mode": "default"}, {"options": None}, {"options": {}}, {"name": "step"}, {"name": None},
+    {"disable": False}, {"recompile_limit": None}, {"isolate_recompiles": False}, {"shapes_spec": None}, {"fullgraph": True},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("inside", [False, True])
+def test_options_that_scripts_pass(caplog, options, inside):
+    """What torch.compile takes as well, given to the decorator, with a target, and in compiled code."""
+    def call(t):
+        return framejit.compile(plain, backend="eager", **options)(t)
+
+    call = framejit.compile(call, backend="eager") if inside else call
+    assert torch.equal(call(x), plain(x)) and torch.equal(framejit.compile(backend="eager", **options)(plain)(x), plain(x))
+    assert torch.equal(framejit.compile(None, backend="eager", **options)(plain)(x), plain(x)) and not caplog.records
+
+
+def test_dynamic_shapes_are_warned_of_once(caplog):
+    framejit.reset()
+    fast = framejit.compile(plain, backend="eager", dynamic=True)
+    line = sys._getframe().f_lineno - 1
+    for n in (2, 3, 4):
+        t = torch.ones(n)
+        assert torch.equal(fast(t), plain(t)) and torch.equal(framejit.compile(plain, backend="eager", dynamic=True)(t), plain(t))
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert record.getMessage() == f"{__file__}:{line}: compile(dynamic=True) has no effect yet: each new shape is compiled by itself"
+
+
+def test_disabled_targets_stay_as_they_are():
+    module = nn.Linear(3, 3)
+    assert framejit.compile(plain, disable=True) is plain and framejit.compile(module, disable=True, backend="eager") is module
+    assert framejit.compile(disable=True)(plain) is plain
 
 
 def test_an_unsupported_python():

@@ -136,13 +136,13 @@ class NewlyCompiled(Object):
 
 
 @models(api.compile)
-def compile_(vm: VM, target: Object | None = None, **options: Object) -> Object:
+def compile_(vm: VM, target: Object | None = None, *positional: Object, **options: Object) -> Object:
     """`framejit.compile` of a function inside a trace. Anything else is compiled for real, at a break."""
     if target is None or vm.observe(target).cls is type(None):
-        return abstract.call(vm, vm.const(functools.partial), [vm.const(api.compile)], options)
+        return abstract.call(vm, vm.const(functools.partial), [vm.const(api.compile), *positional], options)
     real = {name: vm.observe(value).as_real(vm) for name, value in options.items()}
     function = settle(vm.observe(target))
-    if not isinstance(function, FunctionObject):
+    if not isinstance(function, FunctionObject) or positional:
         raise NotConstant(function)
     try:
         api.compile(**real)
