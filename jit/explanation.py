@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
+from framejit import config, retained
+from framejit._runtime import CompiledFunction
 from framejit.api import compile
 from framejit.backends.registry import BackendFn
 from framejit.breaks import Break
+from framejit.compiled_module import raw_call
 from framejit.directives import untraced
 from framejit.errors import BadArgument, UserFrame, explain_break
 from framejit.report import STAGES, FrameNote, place, recording
@@ -94,7 +101,9 @@ def explain(
     """`explain(fn, **options)(*args, **kwargs)` compiles fn anew, calls it once, and tells what that came to.
 
     The call is real: it has fn's side effects, and raises what fn raises. What was compiled is thrown away; fn's own compiled entries,
-    if it has any, stay as they are. Takes the options of `compile`.
+    if it has any, stay as they are. Takes the options of `compile`. Without them, what has been compiled is compiled as it was, with its own
+    backend, and a plain function with the backend "eager", which compiles nothing: Inductor takes its time, and is only used where it is asked
+    for. Graph breaks are told, also of what was compiled with `fullgraph=True`, unless that is given here.
 
     Raises:
         BadArgument: fn is a class, or nothing that `compile` takes. The errors of `compile` for its options.
@@ -102,6 +111,11 @@ def explain(
     """
     if isinstance(target, type):
         raise BadArgument(f"explain() takes what is called; got the class {target.__qualname__}: pass an instance of it")
+    call = raw_call(type(target))
+    if isinstance(call, CompiledFunction) and not isinstance(target, nn.Module):
+        target = call.__get__(target)
+    if backend is None:
+        backend = backend_of(target, configured=mode is not None or bool(options))
     compiled = compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, isolate_recompiles=True)
     name = getattr(target, "__qualname__", type(target).__qualname__)
 
@@ -111,6 +125,22 @@ def explain(
         return explanation(name, notes)
 
     return explained
+
+
+def backend_of(target: Any, configured: bool) -> Any:
+    """The backend that the target was compiled with; for what hasn't been compiled, the default one if it is to be `configured`, else a cheap one."""
+    target = inspect.unwrap(target, stop=is_compiled) if isinstance(target, types.FunctionType) else target
+    target = target.__func__ if isinstance(target, types.MethodType) else target
+    target = target if isinstance(target, CompiledFunction) else raw_call(type(target))
+    if isinstance(target, CompiledFunction):
+        compiler: Any = target.compile_callback
+        return retained.strongly(compiler.options.backend)
+    default = config.current().backend
+    return "eager" if default == "inductor" and not configured else default
+
+
+def is_compiled(target: Any) -> bool:
+    return isinstance(target, CompiledFunction)
 
 
 def explanation(function: str, notes: list[FrameNote]) -> Explanation:

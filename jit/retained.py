@@ -177,3 +177,8 @@ def weakly(backend: Backend) -> tuple[Backend, Any]:
 def function_of(backend: Backend) -> Any:
     """The function that the backend runs."""
     return backend.call.function() if isinstance(backend.call, WeakBackend) else backend.call
+
+
+def strongly(backend: Backend) -> Backend:
+    """The backend as `compile` takes it."""
+    return replace(backend, call=function_of(backend))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import logging
 import subprocess
@@ -15,6 +16,7 @@ from torch import nn
 
 import framejit
 from framejit import __main__, breaks, catalogue, config, logs
+from framejit.backends import inductor
 
 ROOT = Path(__file__).resolve().parent.parent
 x = torch.arange(3.0)
@@ -72,6 +74,63 @@ def test_explain_tells_fallbacks():
     assert found.graphs == 0 and found.operations == [] and found.entries == [] and found.breaks == []
     [stop] = found.fallbacks
     assert stop.id == "FJ024" and 'framejit.skip_frame("nothing to gain")' in stop.text and "as written: FJ024" in str(found)
+
+
+class Scaled(nn.Module):
+    def forward(self, a):
+        return helper(a) + 1
+
+    @framejit.compile(backend="eager")
+    def method(self, a):
+        return helper(a)
+
+    def plain(self, a):
+        return a + 1
+
+
+class WithCall:
+    @framejit.compile(backend="eager", fullgraph=True)
+    def __call__(self, a):
+        return helper(a)
+
+
+@framejit.compile(backend="eager")
+def decorated(a):
+    return helper(a)
+
+
+@functools.wraps(decorated)
+def around(a):
+    return decorated(a)
+
+
+def test_explain_uses_the_backend_that_was_compiled_with(monkeypatch):
+    used = []
+    backend = inductor.BACKEND
+
+    def noted(gm, example_inputs, **kwargs):
+        used.append(kwargs)
+        return gm
+
+    monkeypatch.setattr(inductor, "BACKEND", dataclasses.replace(backend, call=noted))
+
+    def own(gm, example_inputs):
+        used.append("own")
+        return gm
+
+    eager = functools.partial(framejit.compile, backend="eager")
+    net = Scaled()
+    targets = [eager(helper), eager(net), eager(net.plain), net.method, WithCall(), decorated, around, functools.partial(helper), eager(lambda a: a + 1)]
+    for target in [*targets, helper, net, net.plain, lambda a: a]:
+        assert framejit.explain(target)(x).function
+    assert used == []
+    framejit.explain(framejit.compile(helper, backend=own))(x)
+    assert used == ["own", "own"]
+    used.clear()
+    framejit.explain(framejit.compile(lambda a: a + 1))(x)
+    framejit.explain(lambda a: a + 1, backend="inductor")(x)
+    framejit.explain(lambda a: a + 1, mode="max-autotune-no-cudagraphs")(x)
+    assert used[:2] == [{}, {}] and used[2]["config_patches"]["max_autotune"]
 
 
 def test_explain_leaves_what_was_compiled_before():
