@@ -525,6 +525,23 @@ class InsideLibrary(Break):
     hints = ("Move the call out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
 
 
+@dataclass(frozen=True)
+class NotInsideAutogradNode(Break):
+    """Something that needs a tensor of its own in autograd's record, inside a graph that is one node of that record.
+
+    AOTAutograd, and so Inductor, makes the backward of a graph as a whole. Between the graph's inputs and its outputs autograd knows no
+    tensors: none can become a leaf (`requires_grad_()`, `torch.ones(..., requires_grad=True)`), keep its gradient, have a hook, be what
+    `torch.autograd.grad` is asked for, or have its memory replaced (`resize_`, `out=` of another size). So the graph ends there, and the tensor is an input
+    of the next one. With the backend "eager", most of this is part of the graph.
+    """
+
+    what: str
+    id = "FJ035"
+    message = "{what} inside a graph whose backward is made as a whole"
+    explanation = "To autograd the compiled graph is one operator: what happens to a tensor inside it, other than its data, has no place there."
+    hints = ("Do it outside the compiled function, on an input or a result.", 'backend="eager" keeps it in the graph.')
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
 

@@ -63,7 +63,7 @@ class Options:
             and self.config == other.config
             and type(ours) is type(theirs)
             and retained.function_of(ours) is retained.function_of(theirs)
-            and all(getattr(ours, field) == getattr(theirs, field) for field in ("name", "inputs", "trusted", "needs_contexts"))
+            and all(getattr(ours, field) == getattr(theirs, field) for field in ("name", "inputs", "trusted", "needs_contexts", "one_autograd_node"))
             and are_alike(ours.kwargs, theirs.kwargs)
         )
 

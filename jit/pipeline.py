@@ -18,6 +18,7 @@ from framejit._runtime import Entry
 from framejit.aside import aloud, hooks_and_profilers, silent
 from framejit.backends.calling import drawing_again
 from framejit.backends.compile import compile_graph
+from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
 from framejit.bytecode import abort
@@ -141,7 +142,7 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
     natively: dict[Place, breaks.Break] = {}
     with _lock, interrupts.waiting(), deeper_recursion(), hooks_and_profilers(), silent(), collector(False) as collects:
         while entry is None:
-            tracer = Tracer(function, args, compiler.options.config, compiler.changing, natively, compiler.names)
+            tracer = Tracer(function, args, compiler.options.config, compiler.changing, natively, compiler.names, compiler.options.backend.one_autograd_node)
             try:
                 entry = attempt(Compilation(tracer, compiler, frame_id, number, collects, note))
             except CallNatively as needed:
@@ -295,6 +296,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
         raise GraphBreak(breaks.CannotReconstruct(repr(needed.obj)), here) from needed
     tracer.check_generators()
     planned.outputs += tracer.graph.unused_under_handlers(planned.outputs)
+    planned.outputs += tracer.graph.unused_draws(planned.outputs)
     graph = tracer.graph.finish(planned.outputs, debug="compile" in options.config.checks())
     if graph.has_effects:
         planned.trace = replace(planned.trace, graph_needed=True)
@@ -317,7 +319,9 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
         if logs.enabled("graph_code"):
             logs.info("graph_code", f"graph of {function.__qualname__}", graph.gm.print_readable(print_output=False))
         note.operations = count_operations(graph)
-        request = request_of(tracer, graph, options.backend, job.frame_id, job.number)
+        node = tracer.graph.autograd_node
+        backend = options.backend if node is None or not node.differentiated_twice else RECORDED
+        request = request_of(tracer, graph, backend, job.frame_id, job.number)
         with collector(job.collects), interrupts.at_once(), aloud():
             compiled = compile_graph(request)
         fn, boxed = compiled.fn, compiled.boxed

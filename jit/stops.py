@@ -35,7 +35,8 @@ class Pause(GraphBreak):
 
 
 class CallNatively(GraphBreak):
-    """Signal: the trace can't deal with the end, or with the rest, of an iterator that it has made. Another trace has to break where that is made.
+    """Signal: the trace has made what it should have left to native code: an iterator that is to end or to go on elsewhere, a tensor whose own
+    gradient somebody wants. Another trace has to break where that is made.
 
     `place`: a generator function's code, or an instruction: its code and index.
     """

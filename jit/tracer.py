@@ -69,6 +69,7 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on.
 
     `natively`: the places (see CallNatively) that it has to break at, and why. `names`: of what a resumed frame's state holds, for reports.
+    `one_autograd_node`: what the backend makes of the graph (see Backend).
     """
 
     Raise = Raise
@@ -82,6 +83,7 @@ class Tracer:
         changing: frozenset[str] = frozenset(),
         natively: Mapping[Place, breaks.Break] | None = None,
         names: dict[str, str] | None = None,
+        one_autograd_node: bool = False,
     ) -> None:
         self.function = function
         self.changing = changing
@@ -92,7 +94,7 @@ class Tracer:
         self.trail = Trail()
         self.root_source = Root(names)
         self.guards: list[Guard] = []
-        self.graph = GraphBuilder(self)
+        self.graph = GraphBuilder(self, one_autograd_node=one_autograd_node)
         self.modes = GlobalModes(self.graph, self.trail)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
@@ -351,15 +353,15 @@ class Tracer:
         self.root_source.forget_children()
         self.__dict__.clear()
 
-    def may_interrupt(self) -> tuple[CodeType, int]:
+    def place(self) -> tuple[CodeType, int]:
         assert self.frame is not None
         place = self.frame.code, self.frame.pc
         if place in self.natively:
             self.unsupported(self.natively[place])
         return place
 
-    def interrupted(self, place: tuple[CodeType, int], what: str) -> NoReturn:
-        raise CallNatively(place, breaks.InterruptedIterator(what))
+    def trace_anew(self, place: tuple[CodeType, int], reason: breaks.Break) -> NoReturn:
+        raise CallNatively(place, reason)
 
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
         return splitting.restart_generator(self, generator)

@@ -12,12 +12,33 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 from framejit import _runtime, compiled_module, retained, sharing  # noqa: E402
+from framejit.backends import registry  # noqa: E402
 
 UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--undo", metavar="SEED", help="execute, undo and repeat instructions at random in every trace, and compare the state")
+    parser.addoption("--backend", metavar="NAME", help="the backend that programs are compiled with where the tests say 'eager'")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test module with a list IN_THE_PLACE_OF_EAGER runs its tests with each of these backends in the place of 'eager'."""
+    backends = getattr(metafunc.module, "IN_THE_PLACE_OF_EAGER", None)
+    if backends is not None and "in_the_place_of_eager" in metafunc.fixturenames:
+        metafunc.parametrize("in_the_place_of_eager", backends, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def in_the_place_of_eager(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The backend that 'eager' stands for in this test; a test that is about the backend 'eager' itself is marked `only_eager`."""
+    name = getattr(request, "param", None) or request.config.getoption("--backend") or "eager"
+    if name != "eager":
+        reason = request.node.get_closest_marker("only_eager")
+        if reason is not None:
+            pytest.skip(str(reason.args[0]))
+        monkeypatch.setitem(registry._BUILTIN, "eager", registry._BUILTIN[name])
+    return str(name)
 
 
 @pytest.fixture(autouse=True)

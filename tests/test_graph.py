@@ -47,6 +47,9 @@ class Stub:
     def note_handlers(self) -> bool:
         return False
 
+    def place(self) -> Any:
+        return None
+
     def observe(self, obj: Object) -> Object:
         assert type(obj) is not LazyObject
         return obj

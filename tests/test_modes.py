@@ -151,15 +151,16 @@ PROGRAMS = [
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_modes_are_as_before(program, backend):
     before = state()
-    agree(program, x, backend=backend)
+    fullgraph = backend == "eager" or program is not inference  # of which else all is in inference mode, or nothing
+    agree(program, x, backend=backend, fullgraph=fullgraph)
     assert state() == before
     with torch.no_grad():
-        agree(program, x, backend=backend)
+        agree(program, x, backend=backend, fullgraph=fullgraph)
         assert not torch.is_grad_enabled()
     assert state() == before
     with torch.autocast("cpu", torch.bfloat16):
         inside = state()
-        agree(program, x, backend=backend)
+        agree(program, x, backend=backend, fullgraph=fullgraph)
         assert state() == inside
     assert state() == before
 
@@ -433,12 +434,8 @@ def traits(value):
     return [traits(item) for item in value] if isinstance(value, (tuple, list)) else None
 
 
-PARTLY_INFERENCE = [in_inference_mode, in_nested_scopes, in_inference_mode_with_gradients]
-"""AOTAutograd can't trace views inside an inference mode that begins in the middle of a graph, nor give inference tensors out of one."""
-
-
 @pytest.mark.parametrize(
-    "program, backend", [(p, b) for b in ("eager", "aot_eager") for p in BREAKING if b == "eager" or p not in PARTLY_INFERENCE],
+    "program, backend", [(p, b) for b in ("eager", "aot_eager") for p in BREAKING],
     ids=lambda p: getattr(p, "__name__", p),
 )  # fmt: skip
 def test_breaks_inside_modes(program, backend, capsys):

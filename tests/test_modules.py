@@ -17,6 +17,7 @@ from torch import nn
 
 import framejit
 
+IN_THE_PLACE_OF_EAGER = ["eager", "aot_eager"]
 T = TypeVar("T")
 x = torch.arange(6.0).reshape(2, 3)
 

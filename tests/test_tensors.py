@@ -13,6 +13,8 @@ import torch.nn.functional as F
 
 import framejit
 
+IN_THE_PLACE_OF_EAGER = ["eager", "aot_eager"]
+
 
 def same(found: Any, expected: Any) -> None:
     """Equal in structure, type, value and metadata."""
@@ -287,6 +289,7 @@ def test_grad_mode_left_changed() -> None:
             torch.set_grad_enabled(True)
 
 
+@pytest.mark.only_eager("a graph whose backward is made as a whole is in inference mode or isn't")
 def test_inference_mode() -> None:
     def fn(a: Any) -> Any:
         with torch.inference_mode():

@@ -18,6 +18,7 @@ from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
 from framejit.errors import BackendError, FramejitError
+from framejit.graph.state import MODE_CHANGES
 
 
 def compile_graph(request: GraphRequest) -> CompiledGraph:
@@ -56,18 +57,24 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
 
 
 def _take_out_inference_mode(graph: fx.Graph) -> bool:
-    """Whether the whole graph was inside `torch.inference_mode()`: then it no longer is, and is to be compiled and run in that mode.
+    """Whether all operators of the graph are inside `torch.inference_mode()`: then they no longer are, and are to be compiled and run in that mode.
 
-    AOTAutograd cannot trace views of tensors from outside a mode that the graph itself enters.
+    AOTAutograd cannot trace views of tensors from outside a mode that the graph itself enters, and its results would be ordinary tensors.
     """
-    nodes = [node for node in graph.nodes if node.op != "placeholder"]
-    if len(nodes) < 3 or nodes[0].target is not _enter_inference_mode or nodes[0].args != (True,):
-        return False
-    if nodes[-2].target is not _exit_inference_mode or nodes[-2].args != (nodes[0],):
-        return False
-    graph.erase_node(nodes[-2])
-    graph.erase_node(nodes[0])
-    return True
+    scopes: list[fx.Node] = []
+    removed: list[fx.Node] = []
+    for node in graph.nodes:
+        if node.target is _enter_inference_mode:
+            scopes.append(node)
+            removed.append(node)
+        elif node.target is _exit_inference_mode:
+            scopes.pop()
+            removed.append(node)
+        elif node.op not in ("placeholder", "output") and node.target not in MODE_CHANGES and not (scopes and scopes[-1].args == (True,)):
+            return False
+    for node in reversed(removed):
+        graph.erase_node(node)
+    return bool(removed)
 
 
 def _in_inference_mode(fn: Callable[..., Any]) -> Callable[..., Any]:

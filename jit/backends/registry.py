@@ -25,6 +25,7 @@ class Backend:
         inputs: its example inputs: "real" tensors, as third-party backends expect, or fresh "fake" ones.
         trusted: the callable's outputs need no check.
         needs_contexts: it looks at torch's TracingContext, which costs time to set up.
+        one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
         kwargs: keyword arguments for `call`.
     """
 
@@ -33,6 +34,7 @@ class Backend:
     inputs: Literal["real", "fake"] = "real"
     trusted: bool = False
     needs_contexts: bool = True
+    one_autograd_node: bool = True
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def configured(self, mode: str | None, options: Mapping[str, Any] | None) -> Backend:

@@ -21,9 +21,10 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit import breaks, interrupts
 from framejit.errors import UserFrame
+from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, meaning_of, refusal, to_fake, version_of
-from framejit.graph.prune import PURE_TARGETS, fake_of, output_nodes, prune, run_node
+from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune, run_node
 from framejit.graph.state import MODE_CHANGES, Modes
 from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Item, Source
@@ -86,7 +87,7 @@ class GraphBuilder:
     """The graph of one trace; see the module's docstring.
 
     `module_stack`: what `nn_module_stack` says of the nodes now made (path -> (path, class)); replaced, never changed in place,
-    through the trail, by whoever inlines a module's call.
+    through the trail, by whoever inlines a module's call. `one_autograd_node`: what the backend makes of the graph (see Backend).
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class GraphBuilder:
         fake_mode: FakeTensorMode | None = None,
         shape_env: ShapeEnv | None = None,
         symbolic_context: SymbolicContextOf | None = None,
+        one_autograd_node: bool = False,
     ) -> None:
         self.vm = vm
         self.trail = vm.trail
@@ -102,6 +104,7 @@ class GraphBuilder:
         self.fake_mode = make_fake_mode(self.shape_env) if fake_mode is None else fake_mode
         self.graph = fx.Graph()
         self.module_stack: dict[str, tuple[str, type]] = {}
+        self.autograd_node = AutogradNode(self) if one_autograd_node else None
         self._symbolic_context = symbolic_context
         self._inputs: dict[int, tuple[TensorObject, GraphInput]] = {}
         self._versions: dict[fx.Node, int] = {}
@@ -151,6 +154,14 @@ class GraphBuilder:
         self._by_fake.pop(id(node.meta["example_value"]), None)
         self.graph.erase_node(node)
 
+    def object_of(self, fake: torch.Tensor) -> TensorObject | None:
+        """The Object of a fake that the trace knows."""
+        return self._by_fake.get(id(fake))
+
+    def input_fakes(self) -> list[torch.Tensor]:
+        """The fakes of all inputs."""
+        return [obj.fake for obj, _ in self._inputs.values()]
+
     # Operators.
 
     def call_function(self, target: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
@@ -164,6 +175,7 @@ class GraphBuilder:
     def _call(self, op: str, target: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
         interrupts.heed()
         vm = self.vm
+        place = vm.place()
         fx_args = tuple([self._argument(arg) for arg in args])
         fx_kwargs = {name: self._argument(arg) for name, arg in kwargs.items()} if kwargs else EMPTY
         if self._stale:
@@ -176,6 +188,7 @@ class GraphBuilder:
         before = [version_of(fake) for fake in fakes]
         if changes:
             self.trail.log(self._mark_stale)
+        snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
         try:
             with self.fake_mode:
                 if op == "call_method":
@@ -184,6 +197,8 @@ class GraphBuilder:
                     result = target(*fake_args, **fake_kwargs)
         except Exception as error:
             vm.unsupported(meaning_of(error, name))
+        if self.autograd_node is not None:
+            self.autograd_node.after(name, result, snapshot)
         if not changes and before != [version_of(fake) for fake in fakes]:
             changes = True
             self.trail.log(self._mark_stale)
@@ -197,6 +212,8 @@ class GraphBuilder:
         node = self._node(op, target, fx_args, fx_kwargs, result)
         if changes:
             self.keep(node)
+        if self.autograd_node is not None:
+            self.autograd_node.made_at[node] = place
         return self._wrap(result, node, name)
 
     def _argument(self, obj: Object) -> Any:
@@ -209,6 +226,10 @@ class GraphBuilder:
             return exact(value)
         except Inexact:
             raise NotConstant(obj) from None
+
+    def keeps(self, node: fx.Node) -> bool:
+        """Whether the node is there for what it changes."""
+        return node in self._kept
 
     def keep(self, node: fx.Node) -> None:
         """The node does something besides its result: it stays even if nobody uses that."""
@@ -239,6 +260,8 @@ class GraphBuilder:
     def _erase(self, node: fx.Node) -> None:
         del self._made_under[node]
         del self._places[node]
+        if self.autograd_node is not None:
+            self.autograd_node.made_at.pop(node, None)
         self._handled.pop(node, None)
         self._kept.discard(node)
         self.graph.erase_node(node)
@@ -321,6 +344,8 @@ class GraphBuilder:
         """
         self.refresh()
         graph = self.graph
+        if self.autograd_node is not None:
+            self.autograd_node.check_outputs(outputs)
         mutated = {node for node, version in self._versions.items() if self._is_mutated(node, version)}
         graph.output(tuple(outputs))
         prune(graph, self._kept, self.fake_mode)
@@ -345,23 +370,18 @@ class GraphBuilder:
 
     def unused_under_handlers(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
         """Nodes of tensors that nothing needs, computed where the program has handlers: it may only want to know whether that raises."""
-        needed: set[fx.Node] = set()
+        return unneeded(reversed(self._handled), (*outputs, *self._kept), lambda node: is_computed(node.meta["example_value"]))
 
-        def need(nodes: Iterable[fx.Node]) -> None:
-            waiting = list(nodes)
-            while waiting:
-                node = waiting.pop()
-                if node not in needed:
-                    needed.add(node)
-                    waiting += node.all_input_nodes
-
-        need((*outputs, *self._kept))
-        unused = []
-        for node in reversed(self._handled):
-            if node not in needed and is_computed(node.meta["example_value"]):
-                unused.append(node)
-                need([node])
-        return unused[::-1]
+    def unused_draws(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+        """Nodes of random numbers that nothing needs: AOTAutograd would not draw them, and what is drawn later would be other numbers."""
+        if self.autograd_node is None:
+            return []
+        self.refresh()
+        return unneeded(
+            reversed(self.graph.nodes),
+            (*outputs, *self._kept),
+            lambda node: node.op != "placeholder" and is_computed(node.meta["example_value"]) and has_effect(node, self.fake_mode),
+        )
 
     def dispose(self) -> None:
         """Let go of everything."""
@@ -386,6 +406,28 @@ class GraphBuilder:
             tuple(numbers),
             tuple(described.tensor.storage_offset() for described in inputs),
         )
+
+
+def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Callable[[fx.Node], bool]) -> list[fx.Node]:
+    """Those of `nodes` (last first) that are wanted and that neither the outputs nor other wanted nodes are computed from, first to last."""
+    needed: set[fx.Node] = set()
+    waiting = list(outputs)
+    found = []
+
+    def need() -> None:
+        while waiting:
+            node = waiting.pop()
+            if node not in needed:
+                needed.add(node)
+                waiting.extend(node.all_input_nodes)
+
+    need()
+    for node in nodes:
+        if node not in needed and is_wanted(node):
+            found.append(node)
+            waiting.append(node)
+            need()
+    return found[::-1]
 
 
 def runs_for_its_effect(node: fx.Node) -> bool:

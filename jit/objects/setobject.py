@@ -198,7 +198,7 @@ class SetIterator(IteratorObject):
     def __init__(self, vm: VM, owner: SetObject) -> None:
         super().__init__(set_iterator)
         self.vm = vm
-        self.place = vm.may_interrupt()
+        self.place = vm.place()
         self.owner = owner
         self.elements = owner.items(vm)
         self.index = 0
@@ -219,7 +219,7 @@ class SetIterator(IteratorObject):
         return max(0, len(self.elements) - max(0, self.index)) if self.index >= 0 else 0
 
     def reconstruct(self, cg: Codegen) -> None:
-        self.vm.interrupted(self.place, "an iterator of a set")
+        self.vm.trace_anew(self.place, breaks.InterruptedIterator("an iterator of a set"))
 
 
 @wraps(set, frozenset, shared=True)

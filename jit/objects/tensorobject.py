@@ -400,24 +400,33 @@ def not_traced(name: str) -> breaks.Break:
     return breaks.UnsupportedOperation(f"{name}() of a tensor")
 
 
-def is_hook(name: str) -> breaks.Break:
-    return breaks.HookUnsupported(f"{name}() of a tensor")
+def autograd_method(name: str) -> Callable[..., NoReturn]:
+    """The model of a method that makes autograd watch the tensor itself: it runs natively."""
+
+    def stop(vm: VM, self: Object, *args: Object, **kwargs: Object) -> NoReturn:
+        assert isinstance(self, TensorObject)
+        if vm.graph.autograd_node is not None:
+            vm.graph.autograd_node.asked_about(self, f"{name}() of a tensor")
+        vm.unsupported(breaks.HookUnsupported(f"{name}() of a tensor"))
+
+    return stop
 
 
 for _make, _names in (
     (needs_data, "tolist numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,
-        "backward data_ptr const_data_ptr mutable_data_ptr _is_view _use_count is_set_to as_subclass storage untyped_storage _typed_storage "
+        "data_ptr const_data_ptr mutable_data_ptr _is_view _use_count is_set_to as_subclass storage untyped_storage _typed_storage "
         "storage_offset share_memory_ is_shared is_pinned pin_memory "
         "__deepcopy__ __reduce_ex__ __setstate__ __dlpack_device__ module_load apply_ map_ map2_ set_ __dir__ __array_wrap__ __hash__",
     ),
-    (is_hook, "register_hook register_post_accumulate_grad_hook retain_grad"),
 ):
     for _name in _names.split():
         _method: Any = getattr(torch.Tensor, _name, None)
         if _method is not None:
             models(_method)(breaking(_make, _name))
+for _name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
+    models(getattr(torch.Tensor, _name))(autograd_method(_name))
 
 
 @models(torch.Tensor.__len__)

@@ -173,10 +173,10 @@ class VM(Protocol):
     def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
         """`call_app` of a function of modules/app/support.py."""
 
-    def may_interrupt(self) -> tuple[CodeType, int]:
-        """The instruction makes an iterator of which there is none half-way. Gives its place; breaks where that was `interrupted` in an earlier trace."""
+    def place(self) -> tuple[CodeType, int]:
+        """The present instruction, which makes what may have to be made natively; breaks where an earlier trace has found (`trace_anew`) that it has."""
 
-    def interrupted(self, place: tuple[CodeType, int], what: str) -> NoReturn:
+    def trace_anew(self, place: tuple[CodeType, int], reason: Break) -> NoReturn:
         """Begin the trace anew, to break at this place."""
 
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:

@@ -1,0 +1,160 @@
+"""What a graph can't hold if autograd sees it as one node, as it does where AOTAutograd makes the backward of the whole graph.
+
+To autograd such a graph is one operator: its inputs and its outputs exist, and nothing in between. So inside it no tensor can become a leaf
+or stop being one, none can be asked for a gradient of its own, and none can be given memory of another size. `Backend.one_autograd_node`
+says whether a backend is of this kind; the backend "eager" is not: autograd records each operator of its graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from framejit import breaks
+from framejit.graph.fake import version_of
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from framejit.graph.builder import GraphBuilder
+    from framejit.objects.tensorobject import TensorObject
+
+RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
+"""AOTAutograd loses the dropout between their layers and fails with what oneDNN's LSTM saves; Inductor would unroll them over time."""
+CHANGES_LEAVES = frozenset({"requires_grad_", "detach_"})
+"""Methods that make a tensor a leaf."""
+SAME_ELEMENTS = frozenset({"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"})
+"""Methods that change a tensor's shape, and nothing else of it."""
+MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
+MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
+PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
+
+
+class AutogradNode:
+    """The rules for one graph that is to be one node: `before` and `after` look at each operator, and end the graph where they must.
+
+    `made_at`: the instruction that has made each node. `differentiated_twice`: behind the graph the program asks for gradients that it differentiates
+    in turn, for which autograd has to record the graph's operators after all.
+    """
+
+    def __init__(self, graph: GraphBuilder) -> None:
+        self._graph = graph
+        self._inference: bool | None = None
+        self.made_at: dict[fx.Node, tuple[CodeType, int]] = {}
+        self.differentiated_twice = False
+
+    def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> Snapshot | None:
+        """Check an operator and its arguments; gives what its change of arguments will be compared with."""
+        vm = self._graph.vm
+        if target in RECURRENT:
+            vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network,"))
+        inference = vm.modes.current.inference
+        if self._inference is None:
+            vm.trail.set(self, "_inference", inference)
+        if self._inference != inference or (vm.modes.initial.inference and not inference):
+            vm.unsupported(PARTLY_INFERENCE)
+        if torch.is_grad_enabled() and not inference:
+            self._check_leaves(fakes)
+        return Snapshot.of(fakes, self._graph.input_fakes()) if changes else None
+
+    def after(self, name: str, result: Any, snapshot: Snapshot | None) -> None:
+        """Check what an operator has done to fakes, and its result."""
+        lost = None if snapshot is None else snapshot.change_that_is_lost(name)
+        if lost is None and any(
+            self._graph.object_of(tensor) is None and not tensor._is_view() and is_leaf_with_gradient(tensor) for tensor in tensors_of(result)
+        ):
+            lost = MAKES_LEAF
+        if lost is not None:
+            self._graph.vm.unsupported(lost)
+
+    def check_outputs(self, outputs: Iterable[fx.Node]) -> None:
+        """Check what leaves the graph."""
+        self._check_leaves([node.meta["example_value"] for node in outputs])
+
+    def asked_about(self, obj: TensorObject, what: str) -> None:
+        """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far.
+
+        What the graph has computed from the tensor would not lead back through it. Then another trace leaves the making of the tensor, or its
+        last change in place, to native code, so that the rest begins with it.
+        """
+        self._graph.refresh()
+        if not obj.fake.requires_grad:
+            return
+        users = list(obj.node.users)
+        changing = [index for index, user in enumerate(users) if self._graph.keeps(user) and user.args and user.args[0] is obj.node]
+        made = users[changing[-1]] if changing else obj.node
+        if users[changing[-1] + 1 :] if changing else obj.source is None and users:
+            self._make_natively(made, breaks.NotInsideAutogradNode(what))
+
+    def _check_leaves(self, fakes: Iterable[torch.Tensor]) -> None:
+        for fake in fakes:
+            obj = self._graph.object_of(fake)
+            if obj is not None and obj.source is None and not fake.is_inference() and is_leaf_with_gradient(fake):
+                self._make_natively(obj.node, MAKES_VIEW)
+
+    def _make_natively(self, node: fx.Node, reason: breaks.Break) -> NoReturn:
+        """Begin the trace anew, to break at the instruction that has made this node."""
+        while node not in self.made_at:
+            node = node.args[0]  # type: ignore[assignment]  # an item of what an operator has given
+        self._graph.vm.trace_anew(self.made_at[node], reason)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorState:
+    """What an operator may change of an argument that AOTAutograd would not change in turn. `version`: -1 for what is no input of the graph."""
+
+    shape: torch.Size
+    nbytes: int
+    version: int
+
+    @staticmethod
+    def of(fake: torch.Tensor, is_input: bool) -> TensorState:
+        return TensorState(fake.shape, fake.untyped_storage().nbytes(), version_of(fake) if is_input else -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Tensors before an operator that changes its arguments: those, and the graph's inputs, whose memory they may share."""
+
+    tensors: Sequence[tuple[torch.Tensor, bool, TensorState]]
+
+    @staticmethod
+    def of(arguments: Iterable[torch.Tensor], inputs: Iterable[torch.Tensor]) -> Snapshot:
+        pairs = [(fake, False) for fake in arguments] + [(fake, True) for fake in inputs]
+        return Snapshot([(fake, is_input, TensorState.of(fake, is_input)) for fake, is_input in pairs])
+
+    def change_that_is_lost(self, name: str) -> breaks.Break | None:
+        """What the operator has done that such a graph would not do; None where it would."""
+        if name in CHANGES_LEAVES:
+            return breaks.NotInsideAutogradNode(f"{name}() of a tensor")
+        recording = torch.is_grad_enabled()
+        for fake, is_input, old in self.tensors:
+            new = TensorState.of(fake, is_input)
+            if new.nbytes != old.nbytes or (new.shape != old.shape and name not in SAME_ELEMENTS):
+                return breaks.NotInsideAutogradNode(f"{name} that gives a tensor another size")
+            if recording and new.version != old.version and fake.requires_grad:
+                return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor from outside that requires a gradient,")
+            if recording and not is_input and name in SAME_ELEMENTS and fake.requires_grad:
+                return breaks.NotInsideAutogradNode(f"{name}() of a tensor that requires a gradient")
+        return None
+
+
+def is_leaf_with_gradient(fake: torch.Tensor) -> bool:
+    """Also true of a view that was made under `no_grad` of what requires a gradient: it has a gradient of its own, and none goes on from it."""
+    try:
+        return fake.requires_grad and fake.is_leaf
+    except RuntimeError:  # a view of no use any more, as its base has been changed
+        return False
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an operator's result."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_of(item)
