@@ -479,6 +479,37 @@ class DidNotRaise(Break):
 
 
 @dataclass(frozen=True)
+class NotInsideAutogradNode(Break):
+    """Something that needs a tensor of its own in autograd's record, inside a graph that is one node of that record.
+
+    AOTAutograd, and so Inductor, makes the backward of a graph as a whole. Between the graph's inputs and its outputs autograd knows no
+    tensors: none can become a leaf (`requires_grad_()`, `torch.ones(..., requires_grad=True)`), keep its gradient, have a hook, be what
+    `torch.autograd.grad` is asked for, or have its memory replaced (`resize_`, `out=` of another size). So the graph ends there, and the tensor is an input
+    of the next one. With the backend "eager", most of this is part of the graph.
+    """
+
+    what: str
+    id = "FJ035"
+    message = "{what} inside a graph whose backward is made as a whole"
+    explanation = "To autograd the compiled graph is one operator: what happens to a tensor inside it, other than its data, has no place there."
+    hints = ("Do it outside the compiled function, on an input or a result.", 'backend="eager" keeps it in the graph.')
+
+
+@dataclass(frozen=True)
+class OptimizerStep(SkippedFrame):
+    """A step of an optimizer of torch.optim.
+
+    torch's optimizers compute with numbers that are in tensors (counts of steps, learning rates), and compute otherwise, with other results, when they are told
+    that a compiler traces them. So a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are compiled.
+    """
+
+    id = "FJ036"
+    message = "a step of {reason}, which runs as written"
+    explanation = "Its arithmetic depends on numbers in tensors, and would differ in its last digits if it were traced."
+    hints = ("Compile the model, or the function that computes the loss, rather than the step.",)
+
+
+@dataclass(frozen=True)
 class NotImported(Break):
     """An import of a module, or of a name in one, that is not there yet.
 
@@ -523,23 +554,6 @@ class InsideLibrary(Break):
     message = "call of {what}, library code that cannot be traced to its end: {why} ({where})"
     explanation = "Inside the call is something that framejit cannot trace. Library code is not split there; the whole call runs natively."
     hints = ("Move the call out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
-
-
-@dataclass(frozen=True)
-class NotInsideAutogradNode(Break):
-    """Something that needs a tensor of its own in autograd's record, inside a graph that is one node of that record.
-
-    AOTAutograd, and so Inductor, makes the backward of a graph as a whole. Between the graph's inputs and its outputs autograd knows no
-    tensors: none can become a leaf (`requires_grad_()`, `torch.ones(..., requires_grad=True)`), keep its gradient, have a hook, be what
-    `torch.autograd.grad` is asked for, or have its memory replaced (`resize_`, `out=` of another size). So the graph ends there, and the tensor is an input
-    of the next one. With the backend "eager", most of this is part of the graph.
-    """
-
-    what: str
-    id = "FJ035"
-    message = "{what} inside a graph whose backward is made as a whole"
-    explanation = "To autograd the compiled graph is one operator: what happens to a tensor inside it, other than its data, has no place there."
-    hints = ("Do it outside the compiled function, on an input or a result.", 'backend="eager" keeps it in the graph.')
 
 
 def _subclasses(cls: type[Break]) -> list[type[Break]]:

@@ -54,7 +54,7 @@ from framejit.objects.genobject import GeneratorObject
 from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
-from framejit.objects.registry import GIVES, LIBRARY, PASSES_RESULT, WRAPPERS, wrapper_for
+from framejit.objects.registry import AS_WRITTEN, GIVES, LIBRARY, PASSES_RESULT, WRAPPERS, wrapper_for
 from framejit.objects.tupleobject import TupleObject
 from framejit.stops import CallNatively, GraphBreak, Pause, Place
 from framejit.trail import Trail
@@ -148,6 +148,8 @@ class Tracer:
         try:
             if self.depth > self.config.inline_depth_limit:
                 self.unsupported(breaks.TooDeep(frame.code.co_qualname))
+            if id(frame.code) in AS_WRITTEN:
+                self.unsupported(AS_WRITTEN[id(frame.code)][1])
             return run(self, frame)
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
@@ -352,6 +354,10 @@ class Tracer:
         self.graph.dispose()
         self.root_source.forget_children()
         self.__dict__.clear()
+
+    def running_module(self) -> str:
+        assert self.frame is not None
+        return str(self.frame.globals.value.get("__name__"))
 
     def place(self) -> tuple[CodeType, int]:
         assert self.frame is not None

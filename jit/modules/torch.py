@@ -170,7 +170,15 @@ def folds_to(value: Any) -> Callable[..., Object]:
     return fold
 
 
-models(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)(folds_to(True))
+NOT_TOLD = ("torch.optim.", "torch.nn.modules.module")
+"""Modules of torch's that compute, or handle exceptions, in another way when they are told that they are compiled: they do as in eager."""
+
+
+@models(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def is_compiling(vm: VM) -> Object:
+    return vm.const(not vm.running_module().startswith(NOT_TOLD))
+
+
 models(
     torch.compiler.is_exporting, torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing,
     torch.onnx.is_in_onnx_export, torch._C._is_tracing,

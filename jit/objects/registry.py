@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
-    from framejit.breaks import Break
+    from framejit.breaks import Break, SkippedFrame
     from framejit.guards.source import Source
     from framejit.objects.object import Object
     from framejit.objects.vm import VM
@@ -41,6 +41,7 @@ MODELS: dict[int, tuple[Any, Model]] = {}
 APP: dict[int, tuple[Any, FunctionType]] = {}
 PURE: dict[int, Any] = {}
 PURE_TYPES: set[type] = set()
+AS_WRITTEN: dict[int, tuple[CodeType, Break]] = {}
 
 
 def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Callable[[F], F]:
@@ -106,6 +107,11 @@ def app(*functions: Any, gives: type | None = None, first: type | None = None) -
         return fn
 
     return register
+
+
+def runs_as_written(code: CodeType, reason: SkippedFrame) -> None:
+    """Frames of this code are never traced, be they called in a trace or compiled themselves."""
+    AS_WRITTEN[id(code)] = code, reason
 
 
 def refuse(reason: Break, *functions: Any) -> None:

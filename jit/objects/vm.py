@@ -173,6 +173,9 @@ class VM(Protocol):
     def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
         """`call_app` of a function of modules/app/support.py."""
 
+    def running_module(self) -> str:
+        """The name of the module whose code is running."""
+
     def place(self) -> tuple[CodeType, int]:
         """The present instruction, which makes what may have to be made natively; breaks where an earlier trace has found (`trace_anew`) that it has."""
 

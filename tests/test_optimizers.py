@@ -1,0 +1,201 @@
+"""torch.optim's optimizers in compiled code: steps, schedulers and state against eager, bit for bit."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import lr_scheduler
+from torch.optim.adam import adam
+
+import framejit
+
+STEPS = 12
+CASES: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {}
+for _name, _settings in {
+    "SGD": [
+        {},
+        {"momentum": 0.9, "nesterov": True},
+        {"foreach": True, "momentum": 0.5},
+        {"fused": True},
+        {"maximize": True, "weight_decay": 0.1},
+    ],
+    "Adam": [{}, {"foreach": True}, {"fused": True}, {"amsgrad": True, "foreach": True}, {"maximize": True}],
+    "AdamW": [{}, {"foreach": True}, {"fused": True}, {"amsgrad": True}, {"foreach": False, "lr": torch.tensor(0.01)}],
+    "NAdam": [{}, {"foreach": True}, {"decoupled_weight_decay": True, "weight_decay": 0.1}],
+    "Adamax": [{}, {"foreach": True}],
+    "RAdam": [{}, {"foreach": True}],
+    "Adagrad": [{}, {"foreach": True}, {"fused": True}],
+    "Adadelta": [{}, {"foreach": True}],
+    "RMSprop": [{}, {"foreach": True, "centered": True, "momentum": 0.9}],
+    "ASGD": [{"t0": 3}, {"foreach": True, "t0": 3}],
+    "Rprop": [{}, {"foreach": True}],
+    "Adafactor": [{}, {"foreach": True}],
+    "LBFGS": [{"max_iter": 3}],
+    "SparseAdam": [{}],
+}.items():
+    for _kwargs in _settings:
+        CASES["-".join([_name, *map(str, _kwargs)])] = getattr(torch.optim, _name), {"lr": 0.01, **_kwargs}
+"""By name: the class and its settings."""
+
+
+class Run:
+    """A model, its optimizer and its scheduler. `scheduled`: the learning rate changes with each step."""
+
+    def __init__(self, name: str, scheduled: bool) -> None:
+        torch.manual_seed(0)
+        cls, kwargs = CASES[name]
+        sparse = name.startswith("SparseAdam")
+        self.model = nn.Embedding(5, 3, sparse=True) if sparse else nn.Linear(3, 2)
+        self.inputs = torch.tensor([0, 3, 3]) if sparse else torch.randn(4, 3)
+        self.optimizer = cls(self.model.parameters(), **{key: copy.deepcopy(value) for key, value in kwargs.items()})
+        self.scheduler = lr_scheduler.LambdaLR(self.optimizer, lambda epoch: 1 / (epoch + 1)) if scheduled else None
+        self.takes_closure = cls is torch.optim.LBFGS
+
+    def loss(self) -> torch.Tensor:
+        self.optimizer.zero_grad()
+        loss: torch.Tensor = self.model(self.inputs).pow(2).sum()
+        loss.backward()
+        return loss
+
+    def seen(self) -> Any:
+        state = self.optimizer.state_dict()
+        return copy.deepcopy([list(self.model.parameters()), state["state"], [group["lr"] for group in self.optimizer.param_groups]])
+
+
+def steps(run: Run, step: Callable[..., Any]) -> list[Any]:
+    """Steps of the optimizer, compiled by themselves."""
+    told = []
+    for _ in range(STEPS):
+        if run.takes_closure:
+            step(run.loss)
+        else:
+            run.loss()
+            step()
+        if run.scheduler is not None:
+            run.scheduler.step()
+        told.append(run.seen())
+    return told
+
+
+def training_step(run: Run) -> Any:
+    """One step of a training loop."""
+    if run.takes_closure:
+        loss = run.optimizer.step(run.loss)
+    else:
+        loss = run.loss()
+        run.optimizer.step()
+    if run.scheduler is not None:
+        run.scheduler.step()
+    return loss.detach() * 1
+
+
+def same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        same(list(found.values()), list(expected.values()))
+    elif isinstance(expected, (list, tuple)):
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            same(a, b)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    "name, scheduled", [*((name, True) for name in CASES), ("SGD", False), ("Adam-foreach", False), ("LBFGS-max_iter", False)]
+)
+def test_steps(name: str, scheduled: bool) -> None:
+    """A step is not traced: torch's optimizers would compute otherwise."""
+    expected, run = Run(name, scheduled), Run(name, scheduled)
+    framejit.reset()
+    same(steps(run, framejit.compile(run.optimizer.step, backend="eager")), steps(expected, expected.optimizer.step))
+    assert framejit.statistics()["recompiles"] <= 1
+
+
+@pytest.mark.parametrize(
+    "name, backend",
+    [*((name, "eager") for name in CASES), ("SGD", "aot_eager"), ("AdamW-foreach", "aot_eager"), ("LBFGS-max_iter", "aot_eager")],
+)
+def test_training_steps(name: str, backend: str) -> None:
+    expected, run = Run(name, True), Run(name, True)
+    framejit.reset()
+    compiled = framejit.compile(training_step, backend=backend)
+    for _ in range(STEPS):
+        same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
+    assert any("FJ036" in reason for reason in framejit.statistics()["reasons"])
+
+
+def test_hooks_of_steps() -> None:
+    seen = []
+    for compile in (lambda f: f, lambda f: framejit.compile(f, backend="eager")):
+        run = Run("Adam", False)
+        run.optimizer.register_step_pre_hook(lambda optimizer, args, kwargs: seen.append("pre"))
+        run.optimizer.register_step_post_hook(lambda optimizer, args, kwargs: seen.append(run.seen()))
+        compile(training_step)(run)
+    assert seen[0] == seen[2] == "pre"
+    same(seen[3], seen[1])
+
+
+class Plain(torch.optim.Optimizer):
+    """A user's optimizer."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                count = self.state[p].setdefault("step", torch.zeros(()))
+                count += 1
+                p.add_(p.grad, alpha=-group["lr"] / count.item())
+
+
+def test_an_optimizer_of_the_program() -> None:
+    CASES["Plain"] = Plain, {"lr": 0.1}
+    try:
+        expected, run = Run("Plain", True), Run("Plain", True)
+    finally:
+        del CASES["Plain"]
+    compiled = framejit.compile(training_step, backend="eager")
+    for _ in range(STEPS):
+        same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
+
+
+def test_functions_of_torch_optim_are_not_told_that_they_are_compiled() -> None:
+    """They would leave the step's count a tensor, and compute with it."""
+
+    def fn(p: Any, g: Any, m: Any, v: Any, s: Any) -> None:
+        adam(
+            [p],
+            [g],
+            [m],
+            [v],
+            [],
+            [s],
+            foreach=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=0.1,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def run(f: Any) -> Any:
+        torch.manual_seed(0)
+        args = [torch.randn(4) for _ in range(2)] + [torch.zeros(4), torch.zeros(4), torch.tensor(0.0)]
+        for _ in range(STEPS):
+            f(*args)
+        return args
+
+    same(run(framejit.compile(fn, backend="eager")), run(fn))
