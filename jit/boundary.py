@@ -42,7 +42,7 @@ ENOUGH = 2
 
 def outside(tracer: Tracer, stop: GraphBreak) -> GraphBreak:
     """The break as the program meets it: one inside library code becomes one at the program's call of the library."""
-    if isinstance(stop.reason, RAISES):
+    if isinstance(stop.reason, (*RAISES, breaks.Debugger)):
         return stop
     index = entry(tracer, stop.frames)
     if index is None or (isinstance(stop.reason, breaks.SkippedFrame) and index == len(stop.frames) - 1):

@@ -479,6 +479,25 @@ class DidNotRaise(Break):
 
 
 @dataclass(frozen=True)
+class Debugger(Break):
+    """The program calls a debugger: `breakpoint()`, `pdb.set_trace()`, or another one's function.
+
+    The call runs as written, from its beginning: so the debugger shows the program's own frames with all their variables, and steps through them.
+    Where part of the call has been compiled already, up to an earlier graph break, the rest runs as written.
+    """
+
+    what: str
+    packages: ClassVar[frozenset[str]] = frozenset(
+        {"pdb", "bdb", "ipdb", "pudb", "pdbpp", "debugpy", "pydevd", "web_pdb", "rpdb", "remote_pdb", "IPython", "code"}
+    )
+    """Those whose functions let somebody look at the frames of the program that calls them, and go on from there step by step."""
+    id = "FJ033"
+    message = "call of a debugger: {what}"
+    explanation = "A debugger shows frames and variables, which compiled code doesn't have."
+    hints = ("Remove the call when you are done; to see where compiled code breaks, use framejit.explain().",)
+
+
+@dataclass(frozen=True)
 class NotInsideAutogradNode(Break):
     """Something that needs a tensor of its own in autograd's record, inside a graph that is one node of that record.
 

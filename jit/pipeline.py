@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framejit import boundary, breaks, interrupts, logs, modules, regions
+from framejit import boundary, breaks, interrupts, logs, looks, modules, regions
 from framejit._runtime import Entry
 from framejit.aside import aloud, hooks_and_profilers, silent
 from framejit.backends.calling import drawing_again
@@ -52,7 +52,7 @@ from framejit.tracer import Tracer
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
 
-ENDLESS = (breaks.TooLong, breaks.TooDeep)
+WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
 
 EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
@@ -227,8 +227,8 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
         return fall_back(job, refuted, stop.stack, guards)
     if prediction is not None and (prediction.certain or whole):
         return fall_back(job, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
-    if not isinstance(stop.reason, ENDLESS):
-        skipped = isinstance(stop.reason, breaks.SkippedFrame)
+    if not isinstance(stop.reason, WHOLE_FRAME):
+        skipped = isinstance(stop.reason, breaks.SkippedFrame) or looks.innermost_as_written(stop)
         reach = within_reach(stop.frames[:-1] if skipped else stop.frames)
         if innermost(tracer.directives, NESTED) is False:
             # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import boundary, breaks, directives, identities, interrupts, passage, regions, splitting
+from framejit import boundary, breaks, directives, identities, interrupts, looks, passage, regions, splitting
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -167,7 +167,7 @@ class Tracer:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
         if code in self.natively:
             self.unsupported(self.natively[code])
-        foreseen = boundary.foreseen(self.frame, code)
+        foreseen = boundary.foreseen(self.frame, code) or looks.by_debugger(code, function.globals.value)
         if foreseen is not None:
             self.unsupported(foreseen)
         direct, self.direct = self.direct, None

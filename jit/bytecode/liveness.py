@@ -16,7 +16,7 @@ JUMPS = frozenset({
 })  # fmt: skip
 ENDS = frozenset({"JUMP", "RETURN_VALUE", "RAISE_VARARGS", "RERAISE"})
 """Control doesn't reach the next instruction."""
-LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe"})
+LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"})
 """Names of functions that see all variables of the function that calls them."""
 
 

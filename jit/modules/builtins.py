@@ -377,8 +377,9 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
 
 # What only the outside can do.
 
-for _name in ("print", "input", "open", "breakpoint"):
+for _name in ("print", "input", "open"):
     refuse(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
+refuse(breaks.Debugger("breakpoint()"), breakpoint)
 for _name in ("locals", "globals", "dir", "eval", "exec"):
     refuse(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
 

@@ -81,6 +81,8 @@ def loaded(vm: VM, name: str) -> Object:
     found = modules.lookup(vm, name)
     if found is None:
         vm.read_setting(sys.modules.__contains__, name)
+        if name.partition(".")[0] in breaks.Debugger.packages:  # as a rule in front of its call
+            vm.unsupported(breaks.Debugger(f"import of {name}"))
         not_traced(vm, f"{name}, which is not imported yet")
     module = vm.observe(found)
     real = module.value

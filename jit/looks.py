@@ -1,0 +1,43 @@
+"""Who looks at the program's frames from within: debuggers, and exec() with what comes after it. Such frames run as written, to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CodeType
+from typing import Any
+
+from framejit import breaks
+from framejit.bytecode.decode import Decoded
+from framejit.ceval.frame import Frame
+from framejit.library import Kind, kind_of
+from framejit.stops import GraphBreak
+
+LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+"""Builtins that see the variables of the function that calls them, those included that exec() has made."""
+
+NAMESPACES = {"eval()": 1, "exec()": 1, "locals()": 0, "vars()": 0}
+"""Of those that may change what later ones see, or what they give: with how many arguments they look at the caller's variables."""
+
+
+def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger | None:
+    """Why calls of a function can't be traced that is a debugger's."""
+    name = namespace.get("__name__")
+    if isinstance(name, str) and name.partition(".")[0] in breaks.Debugger.packages and kind_of(code, namespace) is not Kind.PROGRAM:
+        return breaks.Debugger(f"{name}.{code.co_qualname}()")
+    return None
+
+
+def innermost_as_written(stop: GraphBreak) -> bool:
+    """Whether the innermost frame has to run as written: what the instruction at fault does with its variables, only a later look shows."""
+    if not isinstance(stop.reason, breaks.FrameIntrospection) or stop.reason.what not in NAMESPACES:
+        return False
+    frame: Frame = stop.frames[-1]
+    count = NAMESPACES[stop.reason.what]
+    return frame.instruction.op == "CALL" and frame.instruction.arg == count and looks_again(frame.decoded)
+
+
+def looks_again(decoded: Decoded) -> bool:
+    """Whether a function looks at its variables more than once."""
+    places = [index for index, each in enumerate(decoded.instructions) if each.op in ("LOAD_GLOBAL", "LOAD_NAME") and each.value in LOOKS]
+    ends = [index for index, each in enumerate(decoded.instructions) if each.op == "JUMP" and places and each.value <= places[0]]
+    return len(places) > 1 or any(index > places[0] for index in ends)
