@@ -18,6 +18,8 @@ STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")} | {os.path.join(STANDARD_LIBRARY, "site-packages", "")})
 TORCH = os.path.dirname(torch.__file__) + os.sep
 OURS = os.path.dirname(__file__) + os.sep
+ITS_TESTS = STANDARD_LIBRARY + "test" + os.sep
+"""CPython's own tests are programs: `make conformance` calls them from compiled functions."""
 FROZEN = "<frozen "
 """How the file names of those modules of the standard library begin that are part of the interpreter."""
 WRAPPERS = tuple(STANDARD_LIBRARY + name for name in ("contextlib.py", "functools.py"))
@@ -59,6 +61,8 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> Kind:
         return Kind.OURS
     if filename.startswith(INSTALLED):
         return Kind.TENSORS if knows_torch(namespace) else Kind.WRAPPER
+    if filename.startswith(ITS_TESTS):
+        return Kind.PROGRAM
     if filename.startswith((STANDARD_LIBRARY, FROZEN)):
         return Kind.WRAPPER if filename.startswith(WRAPPERS) else Kind.MACHINERY
     return Kind.PROGRAM

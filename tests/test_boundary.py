@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import test.support
 import torch
 from torch import nn
 
@@ -489,6 +490,7 @@ def typed_at_a_prompt() -> Any:
         (torch.save, Kind.WRAPPER),
         (torch.compile, Kind.WRAPPER),
         (json.dumps, Kind.MACHINERY),
+        (test.support.captured_stdout, Kind.PROGRAM),
         (copy.deepcopy, Kind.MACHINERY),
         (sys.modules["importlib._bootstrap"]._find_and_load, Kind.MACHINERY),
         (contextlib.ContextDecorator.__call__, Kind.WRAPPER),
