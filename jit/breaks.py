@@ -384,7 +384,8 @@ class CachedCall(Break):
 
     A cached function is traced in its place where only its arguments can decide what it returns, and where it returns constants. One that
     reads globals, attributes or settings may have been called before they changed; one that changes something does so at its first call
-    only; one that returns a list, a tensor or another object returns the same one each time. The cache itself is asked for these.
+    only; one that returns a list, a tensor or another object returns the same one each time. The cache itself is asked for these: by a break or,
+    for functions of installed packages and of the standard library that do nothing else, while tracing and by a guard.
     """
 
     what: str

@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "guards": set(),
     "effects": {"bytecode", "objects", "guards"},
     "objects": {"guards", "modules", "effects"},
-    "modules": {"guards", "objects", "graph", "effects", "api", "regions"},  # api, regions: they say what its functions mean in a trace
+    "modules": {"guards", "objects", "graph", "effects", "api", "regions", "library"},  # api, regions: they say what its functions mean in a trace
     "graph": {"guards", "objects", "effects"},
     "ceval": {"bytecode", "guards", "objects", "effects", "graph"},
     "codegen": {"bytecode", "guards", "objects", "effects"},

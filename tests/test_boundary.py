@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -539,3 +540,141 @@ def test_nothing_is_kept_of_code_that_is_gone():
     namespace.clear()
     gc.collect()
     assert code() is None
+
+
+# ---- what libraries remember: functions under lru_cache ----
+
+LIBRARY = """
+import functools
+
+class Recipe:
+    def __init__(self, text):
+        self.sizes = [int(part) for part in text.split(",")]
+
+made = []
+offset = 1
+
+@functools.lru_cache(4)
+def recipe(text, *, scale=1):
+    return Recipe(text)
+
+@functools.lru_cache(4)
+def sizes(found, shape):
+    return [size * length + offset for size, length in zip(found.sizes, shape)], shape
+
+@functools.lru_cache(4)
+def counted(text):
+    made.append(text)
+    return Recipe(text)
+
+@functools.lru_cache(4)
+def limited(text):
+    if offset == 1:
+        return Recipe(text)
+    raise ValueError(offset)
+"""
+
+
+@pytest.fixture
+def remembering() -> Any:
+    """A library that remembers what it has made: einops does so with its patterns."""
+    module = types.ModuleType("remembering")
+    module.__file__ = "remembering.py"
+    exec(compile(LIBRARY, "<remembering>", "exec"), module.__dict__)
+    return module
+
+
+def same(got: Any, expected: Any) -> None:
+    assert torch.equal(got[0], expected[0])
+    assert got[1:] == expected[1:]
+
+
+def test_objects_that_a_librarys_cache_has_made(remembering):
+    def program(a, text):
+        found = remembering.recipe(text, scale=2)
+        lengths, shape = remembering.sizes(found, a.shape)
+        return a.sin() * lengths[0], lengths, shape, found
+
+    compiled, counts = eager(program), Counts()
+    for text in ("1,2", "1,2", "3,4", "1,2"):
+        got, expected = compiled(x, text), program(x, text)
+        same(got, expected)
+        assert got[3] is expected[3]
+        assert got[1] is expected[1]
+    assert counts.graph_breaks == counts.fallbacks == 0
+
+
+def test_a_cache_that_has_forgotten(remembering):
+    def program(a):
+        found = remembering.recipe("1,2")
+        return a * found.sizes[1], found
+
+    compiled = eager(program)
+    first = compiled(x)[1]
+    assert compiled(x)[1] is first
+    remembering.recipe.cache_clear()
+    second = compiled(x)[1]
+    assert second is not first
+    assert second is remembering.recipe("1,2")
+    for number in range(8):
+        remembering.recipe(str(number))
+    assert compiled(x)[1] is remembering.recipe("1,2") is not second
+
+
+def test_what_a_cache_holds_is_changed(remembering):
+    def program(a):
+        return a * remembering.recipe("1,2").sizes[1], 0
+
+    compiled = eager(program)
+    same(compiled(x), program(x))
+    remembering.recipe("1,2").sizes[1] = 7
+    same(compiled(x), program(x))
+    assert torch.equal(compiled(x)[0], x * 7)
+
+
+def test_the_trace_changes_what_the_cached_function_reads(remembering):
+    def program(a, found):
+        found.sizes.append(3)
+        return a + len(remembering.sizes(found, (1, 2, 3))[0]), 0
+
+    compiled = eager(program)
+    same(compiled(x, remembering.Recipe("1,2")), (x + 3, 0))
+    same(compiled(x, remembering.Recipe("1,2")), (x + 3, 0))
+
+
+def test_cached_functions_with_effects_are_called_where_they_are(remembering):
+    def program(a):
+        remembering.made.append("before")
+        return a * remembering.counted("1,2").sizes[1], remembering.made[:]
+
+    compiled = eager(program)
+    got = [compiled(x)[1] for _ in range(2)]
+    assert got == [["before", "1,2"], ["before", "1,2", "before"]]
+
+
+def test_cached_functions_that_raise(remembering):
+    def program(a):
+        return a * remembering.limited("1,2").sizes[1], 0
+
+    compiled = eager(program)
+    same(compiled(x), program(x))
+    remembering.offset = 5
+    same(compiled(x), program(x))
+    remembering.limited.cache_clear()
+    for function in (program, compiled, compiled):
+        with pytest.raises(ValueError, match="5"):
+            function(x)
+
+
+def test_einops():
+    einops = pytest.importorskip("einops")
+
+    def program(a):
+        b = einops.rearrange(a.sin(), "(a b) -> b a", a=2)
+        c = einops.reduce(b, "a b -> a", "mean")
+        return einops.einsum(c, einops.repeat(c, "a -> a c", c=3), "a, a c -> c").cos(), 0
+
+    program(x)
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for size in (4, 6, 4):
+        same(compiled(torch.ones(size)), program(torch.ones(size)))

@@ -6,6 +6,7 @@ import enum
 import functools
 import gc
 import sys
+from dataclasses import dataclass
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -19,8 +20,8 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
-from framejit.guards.kinds import Equals, Guard, IsPresent, Length, Same, TypeIs, ValueIs
+from framejit import breaks, library
+from framejit.guards.kinds import DictKeys, Equals, Guard, IsPresent, Length, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, DictKey, FunctionField, Index, Item, Local, Pinned, Source
 from framejit.modules.ecosystem import ASSUMED_CONSTANT
 from framejit.modules.torch import FIXED, GUARDED_ANYWAY, READS
@@ -49,8 +50,9 @@ class CachedFunctionObject(Object):
     """A function under lru_cache. It is traced rather than looked up where nothing but its arguments can decide what it returns, and
     where which object it returns doesn't matter: then what the trace computes is what the cache has, or would have.
 
-    Otherwise the call is left to eager: the function reads what may have changed since the cache was filled, changes something, or
-    returns an object that is one and the same each time.
+    Where a function of a library returns an object that is one and the same each time, or reads what may have changed since the cache was filled,
+    but does nothing else, the cache is asked while tracing, and again by a guard: the object is a value from outside. The program's own
+    functions are left to eager then: it may ask the cache how often it was hit.
     """
 
     __slots__ = ()
@@ -67,11 +69,27 @@ class CachedFunctionObject(Object):
         if not getattr(function, ASSUMED_CONSTANT, False):
             given = [real_argument(vm, arg) for arg in args]
             named = {name: real_argument(vm, arg) for name, arg in kwargs.items()}
-            if not all(map(is_key, [*given, *named.values()])) or not vm.holds_apart(
-                function, tuple(given), named, is_constant_result, is_steady
-            ):
+            look = Look(vm)
+            if not all(map(is_key, [*given, *named.values()])) or not vm.holds_apart(function, tuple(given), named, look.at_result, look.at_guard):
                 vm.unsupported(breaks.CachedCall(function.__qualname__))
+            if not look.traceable:
+                if not look.askable or library.kind_of(function.__code__, function.__globals__) is library.Kind.PROGRAM:
+                    vm.unsupported(breaks.CachedCall(function.__qualname__))
+                return self.cached(vm, function, args, kwargs)
         return abstract.call(vm, vm.pin(function), args, kwargs)
+
+    def cached(self, vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
+        """The object that the cache has for the arguments; the guard asks the cache for it again."""
+        given = [key_argument(vm, arg) for arg in args]
+        named = {name: key_argument(vm, arg) for name, arg in kwargs.items()}
+        if any(value is MISSING for value in (*given, *named.values())):
+            vm.unsupported(breaks.CachedCall(function.__qualname__))
+        try:
+            result = self.value(*given, **named)
+        except Exception:
+            vm.unsupported(breaks.CachedCall(function.__qualname__))
+        vm.read_setting(CachedResult(self.value, tuple(given), tuple(named.items()), result))
+        return vm.pin(result)
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
         return self if obj is None else MethodObject(self, obj)
@@ -97,6 +115,66 @@ class CachedFunctionObject(Object):
 def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObject:
     """A function under lru_cache, from outside."""
     return CachedFunctionObject(CachedFunction, source, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachedResult:
+    """Asks a cache whether it still gives the same object, as the call itself would: where it doesn't know the arguments any more, the function
+    makes another one. Only functions that do nothing else are asked."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    result: Any
+
+    def __call__(self) -> bool:
+        try:
+            return self.function(*self.args, **dict(self.kwargs)) is self.result
+        except Exception:
+            return False  # the call itself will say so
+
+    def __repr__(self) -> str:
+        return f"the result of {self.function.__qualname__}() in its cache"
+
+
+class Look:
+    """What a trace of the function by itself shows.
+
+    `traceable`: nothing but its arguments decides what it returns, and that is a constant. `askable`: it does nothing but to return something, and
+    the trace that calls it has changed nothing that it reads: whether it runs there or before the trace's graph makes no difference.
+    """
+
+    def __init__(self, vm: VM) -> None:
+        self.traceable = True
+        self.askable = False
+        effects = [logged.effect for logged in vm.effects.order()]
+        objects = [effect for effect in effects if isinstance(effect, Object)]
+        self.changed = {id(obj.value) for obj in objects} if len(objects) == len(effects) else None
+
+    def at_result(self, vm: VM, result: Object) -> bool:
+        """The function has come to its end."""
+        self.traceable = is_constant_result(vm, result)
+        self.askable = self.changed is not None and not any(id(obj.value) in self.changed for obj in vm.shared_values())
+        return True
+
+    def at_guard(self, guard: Guard, value: Any) -> bool:
+        """It has read something. Settings of the process may be others where the trace's graph begins."""
+        self.traceable = self.traceable and is_steady(guard, value)
+        return self.traceable or not (isinstance(value, (FunctionType, BuiltinFunctionType)) and value in UNSTEADY)
+
+
+def key_argument(vm: VM, arg: Object) -> Any:
+    """The real value of an argument, guarded; MISSING where a cache would run code of the program's to find it."""
+    arg = vm.observe(arg)
+    if arg.is_constant():
+        return arg.constant(vm)
+    hashes: Any = arg.cls.__hash__
+    equals: Any = arg.cls.__eq__
+    if arg.value is MISSING or hashes is not object.__hash__ or equals is not object.__eq__:
+        return MISSING
+    if arg.source is not None:
+        vm.guard(ValueIs, arg.source, arg.value)
+    return arg.value
 
 
 class Opaque:
@@ -136,7 +214,7 @@ def is_steady(guard: Guard, value: Any) -> bool:
     if isinstance(guard, Same) or value is MISSING:
         return True
     if is_argument(source):
-        return type(value) is not Opaque and isinstance(guard, (TypeIs, Equals, ValueIs, Length, IsPresent))
+        return type(value) is not Opaque and isinstance(guard, (TypeIs, Equals, ValueIs, Length, IsPresent, DictKeys))
     if isinstance(value, (FunctionType, BuiltinFunctionType)) and value in UNSTEADY:
         return False
     if isinstance(value, STEADY) or isinstance(source, FunctionField):

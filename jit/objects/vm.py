@@ -115,6 +115,9 @@ class VM(Protocol):
     def observe_all(self, objs: Sequence[Object]) -> list[Object]:
         """`observe` each."""
 
+    def shared_values(self) -> list[Object]:
+        """Every value from outside that is mutable or compared by identity, as far as it was observed."""
+
     def same_value(self, a: Object, b: Object, unsure: bool) -> bool:
         """`is` for two values of one type that have real objects; guards what the answer rests on."""
 
