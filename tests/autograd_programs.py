@@ -260,6 +260,13 @@ def backward_of_what_is_computed(x):
     return x.grad * 1
 
 
+@program(leaf, inner)
+def an_operator_that_is_looked_at(x):
+    y = x * 2
+    z = y.sin()
+    return y.grad_fn.name(), y.grad_fn.next_functions[0][0].name(), z, y
+
+
 # Modes.
 
 

@@ -90,6 +90,11 @@ class AutogradNode:
         if users[changing[-1] + 1 :] if changing else obj.source is None and users:
             self._make_natively(made, breaks.NotInsideAutogradNode(what))
 
+    def asked_for_history(self, obj: TensorObject) -> None:
+        """The program asks which operator has made this tensor: another trace leaves that operator to native code."""
+        if obj.source is None:
+            self._make_natively(obj.node, breaks.NotInsideAutogradNode("making a tensor whose grad_fn is looked at,"))
+
     def _check_leaves(self, fakes: Iterable[torch.Tensor]) -> None:
         for fake in fakes:
             obj = self._graph.object_of(fake)

@@ -300,6 +300,8 @@ def read_retains_grad(vm: VM, self: TensorObject) -> Object:
 def read_grad_fn(vm: VM, self: TensorObject) -> Object:
     vm.graph.refresh()
     if self.fake.requires_grad and not read_is_leaf(vm, self).constant(vm):
+        if vm.graph.autograd_node is not None:
+            vm.graph.autograd_node.asked_for_history(self)
         vm.unsupported(breaks.UnsupportedOperation("reading .grad_fn of a tensor that has one"))
     return vm.const(None)
 
