@@ -49,9 +49,15 @@ class Guard:
         return None
 
 
+LONG = 2000
+"""Bits of an int beyond which it is not shown: Python may refuse to write it out (sys.set_int_max_str_digits)."""
+
+
 def short(value: Any) -> str:
     """A value as text, without running the user's `__repr__`."""
     kind = type(value)
+    if issubclass(kind, int) and int.bit_length(value) > LONG:
+        return f"an int of {int.bit_length(value)} bits"
     plain = kind.__module__ == "builtins" and issubclass(kind, (int, float, complex, str, bytes, range, type(None)))
     if plain or (kind.__module__ == "numpy" and issubclass(kind, numbers.Number)):
         text = repr(value)
@@ -173,7 +179,7 @@ class Equals(Guard):
         return f"== {short(self.value)}"
 
     def key(self) -> Any:
-        return (type(self.value), repr(self.value))
+        return exact_key(self.value) if isinstance(self.value, (int, tuple, frozenset)) else (type(self.value), repr(self.value))
 
 
 SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, deque, str, bytes)

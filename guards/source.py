@@ -507,13 +507,13 @@ class MethodField(Source):
 
 
 class DequeIndex(Source):
-    """`d[i]` of a collections.deque, 0 <= i (PySequence_GetItem on the exact type)."""
+    """`d[i]` of a collections.deque or of a subclass, 0 <= i (the sequence slot of deque itself)."""
 
     __slots__ = ()
     accessor = "deque_index"
 
     def step(self, value: Any) -> Any:
-        return value[self.payload] if type(value) is deque and self.payload < len(value) else MISSING
+        return deque.__getitem__(value, self.payload) if issubclass(type(value), deque) and self.payload < deque.__len__(value) else MISSING
 
     def describe(self) -> str:
         assert self.base is not None

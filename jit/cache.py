@@ -494,7 +494,7 @@ def module_in(value: Any) -> nn.Module | None:
 
     Of a compiled module it is the one that was compiled: it may be compiled more than once.
     """
-    if isinstance(value, nn.Module):
+    if issubclass(type(value), nn.Module):
         return compiled_module.compiled_of(value)
     if type(value) is tuple:
         return next((found for found in map(module_in, value) if found is not None), None)

@@ -155,7 +155,8 @@ def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tupl
     stands_in = isinstance(frame.globals, AppNamespace)
     if (stands_in or frame.state is State.FINISHED) and frame.code not in tracer.natively:
         module = frame.globals.value["__name__"].rpartition(".")[2] + "." if stands_in else ""
-        raise CallNatively(frame.code, breaks.InterruptedIterator(f"an iterator of {module}{frame.code.co_qualname}()"))
+        name = frame.code.co_qualname if generator.is_generator() else generator.cls.__qualname__
+        raise CallNatively(frame.code, breaks.InterruptedIterator(f"an iterator of {module}{name}()"))
     if stands_in or frame.state in (State.RUNNING, State.FINISHED):
         raise NotConstant(generator)
     tracer.restarted.append(frame)

@@ -179,6 +179,8 @@ class Tracer:
         assert isinstance(generator, GeneratorObject)
         frame: Frame = generator.frame
         if frame.state is State.RUNNING:
+            if not generator.is_generator():
+                self.unsupported(breaks.UnsupportedOperation(f"a step of a {generator.cls.__qualname__} inside a step of it"))
             self.raise_(ValueError, "generator already executing")
         if frame.state is State.FINISHED:
             if exc is not None:

@@ -280,7 +280,7 @@ KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", KEYS, ids=repr)
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: type(key).__name__)
 def test_keys_that_equal_others_of_another_type(key):
     def look(x, d, key):
         return x + 1, d.get(key), key in d, d == {key: 5}, list(d.values())

@@ -195,7 +195,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         }
         case Accessor::wrapped_descriptor: return none_as_null(field_of(node, base));
         case Accessor::deque_index:
-            if (!Py_IS_TYPE(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
+            if (!PyObject_TypeCheck(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
             return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
         case Accessor::iterator_item: return keep(tree, iterator_item(base, node.number));
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from framejit import breaks
@@ -11,6 +12,7 @@ from framejit._runtime import type_name
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
+from framejit.modules.app import support
 from framejit.modules.app.parsing import field_parts, template_parts
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
@@ -18,11 +20,13 @@ from framejit.objects.iterobject import callable_iterator
 from framejit.objects.object import IdentityConstant, Object
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
+from framejit.objects.tupleobject import HEAP_TYPE
 from framejit.objects.userobject import attribute_name
 from framejit.objects.vm import VM
 
 pure(ord, complex, bytes, str.maketrans)
 app(gives=callable_iterator)(plain.call_until)
+app(gives=type(iter(type("", (), {"__getitem__": None})())))(support.sequence_iterator)  # type: ignore[call-overload]
 
 
 @models(len)
@@ -256,9 +260,13 @@ def bool_(vm: VM, obj: Object | None = None) -> Object:
     return vm.const(obj is not None and vm.observe(obj).truth(vm))
 
 
+NO_BUFFERS = (object, list, tuple, dict, set, frozenset, type, type(None), complex, float, FunctionType)
+
+
 def refuse_buffer(vm: VM, obj: Object) -> None:
-    """Numbers are read from the bytes of any buffer; of those of these types nothing is known."""
-    if issubclass(obj.cls, (bytearray, memoryview)):
+    """Break for a value that may be text or bytes of some kind (array, bytearray, a subclass of str), which C code reads as a number."""
+    layout = next(base for base in obj.cls.__mro__ if base in NO_BUFFERS or not base.__flags__ & HEAP_TYPE)
+    if layout not in NO_BUFFERS:
         vm.unsupported(breaks.UnsupportedValue(f"a {obj.cls.__name__} as the text of a number"))
 
 
@@ -267,20 +275,24 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
     if obj is None:
         return vm.const(0)
     obj = vm.observe(obj)
+    if obj.cls in (str, bytes) and len(obj.constant(vm)) > text.SHORTEST_LIMIT:
+        vm.unsupported(breaks.UnsupportedCall("int() of a text that may have more digits than the process allows"))
     if base is not None:
         return abstract.fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
     if obj.cls is int:
         return obj
     if obj.is_constant():
         return abstract.fold(vm, int, obj.constant(vm))
-    refuse_buffer(vm, obj)
     for name in ("__int__", "__index__", "__trunc__"):
         found = abstract.call_special(vm, obj, name)
         if found is not None:
             found = vm.observe(found)
-            if not issubclass(found.cls, int):
+            if name != "__trunc__" and not issubclass(found.cls, int):
                 vm.raise_(TypeError, f"{name} returned non-int (type {found.type_name})")
-            return found if found.cls is int or not found.is_constant() else vm.const(int(found.constant(vm)))
+            if found.cls is not int or name == "__trunc__":
+                vm.unsupported(breaks.UnsupportedOperation(f"int() of a {obj.cls.__qualname__}, of whose {name} CPython warns"))
+            return found
+        refuse_buffer(vm, obj)
     vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.type_name}'")
 
 
@@ -293,16 +305,18 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
         return obj
     if obj.is_constant():
         return abstract.fold(vm, float, obj.constant(vm))
-    refuse_buffer(vm, obj)
     found = abstract.call_special(vm, obj, "__float__")
     if found is not None:
         found = vm.observe(found)
         if not issubclass(found.cls, float):
             vm.raise_(TypeError, f"{obj.type_name}.__float__ returned non-float (type {found.type_name})")
+        if found.cls is not float:
+            vm.unsupported(breaks.UnsupportedOperation(f"float() of a {obj.cls.__qualname__}, of whose __float__ CPython warns"))
         return found
     found = abstract.call_special(vm, obj, "__index__")
     if found is not None:
         return float_(vm, found)
+        refuse_buffer(vm, obj)
     vm.raise_(TypeError, f"float() argument must be a string or a real number, not '{obj.type_name}'")
 
 

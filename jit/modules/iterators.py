@@ -25,7 +25,7 @@ from framejit.objects.iterobject import (
     str_iterator,
 )
 from framejit.objects.object import Object
-from framejit.objects.rangeobject import RangeObject
+from framejit.objects.rangeobject import RangeObject, short_range
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.vm import VM
@@ -60,7 +60,7 @@ def reversed_(vm: VM, sequence: Object) -> Object:
     """`__reversed__`, or the sequence protocol from the end (Objects/enumobject.c: reversed_new_impl)."""
     sequence = vm.observe(sequence)
     if isinstance(sequence, RangeObject):
-        return ConstantIterator(sequence.constant(vm)[::-1], range_iterator)
+        return ConstantIterator(short_range(vm, sequence.constant(vm)[::-1]), range_iterator)
     if sequence.cls is tuple and isinstance(sequence, TupleObject):
         return ReverseIterator(sequence, len(sequence.items(vm)) - 1, reversed)
     if sequence.cls in (str, bytes) and isinstance(sequence, ConstObject):
@@ -84,12 +84,12 @@ models(str.__iter__, bytes.__iter__)(string_iter)
 
 @models(range.__iter__)
 def range_iter(vm: VM, self: Object) -> Object:
-    return ConstantIterator(self.constant(vm), range_iterator)
+    return ConstantIterator(short_range(vm, self.constant(vm)), range_iterator)
 
 
 @models(range.__reversed__)
 def range_reversed(vm: VM, self: Object) -> Object:
-    return ConstantIterator(self.constant(vm)[::-1], range_iterator)
+    return ConstantIterator(short_range(vm, self.constant(vm)[::-1]), range_iterator)
 
 
 def step(vm: VM, self: Object) -> Object:

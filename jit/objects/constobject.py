@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards.kinds import Equals, ValueIs
+from framejit.guards.kinds import Equals, ValueIs, short
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
 from framejit.objects.registry import pure_methods, wrapper_for, wraps
@@ -78,7 +78,7 @@ class ConstObject(Object):
         cg.load_const(self.value)
 
     def __repr__(self) -> str:
-        return f"<Const {self.value!r:.60}{'' if self.source is None else ' from ' + self.source.describe()}>"
+        return f"<Const {short(self.value)}{'' if self.source is None else ' from ' + self.source.describe()}>"
 
 
 class EnumObject(ConstObject):

@@ -14,7 +14,7 @@ from framejit.objects.dequeobject import DequeIterator, DequeObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.sequence import COMPARISONS, bounds, comparison, find, repeat, same_kind
+from framejit.objects.sequence import COMPARISONS, bounds, comparison, repeat, same_kind
 from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
@@ -152,16 +152,28 @@ def copy(vm: VM, self: DequeObject) -> Object:
 
 @models(deque.count)
 def count(vm: VM, self: DequeObject, item: Object) -> Object:
-    return vm.const(sum([operators.equal(vm, each, item) for each in self.items(vm)]))
+    return vm.const(sum(same for _, same in comparisons(vm, self, item)))
+
+
+def comparisons(vm: VM, self: DequeObject, item: Object, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bool]]:
+    """For each position whether the item there is equal. A comparison that changes the deque is an error when the next one is asked for."""
+    version = self.version
+    for position, each in list(enumerate(self.items(vm)))[start:stop]:
+        yield position, operators.equal(vm, each, item)
+        if self.version != version:
+            vm.raise_(RuntimeError, CHANGED)
+
+
+CHANGED = "deque mutated during iteration"
 
 
 @models(deque.index)
 def index(vm: VM, self: DequeObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
-    items = self.items(vm)
-    position = find(vm, items, item, *bounds(vm, len(items), start, stop))
-    if position < 0:
-        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
-    return vm.const(position)
+    limits = bounds(vm, len(self.items(vm)), start, stop)
+    for position, same in comparisons(vm, self, item, *limits):
+        if same:
+            return vm.const(position)
+    vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
 
 
 @models(deque.insert)
@@ -176,13 +188,15 @@ def insert(vm: VM, self: DequeObject, index: Object, item: Object) -> Object:
 
 @models(deque.remove)
 def remove(vm: VM, self: DequeObject, item: Object) -> Object:
-    items = list(self.items(vm))
-    position = find(vm, items, item)
-    if position < 0:
-        vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
-    del items[position]
-    self.replace(vm, items)
-    return NONE
+    version = self.version
+    for position, each in enumerate(list(self.items(vm))):
+        same = operators.equal(vm, item, each)
+        if self.version != version:
+            vm.raise_(IndexError, CHANGED)
+        if same:
+            self.replace(vm, self.items(vm)[:position] + self.items(vm)[position + 1 :])
+            return NONE
+    vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in deque")
 
 
 def position_of(vm: VM, self: DequeObject, key: Object) -> int:
@@ -227,7 +241,7 @@ def length(vm: VM, self: DequeObject) -> Object:
 
 @models(deque.__contains__)
 def contains(vm: VM, self: DequeObject, item: Object) -> Object:
-    return vm.const(find(vm, self.items(vm), item) >= 0)
+    return vm.const(any(same for _, same in comparisons(vm, self, item)))
 
 
 @models(deque.__iter__)
@@ -258,6 +272,8 @@ def mul(vm: VM, self: DequeObject, times: Object) -> Object:
 
 @models(deque.__repr__)
 def render(vm: VM, self: DequeObject) -> Object:
+    if text.is_being_rendered(self):
+        return vm.const("[...]")
     body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)]).constant(vm)
     limit = "" if self.maxlen is None else f", maxlen={self.maxlen}"
     return vm.const(f"{self.cls.__name__}({body}{limit})")

@@ -205,9 +205,6 @@ def pop(vm: VM, self: DictObject, key: Object, default: Object | None = None) ->
         return found
     if default is None:
         if self.family is OrderedDict:
-            missing = abstract.call_special(vm, self, "__missing__", key)
-            if missing is not None:
-                return missing
             raise_key(vm, key)
         vm.raise_(KeyError, key)
     return default
@@ -428,6 +425,8 @@ def render_ordered(vm: VM, self: DictObject) -> Object:
     name = self.cls.__name__
     if not self.open(vm):
         return vm.const(f"{name}()")
+    if text.is_being_rendered(self):
+        return vm.const("...")
     brackets, pair = ("{}", "{}: {}") if SHOWN_AS_DICT else ("[]", "({}, {})")
     body = text.repr_of_items(vm, self, brackets, lambda: [pair.format(text.real_repr(vm, key), text.real_repr(vm, value)) for key, value in self.items(vm)])
     return vm.const(f"{name}({body.constant(vm)})")

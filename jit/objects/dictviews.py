@@ -14,7 +14,7 @@ from framejit.objects.constobject import NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
 from framejit.objects.object import Object
 from framejit.objects.registry import models, wraps
-from framejit.objects.sequence import COMPARISONS, compare_sets
+from framejit.objects.sequence import COMPARISONS
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.tupleobject import TupleObject
 
@@ -113,6 +113,8 @@ for _view in VIEW_TYPES.values():
 
     @models(_view.__repr__)
     def view_repr(vm: VM, self: DictView) -> Object:
+        if text.is_being_rendered(self):
+            return vm.const("...")
         body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
         return vm.const(f"{self.cls.__name__}({body.constant(vm)})")
 
@@ -156,15 +158,29 @@ def elements(vm: VM, obj: Object) -> set[Any] | None:
 
 
 def view_comparison(symbol: str) -> Callable[..., Object]:
-    """The model of a comparison of views (dictview_richcompare)."""
+    """The model of a comparison of views (dictview_richcompare): by their lengths, then by looking up each element, which is never hashed."""
 
     def model(vm: VM, self: DictView, other: Object) -> Object:
-        theirs = elements(vm, vm.observe(other))
-        if theirs is None:
+        other = vm.observe(other)
+        if not is_like_a_set(other):
             return NOT_IMPLEMENTED
-        return compare_sets(vm, symbol, hash_keys(vm, self), theirs)
+        mine, theirs = (int(abstract.length(vm, view).constant(vm)) for view in (self, other))
+        if symbol in ("==", "!="):
+            return vm.const((mine == theirs and holds_all(vm, other, self)) == (symbol == "=="))
+        fits = {"<": mine < theirs, "<=": mine <= theirs, ">": mine > theirs, ">=": mine >= theirs}[symbol]
+        return vm.const(fits and (holds_all(vm, other, self) if "<" in symbol else holds_all(vm, self, other)))
 
     return model
+
+
+def is_like_a_set(obj: Object) -> bool:
+    """Whether this is a set, a frozenset, or a view of keys or items."""
+    return isinstance(obj, SetObject) or (isinstance(obj, DictView) and obj.kind is not VALUES)
+
+
+def holds_all(vm: VM, container: Object, elements: Object) -> bool:
+    """all_contained_in."""
+    return all(abstract.truth(vm, operators.contains(vm, container, element)) for element in abstract.each(vm, elements))
 
 
 def view_operation(name: str) -> Callable[..., Object]:
@@ -208,7 +224,14 @@ for _view in (dict_keys, dict_items):
 
     @models(_view.isdisjoint)
     def isdisjoint(vm: VM, self: DictView, other: Object) -> Object:
-        return abstract.call_method(vm, set_of(vm, self.items(vm)), "isdisjoint", other)
+        """dictviews_isdisjoint."""
+        other = vm.observe(other)
+        if other is self:
+            return vm.const(not self.items(vm))
+        holder: Object = self
+        if is_like_a_set(other) and abstract.length(vm, other).constant(vm) > abstract.length(vm, self).constant(vm):
+            holder, other = other, self
+        return vm.const(not any(abstract.truth(vm, operators.contains(vm, holder, item)) for item in abstract.each(vm, other)))
 
 
 @models(MappingProxyType)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from framejit.objects import abstract, operators, text
@@ -102,7 +103,7 @@ def backwards(vm: VM, self: ListObject) -> Object:
 
 @models(list.__contains__)
 def contains(vm: VM, self: ListObject, item: Object) -> Object:
-    return vm.const(find(vm, self.items(vm), item) >= 0)
+    return vm.const(find(vm, self, item) >= 0)
 
 
 @models(list.__getitem__)
@@ -172,11 +173,11 @@ def insert(vm: VM, self: ListObject, index: Object, item: Object) -> Object:
 
 @models(list.remove)
 def remove(vm: VM, self: ListObject, item: Object) -> Object:
-    position = find(vm, self.items(vm), item)
+    position = find(vm, self, item)
     if position < 0:
         vm.raise_(ValueError, "list.remove(x): x not in list")
     new = list(self.items(vm))
-    del new[position]
+    del new[position : position + 1]  # the comparison may have changed the list
     self.replace(vm, new)
     return NONE
 
@@ -195,7 +196,7 @@ def copy(vm: VM, self: ListObject) -> Object:
 @models(list.index)
 def index(vm: VM, self: ListObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
     items = self.items(vm)
-    position = find(vm, items, item, *bounds(vm, len(items), start, stop))
+    position = find(vm, self, item, *bounds(vm, len(items), start, stop))
     if position < 0:
         vm.raise_(ValueError, f"{text.real_repr(vm, item)} is not in list")
     return vm.const(position)
@@ -212,15 +213,30 @@ def reverse(vm: VM, self: ListObject) -> Object:
     return NONE
 
 
+class Meanwhile(list[Object]):
+    """The contents of a list while it is sorted. An item that was put in counts, though it be out again."""
+
+    modified = False
+
+    def append(self, item: Object) -> None:
+        self.modified = True
+        super().append(item)
+
+    def extend(self, items: Iterable[Object]) -> None:
+        self.modified = True
+        super().extend(items)
+
+
 @models(list.sort)
 def list_sort(vm: VM, self: ListObject, *, key: Object | None = None, reverse: Object | None = None) -> Object:
     """Objects/listobject.c: list_sort_impl: the list is empty meanwhile, and must be so in the end."""
     items = list(self.items(vm))
     order = list(range(len(items)))
-    self.replace(vm, [])
+    meanwhile = Meanwhile()
+    self.replace(vm, meanwhile)
     try:
         sort_order(vm, items, order, key, reverse)
-        modified = bool(self.items(vm))
+        modified = meanwhile.modified or bool(self.items(vm))
     finally:
         self.replace(vm, [items[i] for i in order])
     if modified:

@@ -45,14 +45,13 @@ class ModuleObject(IdentityConstant):
         """Modules of a class of their own (lazy loaders, torch.ops): what is in the dict is guarded; the rest is the class's business."""
         if vm.raw_type_lookup(self.cls, name) is not vm.missing:
             return vm.generic_getattr(self, name)
-        found = self.instance_dict(vm).lookup(vm, name)
+        namespace, real = self.instance_dict(vm), vm.missing
+        if name not in self.value.__dict__ and name not in namespace.stores:
+            real = vm.load_lazy_attribute(self.value, name)  # may put it into the dict, of which nothing of the name is guarded yet
+        found = namespace.lookup(vm, name)
         if found is not None:
             return found
-        real = vm.load_lazy_attribute(self.value, name)
-        if real is not vm.missing:
-            found = self.instance_dict(vm).lookup(vm, name)
-            return vm.pin(real) if found is None else found
-        return vm.generic_getattr(self, name)
+        return vm.generic_getattr(self, name) if real is vm.missing else vm.pin(real)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         if value is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects.constobject import CONST_BUILDERS, ConstObject
 from framejit.objects.iterobject import ConstantIterator, range_iterator
@@ -22,7 +24,14 @@ class RangeObject(ConstObject):
     __slots__ = ()
 
     def iter(self, vm: VM) -> Object:
-        return ConstantIterator(self.constant(vm), range_iterator)
+        return ConstantIterator(short_range(vm, self.constant(vm)), range_iterator)
+
+
+def short_range(vm: VM, numbers: range) -> range:
+    """A range whose iterator is the one of machine integers. Breaks for others: theirs is of another type."""
+    if not all(-sys.maxsize <= part < sys.maxsize for part in (numbers.start, numbers.stop, numbers.step)) or type(iter(numbers)) is not range_iterator:
+        vm.unsupported(breaks.UnsupportedOperation("iteration over a range of numbers beyond 64 bits"))
+    return numbers
 
 
 @wraps(range)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from framejit import breaks
 from framejit.objects import abstract, operators
@@ -40,10 +40,16 @@ def checked_index(vm: VM, key: Object, size: int, kind: str, verb: str = "") -> 
     return index % size
 
 
-def find(vm: VM, items: list[Object], item: Object, start: int = 0, stop: int | None = None) -> int:
-    """The first index of an equal item, or -1. `items` may change while it is compared, as in CPython."""
+class Sequence(Protocol):
+    """A list, tuple or deque of the trace."""
+
+    def items(self, vm: VM) -> list[Object]: ...
+
+
+def find(vm: VM, sequence: Sequence, item: Object, start: int = 0, stop: int | None = None) -> int:
+    """The first index of an equal item, or -1. A list may change while its items are compared, as in CPython."""
     index = start
-    while index < len(items) and (stop is None or index < stop):
+    while index < len(items := sequence.items(vm)) and (stop is None or index < stop):
         if operators.equal(vm, items[index], item):
             return index
         index += 1
@@ -62,17 +68,21 @@ def bounds(vm: VM, size: int, start: Object | None, stop: Object | None) -> tupl
     return limits[0], limits[1]
 
 
-def compare_items(vm: VM, symbol: str, left: list[Object], right: list[Object]) -> Object:
-    """Objects/listobject.c: list_richcompare."""
-    if symbol in ("==", "!=") and len(left) != len(right):
+def compare_items(vm: VM, symbol: str, left: Sequence, right: Sequence) -> Object:
+    """Objects/listobject.c: list_richcompare; what compares the items may change the lists."""
+    if symbol in ("==", "!=") and len(left.items(vm)) != len(right.items(vm)):
         return vm.const(symbol == "!=")
-    for a, b in zip(left, right, strict=False):
-        if not operators.equal(vm, a, b):
-            if symbol in ("==", "!="):
-                return vm.const(symbol == "!=")
-            return operators.compare(vm, symbol, a, b)
-    sizes = {"<": len(left) < len(right), "<=": len(left) <= len(right), ">": len(left) > len(right), ">=": len(left) >= len(right)}
-    return vm.const(sizes.get(symbol, symbol == "=="))
+    index = 0
+    while index < min(len(left.items(vm)), len(right.items(vm))) and operators.equal(vm, left.items(vm)[index], right.items(vm)[index]):
+        index += 1
+    mine, theirs = left.items(vm), right.items(vm)
+    if index >= min(len(mine), len(theirs)):
+        return vm.const(SIZES[symbol](len(mine), len(theirs)))
+    return vm.const(symbol == "!=") if symbol in ("==", "!=") else operators.compare(vm, symbol, mine[index], theirs[index])
+
+
+SIZES: dict[str, Callable[[int, int], bool]] = {symbol: real for symbol, (_, _, real) in operators.COMPARE.items()}
+"""Comparison of sequences of which one begins with the other: by their lengths."""
 
 
 def comparison(symbol: str, base: type) -> Callable[..., Object]:
@@ -82,7 +92,7 @@ def comparison(symbol: str, base: type) -> Callable[..., Object]:
         other = vm.observe(other)
         if not issubclass(other.cls, base):
             return NOT_IMPLEMENTED
-        return compare_items(vm, symbol, self.items(vm), other.items(vm))  # type: ignore[attr-defined]
+        return compare_items(vm, symbol, self, other)  # type: ignore[arg-type]
 
     return model
 

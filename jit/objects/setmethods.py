@@ -312,5 +312,7 @@ def render(vm: VM, self: SetObject) -> Object:
     name = self.cls.__name__
     if not self.open(vm):
         return vm.const(f"{name}()")
+    if text.is_being_rendered(self):
+        return vm.const(f"{name}(...)")
     body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
     return body if self.cls is set else vm.const(f"{name}({body.constant(vm)})")

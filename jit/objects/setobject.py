@@ -193,13 +193,14 @@ def rebuilt_set(cls: type, elements: set[Any]) -> Any:
 class SetIterator(IteratorObject):
     """Over a set; a change of size while it runs is the RuntimeError of setiter_iternext."""
 
-    __slots__ = ("vm", "place", "owner", "elements", "index")
+    __slots__ = ("vm", "place", "owner", "table", "elements", "index")
 
     def __init__(self, vm: VM, owner: SetObject) -> None:
         super().__init__(set_iterator)
         self.vm = vm
         self.place = vm.place()
         self.owner = owner
+        self.table = owner.open(vm)
         self.elements = owner.items(vm)
         self.index = 0
 
@@ -208,6 +209,8 @@ class SetIterator(IteratorObject):
             return None
         if len(self.owner.open(vm)) != len(self.elements):
             vm.raise_(RuntimeError, "Set changed size during iteration")
+        if self.owner.table is not self.table:
+            vm.unsupported(breaks.UnsupportedOperation("a step of an iterator over a set whose elements have changed"))
         if self.index == len(self.elements):
             vm.trail.set(self, "index", -1)
             return None

@@ -7,6 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from framejit import breaks
+from framejit.guards.kinds import LONG
+from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.vm import VM
@@ -17,6 +20,7 @@ def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) ->
     obj = vm.observe(obj)
     if conversion is not None:
         obj = vm.observe({"s": str_, "r": repr_, "a": ascii_}[conversion](vm, obj))
+    refuse_long(vm, obj)
     if obj.is_constant() and obj.cls in abstract.FOLDABLE and (spec is None or vm.observe(spec).is_constant()):
         return abstract.fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
     found = abstract.call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
@@ -38,11 +42,22 @@ def ascii_(vm: VM, obj: Object) -> Object:
 
 def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:
     obj = vm.observe(obj)
+    refuse_long(vm, obj)
     if obj.cls in abstract.FOLDABLE and obj.is_constant():
         return abstract.fold(vm, real, obj.constant(vm))
     found = abstract.call_special(vm, obj, special)
     assert found is not None
     return checked_text(vm, found, f"{special} returned non-string (type {{}})")
+
+
+SHORTEST_LIMIT = 640
+"""The lowest number of digits that sys.set_int_max_str_digits accepts: shorter ints can always be written out and read."""
+
+
+def refuse_long(vm: VM, obj: Object) -> None:
+    """Break for an int that the process may refuse to write out: the limit can be another one in the next call."""
+    if obj.cls is int and obj.value is not MISSING and obj.value.bit_length() > LONG:
+        vm.unsupported(breaks.UnsupportedOperation(f"an int of {obj.value.bit_length()} bits as text, of which there is a limit that may change"))
 
 
 def checked_text(vm: VM, found: Object, complaint: str) -> Object:
@@ -79,9 +94,14 @@ class Rendering(threading.local):
 RENDERING = Rendering()
 
 
+def is_being_rendered(owner: Object) -> bool:
+    """Whether a container is asked for its repr inside its own."""
+    return any(active is owner for active in RENDERING.active)
+
+
 def repr_of_items(vm: VM, owner: Object, brackets: str, parts: Callable[[], list[str]], inside: str = "...") -> Object:
     """The repr of a container: `parts` in brackets, or `inside` in them where the container holds itself."""
-    if any(active is owner for active in RENDERING.active):
+    if is_being_rendered(owner):
         return vm.const(f"{brackets[0]}{inside}{brackets[-1]}")
     RENDERING.active.append(owner)
     try:

@@ -63,7 +63,7 @@ def iterate(vm: VM, self: TupleObject) -> Object:
 
 @models(tuple.__contains__)
 def contains(vm: VM, self: TupleObject, item: Object) -> Object:
-    return vm.const(find(vm, self.items(vm), item) >= 0)
+    return vm.const(find(vm, self, item) >= 0)
 
 
 @models(tuple.__getitem__)
@@ -78,7 +78,7 @@ def getitem(vm: VM, self: TupleObject, key: Object) -> Object:
 @models(tuple.index)
 def index(vm: VM, self: TupleObject, item: Object, start: Object | None = None, stop: Object | None = None) -> Object:
     items = self.items(vm)
-    position = find(vm, items, item, *bounds(vm, len(items), start, stop))
+    position = find(vm, self, item, *bounds(vm, len(items), start, stop))
     if position < 0:
         vm.raise_(ValueError, "tuple.index(x): x not in tuple")
     return vm.const(position)

@@ -27,6 +27,10 @@ HEAP_TYPE = 1 << 9
 DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
+NOT_CALLABLE = 1 << 7
+"""Py_TPFLAGS_DISALLOW_INSTANTIATION."""
+
+
 class TypeObject(IdentityConstant):
     """A class; a constant known by identity. `value` is the real class."""
 
@@ -110,6 +114,8 @@ class TypeObject(IdentityConstant):
         """Objects/typeobject.c: type_call."""
         direct, vm.direct = vm.direct, None
         real = self.value
+        if real.__flags__ & NOT_CALLABLE:
+            vm.unsupported(breaks.UnsupportedCall(f"making an instance of {real.__qualname__}, which only C code can"))
         new = vm.raw_type_lookup(real, "__new__")
         if isinstance(new, staticmethod):
             new = new.__func__
