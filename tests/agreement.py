@@ -90,7 +90,7 @@ def agree(fn: Callable[..., Any], *args: Any, backend: Any = "eager", fullgraph:
 
     Returns the compiled function. With `fullgraph`, the compiled run must not have fallen back, unless eager raises as well.
     """
-    compiled = framejit.compile(fn, backend=backend, fullgraph=fullgraph)
+    compiled = framejit.compile(fn, backend=backend, fullgraph=fullgraph, isolate_recompiles=True)
     for _ in range(calls):
         left, right = copy.deepcopy((args, kwargs)), copy.deepcopy((args, kwargs))
         before = framejit.statistics()["fallbacks"]

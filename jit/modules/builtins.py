@@ -292,7 +292,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
             if found.cls is not int or name == "__trunc__":
                 vm.unsupported(breaks.UnsupportedOperation(f"int() of a {obj.cls.__qualname__}, of whose {name} CPython warns"))
             return found
-        refuse_buffer(vm, obj)
+    refuse_buffer(vm, obj)
     vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.type_name}'")
 
 
@@ -316,7 +316,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     found = abstract.call_special(vm, obj, "__index__")
     if found is not None:
         return float_(vm, found)
-        refuse_buffer(vm, obj)
+    refuse_buffer(vm, obj)
     vm.raise_(TypeError, f"float() argument must be a string or a real number, not '{obj.type_name}'")
 
 

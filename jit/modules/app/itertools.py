@@ -142,7 +142,7 @@ def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]]) -> 
 
 def starmap_items(function: Callable[..., Any], iterator: Iterator[Iterable[Any]]) -> Iterator[Any]:
     for args in iterator:
-        yield function(*args)
+        yield function(*tuple(args))
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any]) -> Iterator[Any]:
@@ -293,9 +293,10 @@ def permutations(iterable: Iterable[Any], r: Any = None) -> Iterator[tuple[Any, 
         return permutations_items(pool, len(pool))
     if not isinstance(r, int):
         raise TypeError("Expected int as r")
-    if r < 0:
+    length = as_size(r)
+    if length < 0:
         raise ValueError("r must be non-negative")
-    return permutations_items(pool, r)
+    return permutations_items(pool, length)
 
 
 def permutations_items(pool: tuple[Any, ...], length: int) -> Iterator[tuple[Any, ...]]:
