@@ -56,8 +56,8 @@ class Config:
     """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
     check: str = ""
     """What framejit checks of itself, comma-separated, for functions compiled from now on: `compile`: invariants while compiling,
-    new guards included; `guards`: on each call, the native verdict of each entry against the guards' Python reference;
-    `results`: results and mutations of calls against eager runs on copied arguments."""
+    new guards and models of C functions included; `guards`: on each call, the native verdict of each entry against the guards' Python
+    reference; `results`: results and mutations of calls against eager runs on copied arguments."""
     check_every: int = 1
     """Of how many calls of a function `check="results"` runs one eagerly too."""
 

@@ -91,6 +91,7 @@ class Tracer:
         self.args = args
         self.handled_by_caller = sys.exception()
         self.config = config
+        self.checking = "compile" in config.checks()
         self.trail = Trail()
         self.root_source = Root(names)
         self.guards: list[Guard] = []

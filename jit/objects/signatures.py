@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
 from framejit.objects.registry import FIRST, app_of, model_of
+from framejit.objects.witness import witness_of
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -89,7 +90,16 @@ def by_registry(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]
     accepts = acceptance_of(real, model or stand_in)
     if accepts is not None and not accepts.takes(vm, args, kwargs):
         vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(vm.const(real))} with arguments that it refuses"))
-    return vm.call_app(stand_in, args, kwargs) if stand_in is not None else vm.call_model(model, real, args, kwargs)  # type: ignore[arg-type]
+    witness = witness_of(vm, real, args, kwargs) if vm.checking else None
+    try:
+        result = vm.call_app(stand_in, args, kwargs) if stand_in is not None else vm.call_model(model, real, args, kwargs)  # type: ignore[arg-type]
+    except vm.Raise as raised:
+        if witness is not None:
+            witness.check_error(vm, raised.exc)
+        raise
+    if witness is not None:
+        witness.check_result(vm, result)
+    return result
 
 
 def acceptance_of(real: Any, model: Any) -> Acceptance | None:

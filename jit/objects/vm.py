@@ -47,6 +47,9 @@ class VM(Protocol):
     directives: tuple[tuple[str, Any], ...]
     """What regions of the program have told the tracer (framejit.directives); changed through the trail."""
 
+    checking: bool
+    """Models are compared with the real functions where they are called with constants."""
+
     resumed: bool
     """The traced frame is a resume function's: it holds what its state brought, and may be all that does."""
     direct: Delivery | None

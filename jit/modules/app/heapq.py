@@ -54,6 +54,8 @@ def heappush(heap: list[Any], item: Any) -> None:
 
 def take(heap: list[Any], before: Before) -> Any:
     """Remove and give the first item."""
+    if not heap:
+        raise IndexError("index out of range")
     last = heap.pop()
     if not heap:
         return last
@@ -65,6 +67,8 @@ def take(heap: list[Any], before: Before) -> Any:
 
 def exchange(heap: list[Any], item: Any, before: Before) -> Any:
     """Give the first item and put another in its place."""
+    if not heap:
+        raise IndexError("index out of range")
     first = heap[0]
     heap[0] = item
     sink(heap, 0, before)

@@ -1,0 +1,96 @@
+"""A second opinion on models while compiling (FRAMEJIT_CHECK=compile): the real function is called too where all arguments are known constants.
+
+What a trace has handled of a model's exception, or computed with its result, nothing checks any more when the code runs.
+"""
+
+from __future__ import annotations
+
+from types import EllipsisType, NoneType
+from typing import TYPE_CHECKING, Any
+
+from framejit.errors import InternalError
+from framejit.objects.constobject import ConstObject, DeferredObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import IdentityConstant, NotConstant, Object, settle
+from framejit.objects.tupleobject import TupleObject
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
+
+PLAIN = (int, float, bool, str, bytes, complex, NoneType, EllipsisType)
+MODULES = ("builtins", "math", "cmath", "_operator", "_functools", "_heapq", "itertools")
+"""Of the functions that may be called for nothing: they change nothing but their arguments."""
+
+NEVER = ("input", "open", "print", "breakpoint", "exec", "eval", "compile", "id", "super", "__import__", "locals", "globals", "vars", "dir")
+
+
+class Witness:
+    """One call of a real function with copies of its arguments, made before its model was asked."""
+
+    def __init__(self, real: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.real = real
+        self.args = args
+        self.kwargs = kwargs
+
+    def said(self) -> tuple[Any, BaseException | None]:
+        """What the real function gives and raises."""
+        try:
+            return self.real(*self.args, **self.kwargs), None
+        except Exception as error:
+            return None, error
+
+    def check_result(self, vm: VM, result: Object) -> None:
+        """Raises InternalError where the real function doesn't give what the model gives, so far as that is known."""
+        found, error = self.said()
+        if error is not None:
+            self.refute(f"gives a {settle(result).cls.__qualname__}", f"raises {type(error).__qualname__}: {error}")
+        try:
+            known = peek(vm, result)
+        except NotConstant:
+            return
+        if type(known) is not type(found) or repr(known) != repr(found):
+            self.refute(f"gives {known!r:.100}", f"gives {found!r:.100}")
+
+    def check_error(self, vm: VM, exc: Object) -> None:
+        """The same where the model raises."""
+        found, error = self.said()
+        claim = f"raises {exc.cls.__qualname__}"
+        if error is None:
+            self.refute(claim, f"gives {found!r:.100}")
+        if type(error) is not exc.cls:
+            self.refute(claim, f"raises {type(error).__qualname__}: {error}")
+        try:
+            args = tuple(peek(vm, arg) for arg in exc.args)  # type: ignore[attr-defined]
+        except NotConstant:
+            return
+        if repr(args) != repr(error.args):  # type: ignore[union-attr]
+            self.refute(f"{claim} with {args!r:.200}", f"with {error.args!r:.200}")  # type: ignore[union-attr]
+
+    def refute(self, claim: str, truth: str) -> None:
+        name = getattr(self.real, "__qualname__", repr(self.real))
+        named = "".join(f", {name}={value!r:.60}" for name, value in self.kwargs.items())
+        raise InternalError(f"the model of {name}({', '.join(f'{arg!r:.60}' for arg in self.args)}{named}) {claim}; the real function {truth}")
+
+
+def witness_of(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]) -> Witness | None:
+    """The witness of a call, if it can have one. Guards nothing."""
+    owner = getattr(real, "__objclass__", None) or (real if isinstance(real, type) else None)
+    module = getattr(real if owner is None else owner, "__module__", None)
+    if module not in MODULES or getattr(real, "__name__", "") in NEVER:
+        return None
+    try:
+        return Witness(real, [peek(vm, arg) for arg in args], {name: peek(vm, value) for name, value in kwargs.items()})
+    except NotConstant:
+        return None
+
+
+def peek(vm: VM, obj: Object, depth: int = 3) -> Any:
+    """The real value of what is known to be a plain constant, or a list or tuple of such that the trace has made. Raises NotConstant."""
+    obj = settle(obj)
+    if isinstance(obj, (ConstObject, DeferredObject)) and obj.cls in PLAIN:
+        return obj.value
+    if isinstance(obj, IdentityConstant) and isinstance(obj.value, type) and obj.value.__module__ == "builtins":
+        return obj.value
+    if depth and isinstance(obj, (TupleObject, ListObject)) and obj.source is None and obj.cls in (tuple, list):
+        return obj.cls([peek(vm, item, depth - 1) for item in obj.items(vm)])
+    raise NotConstant(obj)
