@@ -432,7 +432,10 @@ class Tracer:
 
     def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
         """A setting of the process, guarded: what is made of this trace holds as long as it is the same."""
-        found = read(*args)
+        return self.rest_on_setting(read, args, read(*args))
+
+    def rest_on_setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
+        """As `read_setting`, where the trace itself has changed what `read` gives: `found` is what it gave before."""
         first = self.guards[0]
         assert isinstance(first, GlobalState)
         self.guards[0] = with_setting(first, (read, args, found))
@@ -594,7 +597,7 @@ class Tracer:
         return found
 
     def rest_on_bases(self, cls: type) -> None:
-        key = (cls, "__mro__")
+        key = (cls, "")  # the name of no attribute
         if key in self._raw_attributes or not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE:
             return
         pinned = self.root_source.child(Pinned, cls)

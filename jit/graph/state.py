@@ -83,6 +83,7 @@ class Scope:
     """An inference mode or autocast that `owner` entered. `node` opened it in the graph, None where that would change nothing.
 
     `grad`: the grad mode where it was entered, which inference mode changes and puts back. `enter`: the owner's own `__enter__`.
+    `cache`: whether an autocast is to cache its casts.
     """
 
     manager: Any
@@ -92,6 +93,7 @@ class Scope:
     exit_function: Callable[..., None]
     grad: bool
     enter: Callable[[Any], Any]
+    cache: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,11 @@ class GlobalModes:
         return bool(self._scopes or self._nominal)
 
     @property
+    def autocast_cache_inside(self) -> bool | None:
+        """What the innermost autocast that the trace has entered says of its cache; None outside of such."""
+        return next((scope.cache for scope in reversed(self._scopes) if scope.cache is not None), None)
+
+    @property
     def inference_open(self) -> bool:
         """Whether such a scope is an inference mode, which ends with its owner: not when the program says."""
         return any(scope.enter is torch.inference_mode.__enter__ for scope in self._scopes)
@@ -204,7 +211,7 @@ class GlobalModes:
         def make() -> Any:
             return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
 
-        self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, torch.autocast.__enter__))
+        self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, torch.autocast.__enter__, cache))
 
     def exit_scope(self, owner: Object) -> bool:
         """Close the innermost scope; False if it isn't the owner's."""

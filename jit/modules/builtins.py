@@ -14,7 +14,7 @@ from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
 from framejit.modules.app import support
 from framejit.modules.app.parsing import field_parts, template_parts
-from framejit.objects import abstract, operators, text
+from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.object import IdentityConstant, Object
@@ -438,6 +438,8 @@ def object_str(vm: VM, self: Object) -> Object:
 @models(object.__repr__)
 def object_repr(vm: VM, self: Object) -> Object:
     if isinstance(self, IdentityConstant):
+        typefields.name_of(vm, self.cls, "__module__")
+        typefields.name_of(vm, self.cls, "__qualname__")
         return vm.const(object.__repr__(self.value))
     vm.unsupported(breaks.UnsupportedCall(f"the default repr() of a {self.cls.__qualname__}, which shows its address"))
 

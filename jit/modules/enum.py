@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from framejit import breaks
-from framejit.objects import abstract
+from framejit.objects import abstract, typefields
 from framejit.objects.constobject import EnumObject
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import Object
@@ -17,12 +17,17 @@ from framejit.objects.vm import VM
 EnumType: Any = enum.EnumMeta
 
 
-def folded(function: Callable[..., Any], asks: str = "") -> None:
-    """A method of enum classes that may be called on constants. `asks`: the method of a class or a member that it calls in its turn."""
+def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = False) -> None:
+    """A method of enum classes that may be called on constants. `asks`: the method of a class or a member that it calls in its turn.
+
+    `shows_name`: the name of the class is in what it returns.
+    """
 
     def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
         objs = [vm.observe(arg) for arg in args]
         real = [obj.constant(vm) if isinstance(obj, EnumObject) else obj.as_real(vm) for obj in objs]
+        if shows_name:
+            typefields.name_of(vm, real[0] if isinstance(real[0], type) else type(real[0]))
         if asks and not is_enums_own(vm, real, asks):
             vm.unsupported(breaks.UnsupportedCall(f"{function.__qualname__}, which calls {asks} of {vm.name_of(vm.observe(args[0]))}"))
         return abstract.fold(vm, function, *real, **{name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()})
@@ -43,11 +48,12 @@ def is_enums_own(vm: VM, real: list[Any], name: str) -> bool:
 
 PLAIN = frozenset({int, float, bool, complex, str, bytes, type(None)})
 folded(EnumType.__call__, "_missing_")
-for _name in ("__getitem__", "__contains__", "__len__", "__bool__", "__repr__"):
+for _name in ("__getitem__", "__contains__", "__len__", "__bool__"):
     folded(getattr(EnumType, _name))
+folded(EnumType.__repr__, shows_name=True)
 folded(enum.Enum.__hash__)
 for _name, _asked in {"__repr__": "__repr__", "__str__": "__str__", "__format__": "__str__"}.items():
-    folded(getattr(enum.Enum, _name), _asked)
+    folded(getattr(enum.Enum, _name), _asked, shows_name=True)
 for _name in ("__or__", "__and__", "__xor__", "__invert__", "__contains__", "__bool__", "__len__"):
     folded(getattr(enum.Flag, _name))
 for _name in ("__ror__", "__rand__", "__rxor__"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 from framejit import breaks
@@ -12,15 +13,24 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE
 from framejit.objects.object import NotConstant, Object
-from framejit.objects.registry import models, pure, wraps
+from framejit.objects.registry import models, wraps
 from framejit.objects.vm import VM, Codegen
-
-pure(operator.length_hint)
 
 NAMES = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
     "<<": "lshift", ">>": "rshift", "&": "and_", "|": "or_", "^": "xor",
 }  # fmt: skip
+
+
+@models(operator.length_hint)
+def length_hint(vm: VM, obj: Object, default: Object | None = None, /) -> Object:
+    """PyObject_LengthHint of what has a length, or nothing that says one."""
+    obj, default = vm.observe(obj), vm.const(0) if default is None else vm.observe(default)
+    if default.cls is int and vm.raw_type_lookup(obj.cls, "__len__") is not MISSING and not isinstance(vm.raw_type_lookup(obj.cls, "__len__"), FunctionType):
+        return obj.length(vm)
+    if default.cls is not int or any(vm.raw_type_lookup(obj.cls, name) is not MISSING for name in ("__len__", "__length_hint__")):
+        vm.unsupported(breaks.UnsupportedCall(f"operator.length_hint of a {obj.cls.__qualname__}"))
+    return default
 
 
 def binary(symbol: str) -> Callable[..., Object]:

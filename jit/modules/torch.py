@@ -158,7 +158,10 @@ for _function in READS:
 @models(torch.is_autocast_cache_enabled)
 def is_autocast_cache_enabled(vm: VM) -> Object:
     """The trace keeps the cache off; the program sees what it asked for."""
-    return vm.const(vm.modes.autocast_cache)
+    inside = vm.modes.autocast_cache_inside
+    if inside is not None:
+        return vm.const(inside)
+    return vm.const(vm.rest_on_setting(torch.is_autocast_cache_enabled, (), vm.modes.autocast_cache))
 
 
 def folds_to(value: Any) -> Callable[..., Object]:

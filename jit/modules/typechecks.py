@@ -16,7 +16,7 @@ from framejit.objects.registry import models, pure
 from framejit.objects.tupleobject import HEAP_TYPE, TupleObject
 from framejit.objects.vm import VM
 
-pure(UnionType.__or__, type.__or__, type.__ror__, type.__repr__, type.__dict__["mro"])
+pure(UnionType.__or__, type.__or__, type.__ror__)
 OBJECT_CLASS = object.__dict__["__class__"]
 LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "typing_extensions"}
 NESTED_TUPLES = 50

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects import abstract, operators, text
+from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE
 from framejit.objects.dequeobject import DequeIterator, DequeObject
 from framejit.objects.listobject import ListObject
@@ -276,4 +276,4 @@ def render(vm: VM, self: DequeObject) -> Object:
         return vm.const("[...]")
     body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)]).constant(vm)
     limit = "" if self.maxlen is None else f", maxlen={self.maxlen}"
-    return vm.const(f"{self.cls.__name__}({body}{limit})")
+    return vm.const(f"{typefields.name_of(vm, self.cls)}({body}{limit})")

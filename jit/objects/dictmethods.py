@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
-from framejit.objects import abstract, operators, text
+from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.build import mapping_items
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
@@ -422,7 +422,7 @@ SHOWN_AS_DICT = "{" in repr(OrderedDict(a=1))
 
 @models(OrderedDict.__repr__)
 def render_ordered(vm: VM, self: DictObject) -> Object:
-    name = self.cls.__name__
+    name = typefields.name_of(vm, self.cls)
     if not self.open(vm):
         return vm.const(f"{name}()")
     if text.is_being_rendered(self):
@@ -434,4 +434,4 @@ def render_ordered(vm: VM, self: DictObject) -> Object:
 
 @models(defaultdict.__repr__)
 def render_default(vm: VM, self: DictObject) -> Object:
-    return vm.const(f"{self.cls.__name__}({text.real_repr(vm, factory_of(vm, self))}, {render(vm, self).constant(vm)})")
+    return vm.const(f"{typefields.name_of(vm, self.cls)}({text.real_repr(vm, factory_of(vm, self))}, {render(vm, self).constant(vm)})")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Source
-from framejit.objects import abstract, text
+from framejit.objects import abstract, text, typefields
 from framejit.objects.instancedict import fill_instance_dict
 from framejit.objects.object import Object, member_source
 from framejit.objects.registry import models, sets, wraps
@@ -385,4 +385,4 @@ def exception_str(vm: VM, self: Object) -> Object:
 def exception_repr(vm: VM, self: Object) -> Object:
     assert isinstance(self, ExceptionObject)
     inner = ", ".join(text.repr_(vm, arg).constant(vm) for arg in self.args)
-    return vm.const(f"{self.cls.__name__}({inner})")
+    return vm.const(f"{typefields.name_of(vm, self.cls)}({inner})")

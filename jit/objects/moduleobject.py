@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from framejit import breaks
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import Source
 from framejit.objects import abstract
@@ -14,6 +15,10 @@ from framejit.objects.vm import VM, Codegen
 
 if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
+
+
+OF_THE_TYPE = frozenset(dir(ModuleType)) - {"__dict__", "__annotations__"}
+"""What every module has by its type. `__annotations__` is made when it is asked for: C code does that."""
 
 
 class ModuleObject(IdentityConstant):
@@ -34,11 +39,15 @@ class ModuleObject(IdentityConstant):
         found = self.instance_dict(vm).lookup(vm, name)
         if found is not None:
             return found
+        if name in OF_THE_TYPE:
+            return vm.object_getattribute(self, name)
         fallback = self.instance_dict(vm).lookup(vm, "__getattr__")
         if fallback is not None:
             return abstract.call(vm, fallback, [vm.const(name)])
         if name == "__dict__":
             return self.instance_dict(vm)
+        if name == "__annotations__":
+            vm.unsupported(breaks.UnsupportedValue(f"the annotations of module {self.value.__name__}, which has none yet"))
         vm.raise_(AttributeError, f"module '{self.value.__name__}' has no attribute '{name}'")
 
     def _getattr_of_subclass(self, vm: VM, name: str) -> Object:

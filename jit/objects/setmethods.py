@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from framejit.objects import abstract, text
+from framejit.objects import abstract, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import DictObject
 from framejit.objects.object import Object
@@ -309,7 +309,7 @@ def hash_frozenset(vm: VM, self: SetObject) -> Object:
 
 @models(set.__repr__, frozenset.__repr__)
 def render(vm: VM, self: SetObject) -> Object:
-    name = self.cls.__name__
+    name = typefields.name_of(vm, self.cls)
     if not self.open(vm):
         return vm.const(f"{name}()")
     if text.is_being_rendered(self):

@@ -8,21 +8,13 @@ from typing import Any
 import torch
 
 from framejit import breaks
-from framejit.guards.kinds import TypeIs
-from framejit.guards.source import MISSING, CAttr, Pinned, Source
-from framejit.objects import abstract
+from framejit.guards.source import MISSING, Source
+from framejit.objects import abstract, typefields
 from framejit.objects.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.object import IdentityConstant, Object
-from framejit.objects.registry import is_pure, models, pure, wraps
+from framejit.objects.registry import is_pure, models, wraps
 from framejit.objects.signatures import by_registry
 from framejit.objects.vm import VM, Codegen
-
-CONSTANT_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__", "__flags__", "__dictoffset__"})
-"""Fields of a class that the trace reads without a guard beyond the class's identity."""
-
-ASSIGNABLE_FIELDS = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
-"""Those that a program may assign to, of a class made by a class statement."""
-HEAP_TYPE = 1 << 9
 
 DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
@@ -61,18 +53,10 @@ class TypeObject(IdentityConstant):
 
     def getattribute(self, vm: VM, name: str) -> Object:
         """type_getattro."""
-        real = self.value
-        if name in CONSTANT_FIELDS and name in type.__dict__ and vm.raw_type_lookup(self.cls, name) is type.__dict__[name]:
-            found = type.__dict__[name].__get__(real)
-            if name in ASSIGNABLE_FIELDS and real.__flags__ & HEAP_TYPE and vm.raw_type_lookup(self.cls, name) is type.__dict__[name]:
-                pinned = vm.root_source.child(Pinned, real)
-                vm.guard(TypeIs, pinned, self.cls)
-                return vm.wrap(found, pinned.child(CAttr, name))
-            return vm.from_real(found)
+        if typefields.is_field(vm, self, name):
+            return typefields.read(vm, self, name)
         if name == "__class__" and vm.raw_type_lookup(self.cls, name) is object.__dict__[name]:
             return vm.const(self.cls)
-        if name == "__dict__":
-            vm.unsupported(breaks.UnsupportedValue(f"the namespace of class {real.__qualname__}"))
         found_in_meta = vm.type_lookup(self.cls, name)
         if found_in_meta is not None and found_in_meta.is_data_descriptor(vm) and vm.raw_type_lookup(found_in_meta.cls, "__get__") is not MISSING:
             return found_in_meta.descriptor_get(vm, self, self.cls)
@@ -247,7 +231,7 @@ class AliasObject(IdentityConstant):
         if self.cls is not GenericAlias:
             return super().call(vm, args, kwargs)
         made = vm.observe(abstract.call(vm, vm.const(self.value.__origin__), args, kwargs))
-        if made.cls.__flags__ & HEAP_TYPE:
+        if made.cls.__flags__ & typefields.HEAP_TYPE:
             try:
                 made.setattr(vm, "__orig_class__", self)
             except vm.Raise as raised:
@@ -267,9 +251,6 @@ class AliasObject(IdentityConstant):
 @wraps(GenericAlias, UnionType, by_identity=True)
 def wrap_alias(vm: VM, value: Any, source: Source | None) -> Object:
     return AliasObject(type(value), source, value)
-
-
-pure(type.__repr__, type.mro)
 
 
 @models(type.__call__)

@@ -81,6 +81,9 @@ class VM(Protocol):
     def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
         """What a function in C, or of torch's, says of a setting of the process, guarded. It must be a plain constant."""
 
+    def rest_on_setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
+        """As `read_setting`, where the trace itself has changed what `read` gives: `found` is what it gave before."""
+
     def rest_on_bases(self, cls: type) -> None:
         """Guard which classes a class derives from, and in which order; look-ups of attributes are guarded by what they find."""
 

@@ -1,0 +1,84 @@
+"""Fields of classes that C code of `type` computes (Objects/typeobject.c: type_getsets, type_members): which are fixed, and how the others are guarded.
+
+They are not attributes in the class's namespace, so nothing that guards look-ups along the MRO says that they are as they were.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from framejit import breaks
+from framejit.guards.kinds import TypeIs
+from framejit.guards.source import CAttr, Pinned
+from framejit.objects.registry import models
+from framejit.objects.tupleobject import HEAP_TYPE
+
+if TYPE_CHECKING:
+    from framejit.objects.object import Object
+    from framejit.objects.vm import VM
+
+IMMUTABLE_TYPE = 1 << 8
+FIXED = frozenset({"__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__", "__text_signature__"})
+"""What never changes of a class."""
+ASSIGNABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"})
+"""What a program can assign to, or what follows from that. Read again by the guards."""
+OWN = frozenset({"__annotations__", "__abstractmethods__", "__type_params__"})
+"""What is found in the class's own namespace under the same name."""
+
+
+def is_field(vm: VM, obj: Object, name: str) -> bool:
+    """Whether reading this attribute of a class is reading a field: its metaclass has type's own descriptor of the name."""
+    return name in type.__dict__ and hasattr(type(type.__dict__[name]), "__set__") and vm.raw_type_lookup(obj.cls, name) is type.__dict__[name]
+
+
+def read(vm: VM, obj: Object, name: str) -> Object:
+    """A field of the class that `obj` stands for. Raises the program's AttributeError where the class doesn't have it."""
+    real = obj.value
+    descriptor = type.__dict__[name]
+    if name in FIXED or ((not real.__flags__ & HEAP_TYPE or real.__flags__ & IMMUTABLE_TYPE) and name not in ("__dict__", "__flags__")):
+        try:
+            return vm.from_real(descriptor.__get__(real))
+        except AttributeError as error:
+            vm.raise_(AttributeError, *error.args)
+    if name in OWN:
+        found = vm.own_attribute(real, name)
+        if found is not None:
+            return vm.observe(found)
+        if name == "__abstractmethods__":
+            vm.raise_(AttributeError, name)
+        refuse(vm, obj, name)
+    if name not in ASSIGNABLE or vm.raw_type_lookup(obj.cls, "__getattribute__") is not type.__getattribute__:
+        refuse(vm, obj, name)
+    pinned = vm.root_source.child(Pinned, real)
+    vm.guard(TypeIs, pinned, obj.cls)
+    return vm.wrap(descriptor.__get__(real), pinned.child(CAttr, name))
+
+
+def refuse(vm: VM, obj: Object, name: str) -> NoReturn:
+    vm.unsupported(breaks.UnsupportedValue(f"{name} of class {obj.value.__qualname__}"))
+
+
+def name_of(vm: VM, cls: type, field: str = "__name__") -> str:
+    """The name of a class where C code writes it into text; guarded."""
+    obj = vm.const(cls)
+    if not is_field(vm, obj, field):
+        refuse(vm, obj, field)
+    return str(vm.observe(read(vm, obj, field)).constant(vm))
+
+
+@models(type.__repr__)
+def type_repr(vm: VM, self: Object) -> Object:
+    """Objects/typeobject.c: type_repr."""
+    self = vm.observe(self)
+    name_of(vm, self.constant(vm), "__module__")  # type: ignore[arg-type]
+    name_of(vm, self.constant(vm), "__qualname__")  # type: ignore[arg-type]
+    return vm.const(type.__repr__(self.constant(vm)))
+
+
+@models(type.mro)
+def type_mro(vm: VM, self: Object) -> Object:
+    """Objects/typeobject.c: type_mro_impl: the linearisation of the bases, which is the MRO where the metaclass doesn't say otherwise."""
+    self = vm.observe(self)
+    if vm.raw_type_lookup(self.cls, "mro") is not type.__dict__["mro"]:
+        refuse(vm, self, "mro()")
+    return vm.new_list(list(vm.observe(read(vm, self, "__mro__")).items(vm)))  # type: ignore[attr-defined]
