@@ -147,6 +147,13 @@ def data_of_an_argument_that_is_written(x):
     return x * 1
 
 
+@program(leaf_and_plain, inner_and_plain)
+def data_of_an_argument_that_is_averaged(x, y):
+    x.detach().lerp_(y, 0.5)
+    y.data.copy_(x.detach())
+    return x * y
+
+
 @program(leaf, inner, plain)
 def an_argument_as_result(x):
     return x, x * 2, x.detach(), x.view(-1)

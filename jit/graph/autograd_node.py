@@ -110,15 +110,15 @@ class AutogradNode:
 
 @dataclass(frozen=True, slots=True)
 class TensorState:
-    """What an operator may change of an argument that AOTAutograd would not change in turn. `version`: -1 for what is no input of the graph."""
+    """What an operator may change of a tensor that AOTAutograd would not change in turn."""
 
     shape: torch.Size
     nbytes: int
     version: int
 
     @staticmethod
-    def of(fake: torch.Tensor, is_input: bool) -> TensorState:
-        return TensorState(fake.shape, fake.untyped_storage().nbytes(), version_of(fake) if is_input else -1)
+    def of(fake: torch.Tensor) -> TensorState:
+        return TensorState(fake.shape, fake.untyped_storage().nbytes(), version_of(fake))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +130,22 @@ class Snapshot:
     @staticmethod
     def of(arguments: Iterable[torch.Tensor], inputs: Iterable[torch.Tensor]) -> Snapshot:
         pairs = [(fake, False) for fake in arguments] + [(fake, True) for fake in inputs]
-        return Snapshot([(fake, is_input, TensorState.of(fake, is_input)) for fake, is_input in pairs])
+        return Snapshot([(fake, is_input, TensorState.of(fake)) for fake, is_input in pairs])
 
     def change_that_is_lost(self, name: str) -> breaks.Break | None:
         """What the operator has done that such a graph would not do; None where it would."""
         if name in CHANGES_LEAVES:
             return breaks.NotInsideAutogradNode(f"{name}() of a tensor")
-        recording = torch.is_grad_enabled()
+        recording = torch.is_grad_enabled() and any(
+            not is_input and version_of(fake) != old.version and fake.requires_grad for fake, is_input, old in self.tensors
+        )
         for fake, is_input, old in self.tensors:
-            new = TensorState.of(fake, is_input)
+            new = TensorState.of(fake)
             if new.nbytes != old.nbytes or (new.shape != old.shape and name not in SAME_ELEMENTS):
                 return breaks.NotInsideAutogradNode(f"{name} that gives a tensor another size")
-            if recording and new.version != old.version and fake.requires_grad:
+            if recording and is_input and new.version != old.version:
                 return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor from outside that requires a gradient,")
-            if recording and not is_input and name in SAME_ELEMENTS and fake.requires_grad:
+            if recording and not is_input and name in SAME_ELEMENTS:
                 return breaks.NotInsideAutogradNode(f"{name}() of a tensor that requires a gradient")
         return None
 
