@@ -27,7 +27,7 @@ from framejit.guards.kinds import (
     ValueIs,
     same_constant,
 )  # fmt: skip
-from framejit.guards.source import MISSING, Call, InstanceDict, Item, SlotMember, Source, UserLine
+from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
 
 
@@ -100,16 +100,27 @@ TENSOR_HINTS = {
 }
 """By what `mismatch` finds to differ."""
 AS_A_TENSOR = "pass it as a tensor (torch.tensor(value)), so that its value isn't part of the graph, or keep it constant"
+IN_A_TENSOR = "leave it in a tensor instead of making a number of it, so that its value isn't part of the graph"
+ITERATIONS = "a loop that a graph break interrupts is compiled once for each number of iterations left; take the break out of the loop"
 ONLY_PASSED_ON = "a number that is only passed on, or counted up and stored, needs no guard: use its value outside the compiled function"
 
 
 def hint(guard: Guard, value: Any) -> str | None:
     """What would avoid that `guard` fails for `value`; None where there is nothing to say."""
+    if not isinstance(guard, IsPresent) and is_of_iteration(guard.source) and (value is MISSING) != isinstance(guard, IsMissing):
+        return ITERATIONS
     if isinstance(guard, Equals):
         return equals_hint(guard)
     if isinstance(guard, TensorMatch):
         return tensor_hint(guard, value)
     return HINTS.get(type(guard))
+
+
+def is_of_iteration(source: Source | None) -> bool:
+    """Whether a path leads through what an iterator is about to give."""
+    while source is not None and not isinstance(source, IteratorItem):
+        source = source.base
+    return source is not None
 
 
 def lasting_hint(guard: Guard) -> str | None:
@@ -119,6 +130,8 @@ def lasting_hint(guard: Guard) -> str | None:
 
 def equals_hint(guard: Equals) -> str:
     source = guard.source
+    if source.told().startswith("`"):
+        return IN_A_TENSOR
     if isinstance(source, Item) and source.payload == "training":
         return "train() and eval() are compiled once each; switch between them rarely"
     is_attribute = isinstance(source, SlotMember) or (isinstance(source, Item) and isinstance(source.base, InstanceDict))

@@ -64,7 +64,12 @@ def short(value: Any) -> str:
         return text if len(text) <= 60 else text[:57] + "..."
     if issubclass(type(value), type):
         return f"class {value.__qualname__}"
-    return f"a {type(value).__qualname__}"
+    return with_article(type(value).__qualname__)
+
+
+def with_article(name: str) -> str:
+    """A type's name as a noun of a sentence."""
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def same_constant(a: Any, b: Any) -> bool:
@@ -129,7 +134,7 @@ class TypeIs(Guard):
         return value is not MISSING and type(value) is self.cls
 
     def expected(self) -> str:
-        return f"is exactly a {getattr(self.cls, '__qualname__', 'class that is gone')}"
+        return f"is exactly {with_article(getattr(self.cls, '__qualname__', 'class that is gone'))}"
 
     def key(self) -> Any:
         return self.reference.address

@@ -19,7 +19,7 @@ from framejit.cache import Options
 from framejit.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.directives import untraced
 from framejit.errors import BadArgument, suggestion
-from framejit.natives import OURS
+from framejit.library import OURS
 from framejit.report import reset_statistics
 
 F = TypeVar("F")

@@ -54,7 +54,7 @@ class UnsupportedCall(Break):
     message = "call of {what}, which framejit cannot trace"
     explanation = "The callable is written in C, or otherwise hidden from the interpreter, and framejit has no model of it."
     hints = (
-        "Move the call out of the compiled function, or mark the function that makes it with @framejit.disable.",
+        "Move the call out of the compiled function.",
         "If it computes tensors, wrap it in a custom operator (torch.library.custom_op); that can be traced.",
     )
 
@@ -72,7 +72,7 @@ class UnsupportedValue(Break):
     explanation = "The trace had to look into a value whose type has no model."
     hints = (
         "Pass the plain numbers, strings or tensors that it holds to the compiled function in its place.",
-        "Keep its use outside the compiled function, or in a function marked with @framejit.disable.",
+        "Keep its use outside the compiled function.",
     )
 
 
@@ -84,7 +84,7 @@ class UnsupportedOperation(Break):
     id = "FJ003"
     message = "operation that framejit cannot trace: {what}"
     explanation = "The types are known, but this operation on them, or with these operands, is not."
-    hints = ("Write it with simpler operations, or move it into a function marked with @framejit.disable.",)
+    hints = ("Write it with simpler operations, or move it out of the compiled function.",)
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,15 @@ class UnsupportedOpcode(Break):
     id = "FJ004"
     message = "bytecode instruction {what} is not supported"
     explanation = "The statement compiles to an instruction that framejit does not interpret."
-    hints = ("Rewrite the statement, or move it into a function marked with @framejit.disable.",)
+    hints = ("Rewrite the statement, or move it out of the compiled function.",)
 
 
 @dataclass(frozen=True)
 class DataDependent(Break):
     """Control flow, or a Python value, that depends on the contents of a tensor.
 
-    A graph is fixed before any data is seen. `if x.sum() > 0`, `x.item()`, `int(x)` and the shape of `x.nonzero()` need the data.
+    A graph is fixed before any data is seen. `if x.sum() > 0`, `x.item()`, `int(x)` and the shape of `x.nonzero()` need the data. `torch.cond`
+    splits the graph as well.
     """
 
     what: str
@@ -113,8 +114,8 @@ class DataDependent(Break):
     message = "{what} depends on the data of a tensor"
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
     hints = (
-        "Choose between values with torch.where, between functions with torch.cond.",
-        "Compute the number outside the compiled function and pass it in.",
+        "Keep it in tensors: choose between values with torch.where, select with a mask and where in place of indices.",
+        "Return the tensor, and ask for its number outside of the compiled function.",
     )
 
 
@@ -181,7 +182,7 @@ class GeneratorFrame(Break):
     id = "FJ010"
     message = "{what} is not compiled on its own"
     explanation = "Generators and coroutines are suspended half-way; framejit compiles frames that run to their end."
-    hints = ("Compile the function that consumes it.", "Return a list instead of yielding.")
+    hints = ("Compile the plain functions that it calls, or the function that runs over a generator.",)
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class SideEffect(Break):
     id = "FJ012"
     message = "{what} is a side effect"
     explanation = "It must happen on each call, at this point of the program, and a graph cannot do it."
-    hints = ("Move it out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
+    hints = ("Move it out of the compiled function, or leave it out of compiled code with `if not framejit.is_compiling():`.",)
 
 
 @dataclass(frozen=True)
@@ -476,7 +477,7 @@ class DidNotRaise(Break):
     id = "FJ031"
     message = "framejit was wrong about what the program raises: {what}"
     explanation = "An operation was traced as one that raises, and it does not. This is an error of framejit: please report it."
-    hints = ("Move the operation out of the compiled function, or mark the function that it is in with @framejit.disable.",)
+    hints = ("Move the operation out of the compiled function.",)
 
 
 @dataclass(frozen=True)

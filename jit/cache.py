@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from framejit import breaks, compiled_module, config, directives, interrupts, logs, recompiles, retained, stance, torch_stance
+from framejit import breaks, compiled_module, config, directives, interrupts, logs, recompiles, retained, stacks, stance, torch_stance
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.registry import Backend
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
@@ -25,7 +25,7 @@ from framejit.guards.source import MISSING, Call
 from framejit.natives import Natives, Record
 from framejit.observers import observer
 from framejit.recompiles import Cause
-from framejit.report import STATISTICS, BreakNote
+from framejit.report import STATISTICS, BreakNote, place
 from framejit.sharing import Pool, pool_of
 
 if TYPE_CHECKING:
@@ -256,9 +256,9 @@ class Compiler:
             return
         failure = None if guard is None else recompiles.failure_of(entry, call)
         changing = "something that has changed back" if failure is None else failure.difference
-        name = recompiles.name_of(function, module_in(args[0]) if args else None)
+        name = recompiles.name_of(function, compiled_module.module_in(args[0]) if args else None)
         reason = breaks.ChangesMeanwhile(name, changing)
-        self._report(function, reason, [UserFrame.of(function.__code__, None)])
+        self._report(call, reason)
 
     def refuted(self, prediction: Prediction, compiled: Any, error: BaseException | None, entry: Entry) -> None:
         """A call that was to raise has returned, or raised something else. Traces are not to be believed in this again.
@@ -296,9 +296,9 @@ class Compiler:
         if seen_by is not None:
             if self.options.fullgraph or seen_by not in self._observed_by:
                 self._observed_by.add(seen_by)
-                self._report(function, seen_by, [UserFrame.of(function.__code__, None)])
+                self._report(call, seen_by)
             return None
-        module = module_in(call.locals[0]) if call.locals else None
+        module = compiled_module.module_in(call.locals[0]) if call.locals else None
         family = self.family if module is None or self.behind is not None else self.families.of(module, self.options)
         before = entries if module is None else tuple(entry for entry in entries if entry.keep.made_for is None or entry.keep.made_for() is module)
         name = recompiles.name_of(function, module)
@@ -407,7 +407,7 @@ class Compiler:
             raised = interrupted.error
         except RecursionError:
             # The stack had no room for the compiler: this call runs as written, and a later one with more room may compile.
-            self._report(function, breaks.TooDeep(function.__qualname__), [UserFrame.of(function.__code__, None)])
+            self._report(call, breaks.TooDeep(function.__qualname__))
             return None
         except Exception as error:
             if isinstance(error, ResumeError) or (isinstance(error, FramejitError) and not isinstance(error, InternalError)):
@@ -439,14 +439,16 @@ class Compiler:
         if self.options.fullgraph or (name, limit) not in self._limits_reported:
             self._limits_reported.add((name, limit))
             reason, stack = recompiles.over_limit(name, limit, before[0], call, call.function)
-            self._report(call.function, reason, stack)
+            self._report(call, reason, stack)
 
-    def _report(self, function: types.FunctionType, reason: breaks.Break, stack: list[UserFrame]) -> None:
+    def _report(self, call: Call, reason: breaks.Break, stack: Sequence[UserFrame] = ()) -> None:
+        code = stacks.home(call.function, call.locals[0] if call.locals else None)
+        stack = stacks.shown(stack) or [UserFrame.of(code, None)]
         if self.options.fullgraph:
             raise Unsupported(reason, stack)
         STATISTICS.add("fallbacks")
-        STATISTICS.reason(str(reason))
-        logs.fallback(function.__code__, reason, stack)
+        STATISTICS.reason(f"{reason} at {place(stack)}")
+        logs.fallback(code, reason, stack)
 
     def is_sampled(self) -> bool:
         """Whether this call is one of those that run eagerly too (`check="results"`): the first, and every `check_every`th from there."""
@@ -487,18 +489,6 @@ def reset() -> None:
     logs.forget()
     if _loaded.is_set():
         pipeline().forget()
-
-
-def module_in(value: Any) -> nn.Module | None:
-    """The module that a call is about, by its first argument: that itself, or the first one in the state that a call goes on with.
-
-    Of a compiled module it is the one that was compiled: it may be compiled more than once.
-    """
-    if issubclass(type(value), nn.Module):
-        return compiled_module.compiled_of(value)
-    if type(value) is tuple:
-        return next((found for found in map(module_in, value) if found is not None), None)
-    return None
 
 
 def compiled_natively(options: Options, function: types.FunctionType, natives: Natives) -> Any:

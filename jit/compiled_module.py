@@ -302,6 +302,18 @@ def compiled_of(module: nn.Module) -> nn.Module:
     return module if original is None else original
 
 
+def module_in(value: Any) -> nn.Module | None:
+    """The module that a call is about, by its first argument: that itself, or the first one in the state that a call goes on with.
+
+    Of a compiled module it is the one that was compiled: it may be compiled more than once.
+    """
+    if issubclass(type(value), nn.Module):
+        return compiled_of(value)
+    if type(value) is tuple:
+        return next((found for found in map(module_in, value) if found is not None), None)
+    return None
+
+
 def catch_up(made: Any) -> bool:
     """Whether a compiled module has had to take over another class."""
     following = _followed.get(id(made))

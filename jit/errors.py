@@ -16,6 +16,15 @@ class FramejitError(Exception):
     """Base class of every exception that framejit raises on its own behalf."""
 
 
+RESUMED = " (resumed at "
+"""What follows a function's name in that of a function that goes on behind a graph break."""
+
+
+def program_name(name: str) -> str:
+    """The name of a code object as the program has it."""
+    return name.partition(RESUMED)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class UserFrame:
     """Where one frame of the user's program was. Lines count from 1; columns are UTF-8 byte offsets, as in `co_positions`."""
@@ -35,9 +44,10 @@ class UserFrame:
     @classmethod
     def of(cls, code: CodeType, position: Sequence[int | None] | None) -> UserFrame:
         """From a code object and one row of its `co_positions()` (line, last line, column, last column), None if unknown."""
+        name = program_name(code.co_qualname)
         if position is None or position[0] is None:
-            return cls(code.co_filename, code.co_qualname, code.co_firstlineno)
-        return cls(code.co_filename, code.co_qualname, position[0], *position[1:])
+            return cls(code.co_filename, name, code.co_firstlineno)
+        return cls(code.co_filename, name, position[0], *position[1:])
 
     @property
     def line(self) -> str:
@@ -99,7 +109,7 @@ def explain_break(reason: Break, stack: Sequence[UserFrame]) -> str:
     """Where it happened, why, and what to do, in several lines."""
     parts = [render_stack(stack)] if stack else []
     parts.append(f"Why: {reason.explanation}")
-    parts += [f"What to do: {hint}" for hint in reason.advice()]
+    parts += [f"{'      or' if number else 'What to do'}: {hint}" for number, hint in enumerate(reason.advice())]
     return "\n".join(parts)
 
 

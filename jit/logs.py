@@ -1,7 +1,7 @@
 """What framejit tells the user while it works: standard logging under "framejit", switched by name with FRAMEJIT_LOGS.
 
 A name is a child logger: `graph_breaks` is `framejit.graph_breaks`. Switched on, it logs at INFO; `+name` adds DEBUG, `-name`
-leaves only errors. Fallbacks are reported at WARNING without being asked for: nothing runs uncompiled in silence.
+leaves only errors. Fallbacks are reported in a line at WARNING without being asked for: nothing runs uncompiled in silence.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from types import CodeType
 from framejit import config
 from framejit.breaks import Break
 from framejit.directives import untraced
-from framejit.errors import BadArgument, ConfigError, UserFrame, explain_break, suggestion
+from framejit.errors import BadArgument, ConfigError, UserFrame, explain_break, program_name, suggestion
 from framejit.report import BreakNote, place
 
 _break_numbers = itertools.count(1)
 NAMES: dict[str, str] = {
+    "fallbacks": "calls that run as written, not compiled: one line each without being asked for, -fallbacks: none, fallbacks: what to do about it",
     "graph_breaks": "where tracing stopped, why, what it cost and what to do about it",
     "recompiles": "why a call matched no compiled entry: the guard that failed, the line that needs it, how to avoid it (+recompiles: all of them)",
     "checks": "the calls that FRAMEJIT_CHECK=results compared with eager, and why others could not be",
@@ -176,12 +177,20 @@ def operations(count: int) -> str:
 
 
 def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected: bool = False) -> None:
-    """The frame of `code` runs as written. A warning, once for each place and kind of reason; where it was `expected`, only the log says so."""
+    """The frame of `code` runs as written. A warning of one line, once for each place and kind of reason; the logs say more. Where it was `expected`,
+    only they say so.
+    """
     where = stack[-1] if stack else UserFrame(code.co_filename, code.co_qualname, code.co_firstlineno)
-    if _is_new(reason.id, where.filename, where.lineno):
-        level = logging.INFO if expected else logging.WARNING
-        if not expected or enabled("graph_breaks"):
-            _LOGGERS["graph_breaks"].log(level, "%s runs as written: %s\n%s", code.co_qualname, reason, explain_break(reason, stack))
+    if not _is_new(reason.id, where.filename, where.lineno) or _LOGGERS["graph_breaks"].level > logging.WARNING:
+        return
+    name, logger = program_name(code.co_qualname), _LOGGERS["fallbacks"]
+    if enabled("fallbacks") or enabled("graph_breaks"):
+        level = logging.WARNING if not expected or not enabled("fallbacks") else logging.INFO
+        logger.log(level, "%s runs as written: %s\n%s", name, reason, explain_break(reason, stack))
+    elif not expected:
+        ours = "" if logger.hasHandlers() else "framejit: "
+        advice = "".join(f". What to do: {hint.removesuffix('.')}" for hint in reason.advice()[:1])
+        logger.warning("%s%s runs as written: %s (%s)%s. FRAMEJIT_LOGS=fallbacks says more.", ours, name, reason, place((where,)), advice)
 
 
 def internal_error(code: CodeType, error: BaseException) -> None:

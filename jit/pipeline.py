@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from framejit import boundary, breaks, interrupts, logs, looks, modules, regions
+from framejit import boundary, breaks, interrupts, logs, looks, modules, regions, stacks
 from framejit._runtime import Entry
 from framejit.aside import aloud, hooks_and_profilers, silent
 from framejit.backends.calling import drawing_again
@@ -31,7 +31,7 @@ from framejit.codegen.again import ended, follow
 from framejit.codegen.resume import Resumes, split
 from framejit.directives import CURRENT, NESTED, Directives, breaks_are_errors, innermost, made_real
 from framejit.effects import Logged
-from framejit.errors import InternalError, Unsupported, UserFrame
+from framejit.errors import InternalError, Unsupported, UserFrame, program_name
 from framejit.graph.builder import GraphResult
 from framejit.graph.state import MODE_CHANGES
 from framejit.guards.build import build, check_all
@@ -135,8 +135,8 @@ def compile_frame(function: types.FunctionType, args: Sequence[Any], compiler: C
 
     Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails, what a signal handler raises.
     """
-    code = function.__code__
-    note = FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno)
+    code = stacks.home(function, args[0] if args else None)
+    note = FrameNote(function.__qualname__ if code is function.__code__ else code.co_qualname, code.co_filename, code.co_firstlineno)
     frame_id = next(_numbers)
     entry: Entry | None = None
     natively: dict[Place, breaks.Break] = {}
@@ -213,6 +213,7 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     """Split the call where tracing stopped, as far inwards as that can be done; where it can't, the frame runs as written."""
     tracer, compiler = job.tracer, job.compiler
     stop = boundary.outside(tracer, stop)
+    stop.stack = stacks.shown(stop.stack)
     call = compiler.family.number
     prediction = predict(stop)
     refuted = None if prediction is None else compiler.family.refuted.get(prediction.key)
@@ -301,7 +302,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
     if graph.has_effects:
         planned.trace = replace(planned.trace, graph_needed=True)
     place = graph.place
-    if place is not None and (place.filename, place.function) == (function.__code__.co_filename, function.__code__.co_qualname):
+    if place is not None and (place.filename, place.function) == (function.__code__.co_filename, program_name(function.__code__.co_qualname)):
         called_at = Position(place.lineno, place.end_lineno, place.col_offset, place.end_col_offset)
         planned.trace = replace(planned.trace, call_position=called_at)
     guard_aliasing(tracer)
@@ -386,9 +387,11 @@ def guard_aliasing(tracer: Tracer) -> None:
             continue
         others = tuple(other.source for other in observed if other is not obj and other.cls is obj.cls and other.source is not None)
         if others:
-            code, position = tracer.function.__code__, logged.position
+            code, position = stacks.home(tracer.function, next(iter(tracer.args), None)), logged.position
+            if code is not tracer.function.__code__:
+                position = Position(None, None, None, None)
             columns = (position.end_lineno, position.column, position.end_column)
-            line = UserLine(code.co_filename, position.lineno or code.co_firstlineno, code.co_qualname, columns)
+            line = UserLine(code.co_filename, position.lineno or code.co_firstlineno, program_name(code.co_qualname), columns)
             tracer.guards.append(Distinct(obj.source, line, others))
 
 
@@ -484,7 +487,7 @@ def fall_back(
     if watched:
         STATISTICS.add("graph_breaks")
     job.note.operations, job.note.fallback, job.note.fallback_stack = None, reason, tuple(stack)
-    logs.fallback(job.tracer.function.__code__, reason, stack, expected=isinstance(reason, EXPECTED))
+    logs.fallback(stacks.home(job.tracer.function, next(iter(job.tracer.args), None)), reason, stack, expected=isinstance(reason, EXPECTED))
     return entry_as_written(guards, reason, watched, prediction)
 
 

@@ -12,10 +12,14 @@ from torch import nn
 
 from framejit import breaks, logs
 from framejit._runtime import Entry
-from framejit.errors import RecompileError, UserFrame
+from framejit.errors import RESUMED, RecompileError, UserFrame
 from framejit.guards.source import Call
 
 IMPLEMENTATION = nn.Module._wrapped_call_impl.__code__.co_filename
+
+
+MOST_LISTED = 3
+"""Expectations that are told, of entries that differ only in these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ def name_of(function: types.FunctionType, module: nn.Module | None) -> str:
     """What to call the function in reports: the module's class, where it is only what runs every module's calls."""
     if module is not None and function.__code__.co_filename == IMPLEMENTATION:
         return f"the module {type(module).__qualname__}"
-    return function.__qualname__
+    name, _, place = function.__qualname__.partition(RESUMED)
+    return f"what follows {place.removesuffix(')')} in {name}" if place else name
 
 
 def first_failing(entry: Entry, call: Call) -> Any:
@@ -67,7 +72,7 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> l
     for entry in sorted(entries, key=lambda entry: entry.keep.number):
         found = explain().failures(entry.keep.guards, call) if everything else [failure_of(entry, call)]
         for failure in [failure for failure in found if failure is not None] or [None]:
-            key = None if failure is None else (failure.source, failure.found, failure.line, failure.hint)
+            key = None if failure is None else (type(failure.guard), failure.source, failure.found, failure.line, failure.hint)
             _, expected, numbers = alike.setdefault(key, (failure, [], []))
             if entry.keep.number not in numbers:  # those of other functions have numbers of their own
                 numbers.append(entry.keep.number)
@@ -75,9 +80,16 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> l
                 expected.append(failure.expected)
     lines = []
     for failure, expected, numbers in alike.values():
-        text = "its guards hold now" if failure is None else str(replace(failure, expected=" or ".join(expected)))
+        text = "its guards hold now" if failure is None else str(replace(failure, expected=listed(expected)))
         lines.append(f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers))}: {text}")
     return lines
+
+
+def listed(expected: list[str]) -> str:
+    """What several entries expect; of many, the first and how many more."""
+    few = expected if len(expected) <= MOST_LISTED else expected[: MOST_LISTED - 1]
+    more = len(expected) - len(few)
+    return " or ".join(few) + (f" or {more} others" if more else "")
 
 
 def log(name: str, number: int, entries: tuple[Entry, ...], call: Call) -> None:
@@ -106,8 +118,8 @@ def over_limit(name: str, limit: str, entry: Entry, call: Call, function: types.
     """The reason to run a call as written because of a limit, and where to look: what changes between calls, seen from the latest entry."""
     failure = failure_of(entry, call)
     if failure is None:
-        return breaks.RecompileLimit(name, limit, "unknown", "Call it with fewer kinds of arguments"), [UserFrame.of(function.__code__, None)]
+        return breaks.RecompileLimit(name, limit, "unknown", "Call it with fewer kinds of arguments"), []
     line = failure.line
-    where = UserFrame.of(function.__code__, None) if line is None else UserFrame(line.filename, line.function, line.lineno, *line.columns)
+    where = [] if line is None else [UserFrame(line.filename, line.function, line.lineno, *line.columns)]
     advice = failure.hint or "keep it the same on every call"
-    return breaks.RecompileLimit(name, limit, failure.difference, advice[0].upper() + advice[1:]), [where]
+    return breaks.RecompileLimit(name, limit, failure.difference, advice[0].upper() + advice[1:]), where

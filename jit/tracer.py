@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import boundary, breaks, directives, identities, interrupts, looks, passage, regions, splitting
+from framejit import boundary, breaks, directives, identities, interrupts, looks, passage, regions, splitting, stacks
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -20,7 +20,7 @@ from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Raise, Yield
 from framejit.config import Config
 from framejit.effects import Effects
-from framejit.errors import FramejitError, ResumeError, UserFrame
+from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
@@ -43,7 +43,7 @@ from framejit.guards.source import (
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build, exceptions
-from framejit.objects.builtinobject import bound_method
+from framejit.objects.builtinobject import INTERNAL_OWNERS, bound_method, dotted
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import const_object
 from framejit.objects.delivery import Delivery
@@ -405,11 +405,13 @@ class Tracer:
             frame = frame.parent
         if frame is None:
             return None
+        if frame.code.co_filename.startswith(stacks.HIDDEN):
+            frame = stacks.caller(frame)
         instruction = frame.decoded.instructions[frame.pc]
         line = self._lines.get(instruction)
         if line is None:
             columns = (instruction.position.end_lineno, instruction.position.column, instruction.position.end_column)
-            line = self._lines[instruction] = UserLine(frame.code.co_filename, frame.lineno, frame.code.co_qualname, columns)
+            line = self._lines[instruction] = UserLine(frame.code.co_filename, frame.lineno, program_name(frame.code.co_qualname), columns)
         return line
 
     def name_of(self, obj: Object) -> str:
@@ -420,7 +422,7 @@ class Tracer:
 
     def text_of(self, function: Any) -> str:
         name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__
-        return str(name)
+        return dotted(function) if str(name).startswith(INTERNAL_OWNERS) else str(name)
 
     # Guards.
 

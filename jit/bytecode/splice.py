@@ -372,7 +372,7 @@ def enter(
         co_exceptiontable=encode_handlers(handlers + original),
         co_stacksize=code.co_stacksize + size + 6,
         co_name=name,
-        co_qualname=name,
+        co_qualname=code.co_qualname + name.removeprefix(code.co_name),
         **arguments(code),
     )
     key = id(made)

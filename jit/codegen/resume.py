@@ -22,6 +22,7 @@ from framejit.bytecode.liveness import JUMPS, live_slots
 from framejit.bytecode.splice import Item, Kind, Layout, Outcome, RaisedAt, Writer
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
+from framejit.errors import RESUMED, UserFrame
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
 from framejit.objects.finalizers import MOST_DEEP, ends_visibly
@@ -37,6 +38,8 @@ NEVER = frozenset({
 })  # fmt: skip
 """Instructions that a call can't be split at. Those of `except*` change what is being handled, which no state tells."""
 
+LONGEST_EXPRESSION = 60
+"""Characters of an expression that names its value in reports."""
 BRANCHES = frozenset({"POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"})
 """Instructions that ask for a truth: data-dependent ones go on in one of two resume functions."""
 
@@ -296,7 +299,8 @@ class _Splitter:
             ("after", frame.index, offset, layout), frame.code, frame.namespace,
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), None, frame.index, frame.decoded),
         )  # fmt: skip
-        return Outcome(self.choose(level, function, layout), layout, drops)
+        results = len(frame.results) if stack[: len(frame.lower)] == frame.lower and not frame.pauses else 0
+        return Outcome(self.choose(level, function, layout, results), layout, drops)
 
     def raised(self, level: int) -> Outcome | None:
         """The frame handles the exception that the instruction raises; None where it doesn't."""
@@ -313,13 +317,16 @@ class _Splitter:
         )  # fmt: skip
         return Outcome(self.choose(level, function, layout), layout)
 
-    def choose(self, level: int, function: FunctionType, layout: Layout) -> int:
-        """The number of the outcome in which the frame at `level` goes on in `function`, and the outer ones around it."""
+    def choose(self, level: int, function: FunctionType, layout: Layout, results: int = 0) -> int:
+        """The number of the outcome in which the frame at `level` goes on in `function`, and the outer ones around it.
+
+        `results`: how many of the topmost values in the layout are the instruction's.
+        """
         for frame in self.frames[level - 1 :: -1] if level else ():
             function = self.outer(frame, function)
         self.chosen.append(function)
         self.found.append(tuple(self.paths(level, function.__code__.co_varnames[0], layout)))
-        self.names.append(dict(self.names_in(level, function.__code__.co_varnames[0], layout)))
+        self.names.append(dict(self.names_in(level, function.__code__.co_varnames[0], layout, results)))
         return len(self.chosen) - 1
 
     def paths(self, level: int, state: str, layout: Layout) -> Iterator[tuple[str, str]]:
@@ -329,18 +336,21 @@ class _Splitter:
             state += f"[{len(frame.kept)}]"
         yield from sources(self.frames[level], state, layout.slots)
 
-    def names_in(self, level: int, state: str, layout: Layout) -> Iterator[tuple[str, str]]:
-        """What a resume function's state holds, by path: variables, those of inlined frames with the function, and operands."""
+    def names_in(self, level: int, state: str, layout: Layout, results: int) -> Iterator[tuple[str, str]]:
+        """What a resume function's state holds, by path, as the program has it: its variables, and values on their way."""
         for number, frame in enumerate(self.frames[: level + 1]):
             slots = layout.slots if number == level else frame.kept
             within = f"{frame.code.co_name}:" if number else ""
             yield from ((f"{state}[{position}]", within + frame.decoded.slots[slot]) for position, slot in enumerate(slots))
-            operands = len(layout.stack) if number == level else frame.depth
+            stack = layout.stack if number == level else frame.lower
             first = len(slots) + (0 if number == level else 1)
-            yield from ((f"{state}[{first + place}]", f"{within}(operand {place})") for place in range(operands))
+            for place in range(len(stack)):
+                below = len(stack) - place - 1  # the stack lies in the state with its top first
+                is_result = number == level and below >= len(stack) - results
+                yield f"{state}[{first + place}]", result_text(frame) if is_result else value_text(frame, below)
             state += f"[{len(slots)}]"
             if number < level:
-                yield state, f"(state of {self.frames[number + 1].code.co_name})"
+                yield state, f"what {self.frames[number + 1].code.co_qualname} works on"
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
         layout = Layout(frame.kept, frame.waiting)
@@ -353,7 +363,21 @@ class _Splitter:
         )  # fmt: skip
 
     def name(self, frame: SplitFrame) -> str:
-        return f"{frame.code.co_name} (resumed at {os.path.basename(frame.code.co_filename)}:{frame.position.lineno})"
+        return f"{frame.code.co_name}{RESUMED}{os.path.basename(frame.code.co_filename)}:{frame.position.lineno})"
+
+
+def result_text(frame: SplitFrame) -> str:
+    """The expression whose value an instruction gives; the line, where that says more."""
+    text = UserFrame.of(frame.code, frame.position).expression
+    return f"`{text}`" if 0 < len(text) <= LONGEST_EXPRESSION else f"a value computed in line {frame.position.lineno}"
+
+
+def value_text(frame: SplitFrame, index: int) -> str:
+    """What a frame has on its stack, as far as its user can tell."""
+    value = frame.stack[index] if index < len(frame.stack) else None
+    if value is not None and hasattr(value.cls, "__next__"):
+        return f"the iterator of a loop in {frame.code.co_qualname}"
+    return f"a value in use in line {frame.position.lineno} of {frame.code.co_qualname}"
 
 
 def sources(frame: SplitFrame, state: str, slots: Sequence[int]) -> Iterator[tuple[str, str]]:

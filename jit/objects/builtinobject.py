@@ -21,13 +21,16 @@ from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
 from framejit.objects import abstract, operators
 from framejit.objects.funcobject import MethodObject
-from framejit.objects.object import IdentityConstant, NotConstant, Object, member_source
+from framejit.objects.object import IdentityConstant, NotConstant, Object, member_source, settle
 from framejit.objects.registry import app_of, is_pure, model_of, refuse, setter_of, wraps
 from framejit.objects.signatures import by_registry
 from framejit.objects.vm import VM, Codegen
 
 if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
+
+INTERNAL_OWNERS = ("pybind11_", "_VariableFunctions")
+"""Types that only hold functions: no program names them."""
 
 
 def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
@@ -46,18 +49,32 @@ def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Ob
             pass
         else:
             return abstract.fold(vm, function, *real_args, **real_kwargs)
-    vm.unsupported(breaks.UnsupportedCall(text_of(function)))
+    vm.unsupported(breaks.UnsupportedCall(text_of(function, *args[:1])))
 
 
-def text_of(function: Any) -> str:
-    """The dotted name of a C function, for messages."""
+def text_of(function: Any, receiver: Object | None = None) -> str:
+    """The dotted name of a C function as the program calls it, for messages. `receiver`: the object whose method it may be."""
+    if receiver is not None and isinstance(function, (MethodDescriptorType, WrapperDescriptorType)):
+        called = settle(receiver)
+        if function.__name__ == "__call__" and isinstance(getattr(called.value, "__name__", None), str):
+            return dotted(called.value)
+        return f"{called.cls.__qualname__}.{function.__name__}"
+    return dotted(function)
+
+
+def dotted(function: Any) -> str:
+    """The dotted name of a callable written in C."""
+    name = getattr(function, "__name__", None)
+    if isinstance(name, str) and str(getattr(function, "__qualname__", name)).startswith(INTERNAL_OWNERS):
+        module = getattr(function, "__module__", None)
+        return f"{module if isinstance(module, str) else 'torch'}.{name}"
     owner = getattr(function, "__objclass__", None)
     if owner is None:
         receiver = getattr(function, "__self__", None)
         owner = receiver if isinstance(receiver, type) else None
     prefix = owner.__qualname__ if owner is not None else getattr(function, "__module__", None)
     name = getattr(function, "__qualname__" if owner is None else "__name__", repr(function))
-    return f"{prefix}.{name}" if prefix else name
+    return f"{prefix}.{name}" if prefix else str(name)
 
 
 class BuiltinObject(IdentityConstant):

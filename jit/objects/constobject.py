@@ -78,7 +78,7 @@ class ConstObject(Object):
         cg.load_const(self.value)
 
     def __repr__(self) -> str:
-        return f"<Const {short(self.value)}{'' if self.source is None else ' from ' + self.source.describe()}>"
+        return short(self.value) if self.source is None else f"{self.source.told()} ({short(self.value)})"
 
 
 class EnumObject(ConstObject):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from framejit import breaks
 from framejit._runtime import type_name
+from framejit.guards.kinds import with_article
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 
 if TYPE_CHECKING:
@@ -211,8 +212,9 @@ class Object:
         return []
 
     def __repr__(self) -> str:
-        where = f" from {self.source.describe()}" if self.source is not None else ""
-        return f"<{type(self).__name__} {self.cls.__qualname__}{where}>"
+        """The value as reports name it: by its place in the program, and its type."""
+        kind = with_article(self.cls.__qualname__)
+        return kind if self.source is None else f"{self.source.told()} ({kind})"
 
 
 class IdentityConstant(Object):
