@@ -570,8 +570,11 @@ class Tracer:
             return None
         if obj.source is None:
             return InstanceDictObject(obj)
-        namespace = object.__getattribute__(obj.value, "__dict__")
-        found = self.observe(self.wrap(namespace, obj.source.child(InstanceDict)))
+        source = obj.source.child(InstanceDict)
+        namespace = source.step(obj.value)
+        if namespace is MISSING:  # asyncio's futures and tasks
+            self.unsupported(breaks.UnsupportedValue(f"a {obj.cls.__qualname__}, which has attributes but no __dict__ to read them from"))
+        found = self.observe(self.wrap(namespace, source))
         assert isinstance(found, DictObject)
         return found
 

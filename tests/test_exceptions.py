@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -112,6 +114,25 @@ def fields(t):
              "filename2", "lineno", "offset", "text", "end_lineno", "message", "exceptions")  # fmt: skip
     found = [[repr(getattr(error, name, "none")) for name in names] for error in made]
     return t + 1, found, [(type(error), str(error), repr(error), error.args) for error in made], made
+
+
+@program
+def fields_that_change(t):
+    found = []
+    error = UnicodeEncodeError("utf8", "xxxxx", 1, 5, "foo")
+    found.append(str(error))
+    error.end, error.reason = 2, 0x345
+    found.append(str(error))
+    found.append(str(UnicodeEncodeError.__new__(UnicodeEncodeError)))
+    for cls, keywords in ((ImportError, {"path": "z"}), (AttributeError, {"obj": 3}), (NameError, {})):
+        again = cls("t", name="n")
+        again.__init__("u", **keywords)
+        found.append((again.name, getattr(again, "path", 0), getattr(again, "obj", 0), again.args))
+    gone = AttributeError("m", name="k")
+    del gone.name
+    stopped, left, file = StopIteration(3), SystemExit(4), OSError(2, "a", "f")
+    stopped.value, left.code, file.errno, file.filename = 9, 7, 5, "q"
+    return t + 1, found, error, gone.name, stopped.value, stopped, left.code, left.args, str(file), file.errno, file
 
 
 @program
@@ -333,6 +354,56 @@ def a_part_raised_again_in_a_callee(t):
     except* KeyError as error:
         print("break", portrait(error), portrait(sys.exception()))
     return t + 1, found
+
+
+class Trunc:
+    def __trunc__(self):
+        return 5
+
+
+class Bools:
+    def __int__(self):
+        return True
+
+    def __index__(self):
+        return True  # noqa: PLE0305
+
+    def __float__(self):
+        return Float(2.0)
+
+
+class Float(float):
+    pass
+
+
+OPERATIONS = {
+    "trunc": lambda: int(Trunc()), "int": lambda: int(Bools()), "index": lambda: operator.index(Bools()), "float": lambda: float(Bools()),
+    "truth": lambda: bool(NotImplemented), "branch": lambda: 1 if NotImplemented else 2, "invert": lambda: ~True,
+    "warn": lambda: warnings.warn("deprecated", DeprecationWarning, stacklevel=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("filters", ["always", "ignore", "error", "default"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_warnings_of_operations(name: str, filters: str) -> None:
+    operation = OPERATIONS[name]
+
+    def program(t):
+        try:
+            return t + 1, operation()
+        except Warning as error:
+            return t + 1, error
+
+    def given(function):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter(filters)
+            results = [repr(function(torch.ones(1))) for _ in range(3)]
+        return results, [(str(each.message), each.category, each.filename, each.lineno) for each in found]
+
+    compiled = framejit.compile(program, backend="eager")
+    expected = given(program)
+    assert given(compiled) == expected
+    assert given(compiled) == expected
 
 
 @pytest.mark.parametrize("function", programs, ids=lambda function: function.__name__)

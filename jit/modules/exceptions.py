@@ -60,8 +60,8 @@ def exception_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Obj
     if issubclass(base, PARSED):
         real_instance(vm, base, reals(vm, args))
     self.set_args(vm, list(args))
-    for name, value in kwargs.items():
-        self.set_field(vm, name, value)
+    of_keywords = [name for names in KEYWORDS.values() for name in names]
+    vm.trail.set(self, "fields", {name: value for name, value in self.fields.items() if name not in of_keywords} | kwargs)
     return vm.const(None)
 
 

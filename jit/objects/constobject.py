@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
+from framejit import breaks
 from framejit.guards.kinds import Equals, ValueIs, short
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
@@ -63,7 +64,10 @@ class ConstObject(Object):
         return self.constant(vm)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.constant(vm))
+        value = self.constant(vm)
+        if value is NotImplemented:
+            vm.unsupported(breaks.SideEffect("the truth of NotImplemented, which warns,"))
+        return bool(value)
 
     def as_graph_argument(self, vm: VM) -> Any:
         return self.constant(vm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -47,8 +48,16 @@ class ExceptionObject(Object):
         return self.attrs
 
     def real(self, vm: VM) -> BaseException:
-        """A real exception of the builtin class, made of the same arguments, where those are constants."""
-        return builtin_base(self.cls)(*[vm.observe(arg).as_real(vm) for arg in self.made_of or self.args])
+        """A real exception of the builtin class, made of the same arguments and with the same C fields, where those are constants."""
+        args = [vm.observe(arg).as_real(vm) for arg in self.made_of or self.args]
+        try:
+            real = builtin_base(self.cls)(*args)
+        except (TypeError, ValueError):  # one that `__new__` has made without its arguments
+            vm.unsupported(breaks.UnsupportedValue(f"a {self.cls.__qualname__} without its fields"))
+        for name, value in self.fields.items():
+            if name not in FIELDS and name not in OF_GROUPS:
+                set_field(real, name, vm.observe(value).as_real(vm))
+        return real
 
     def get_slot(self, vm: VM, member: Any) -> Object:
         """C members: `StopIteration.value`, `KeyError`'s none, `ImportError.name` ..."""
@@ -269,7 +278,8 @@ def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
     """An exception instance with its C fields set, past any `__new__` and `__init__` of Python (runs in generated code)."""
     base = builtin_base(cls)
     made = base.__new__(cls, *args)
-    base.__init__(made, *args)
+    with contextlib.suppress(TypeError):  # raised by no arguments that `__init__` was ever given
+        base.__init__(made, *args)
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import operator
+import warnings
 from collections import deque
 from collections.abc import Callable
 from types import WrapperDescriptorType
@@ -41,6 +42,17 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "+": ("__pos__", operator.pos),
     "~": ("__invert__", operator.invert),
 }
+
+
+def warns(function: Callable[..., Any], *args: Any) -> bool:
+    """Whether a call gives a warning in this version of Python."""
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        function(*args)
+    return bool(given)
+
+
+INVERTED_BOOL_WARNS = warns(operator.invert, True)
 COMPARE: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
     "<": ("__lt__", "__gt__", operator.lt),
     "<=": ("__le__", "__ge__", operator.le),
@@ -58,6 +70,8 @@ def unary_op(vm: VM, symbol: str, a: Object) -> Object:
         return found
     name, real = UNARY[symbol]
     if a.cls in abstract.FOLDABLE and a.is_constant():
+        if symbol == "~" and a.cls is bool and INVERTED_BOOL_WARNS:
+            vm.unsupported(breaks.SideEffect("~ on a bool, which warns,"))
         return abstract.fold(vm, real, a.constant(vm))
     found = abstract.call_special(vm, a, name)
     if found is None:

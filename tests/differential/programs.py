@@ -89,6 +89,13 @@ def refuse(k):
     return k
 
 
+def again(k):
+    if k % 3 == 0:
+        raise
+    LOG.append(repr(sys.exception()))
+    return k
+
+
 class Box:
     def __init__(self, items):
         self.items = items
@@ -220,6 +227,7 @@ LOCALS = {
 INTS = (
     "n", "m", "1", "3", "n + 1", "m - n", "n * m % 7", "len(xs)", "len(d)", "o.n", "COUNT", "n // 2", "-m", "n % 3",
     "sum(i for i in range(m % 4))", "max(n, m)", "len([v for v in xs if v is not x])", "abs(m - 3) % 5", "min(len(xs), n)", "int(n > m)",
+    "again({i})", "len(repr(sys.exception())) % 5",
 )  # fmt: skip
 BREAKING_INTS = (
     "opaque({i})", "zlib.crc32(b'%d' % ({i})) % 5", "int(x.sum().item()) % 5", "int({t}.max()) % 3", "refuse({i})",
@@ -262,6 +270,15 @@ BREAKING_CONDITIONS = (
 )  # fmt: skip
 ERRORS = ("ValueError('v', {i})", "KeyError({i})", "RuntimeError(f'r{{n}}')", "IndexError")
 HANDLERS = ("ValueError", "KeyError", "(ValueError, KeyError)", "Exception", "LookupError", "RuntimeError")
+SEEN = (
+    "LOG.append(error.args)", "print(type(error).__name__)", "n += len(error.args)", "LOG.append(repr(error.__context__))", "LOG.append(error)",
+    "LOG.append((repr(error.__cause__), error.__suppress_context__))", "error.add_note('seen')", "LOG.append(error is sys.exception())",
+)  # fmt: skip
+"""What a handler does with the exception that it names."""
+SEEN_OF_GROUPS = (
+    "LOG.append((repr(error), repr(sys.exception())))", "print(repr(error.__context__))", "raise", "raise IndexError(n) from error", "n = again(n)",
+    "LOG.append([repr(each) for each in error.exceptions])",
+)  # fmt: skip
 MANAGERS = (
     "Manager({i})", "Manager(1, quiet=False)", "managed(n)", "managed(2, quiet=False)", "torch.no_grad()",
     "Manager(3, hides=(ValueError, KeyError))",
@@ -283,6 +300,7 @@ SIMPLE = (
     "x.add_(1)", "o.a.mul_(0.5)", "xs = [v * 2 for v in xs[:4]]", "d = {{k: v + 1 for k, v in d.items()}}", "d.pop('b', None)", "xs.pop()",
     "LOG.append(f'{{n}} {{m:>3}} {{len(xs)}}')", "n, *_ = [m, n, 3]", "y = torch.stack([v for v in xs if n > 0] or [x]).sum(0)",
     "del xs[0]",
+    "LOG.append(repr(sys.exception()))", "LOG.append([repr(each) for each in sys.exc_info()[:2]])", "n = again({i})",
     "x[0] = {i}", "m = n = {i}", "(lambda z: LOG.append(z))({i})", "import math; n = math.gcd({i}, 6)", "xs += [y]", "o.a += x", "del o.a",
 )  # fmt: skip
 BREAKING = (
@@ -360,7 +378,7 @@ class Writer:
         self.left -= 1
         compound = depth < 3 and self.left > 0
         kinds = ["simple", "simple", "break", "break"]
-        kinds += ["if", "for", "with", "try", "while", "def", "class", "match", "for", "with", "try"] if compound else []
+        kinds += ["if", "for", "with", "try", "while", "def", "class", "match", "for", "with", "try", "group"] if compound else []
         kinds += ["leave"] if loop else []
         kinds += ["return", "raise"] if depth else []
         kinds += ["yield"] if inside == "generator" else []
@@ -433,7 +451,7 @@ class Writer:
             named = self.chance(1, 2)
             self.put(indent, f"except {handler}{' as error' if named else ''}:")
             if named:
-                self.put(indent + 1, self.pick(("LOG.append(error.args)", "print(type(error).__name__)", "n += len(error.args)")))
+                self.put(indent + 1, self.pick(SEEN))
             self.block(indent + 1, loop, depth + 1, 2, inside=inside)
             if self.chance(1, 4):
                 self.put(indent + 1, "raise")
@@ -443,6 +461,16 @@ class Writer:
         if not handlers or self.chance(1, 3):
             self.put(indent, "finally:")
             self.block(indent + 1, False, depth + 1, 2, inside=inside)
+
+    def write_group(self, indent: int, loop: bool, depth: int, inside: str) -> None:
+        self.put(indent, "try:")
+        if self.chance(2, 3):
+            self.put(indent + 1, self.fill("raise ExceptionGroup('g', [ValueError({i}), ExceptionGroup('h', [KeyError(n), ValueError(m)])])"))
+        else:
+            self.block(indent + 1, loop, depth + 1, inside=inside)
+        for handler in ("ValueError", "LookupError", "Exception")[self.number(0, 1) : self.number(2, 3)]:
+            self.put(indent, f"except* {handler} as error:")
+            self.put(indent + 1, self.pick(SEEN_OF_GROUPS))
 
     def write_class(self, indent: int, loop: bool, depth: int, inside: str) -> None:
         name = f"Local{len(self.lines)}"

@@ -32,7 +32,7 @@ profile = settings(
     print_blob=False,
     suppress_health_check=list(HealthCheck),
 )
-values = st.tuples(st.sampled_from([0.0, 1.0, -1.0, 3.0]), st.integers(0, 4), st.booleans(), st.booleans())
+values = st.tuples(st.sampled_from([0.0, 1.0, -1.0, 3.0]), st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 3))
 
 
 def module(source: str, path: Path) -> types.ModuleType:
@@ -65,28 +65,44 @@ def chain(error: BaseException | None, path: str) -> list[Any]:
     return found
 
 
-def run(program: types.ModuleType, function: Any, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
+def in_context(handled: int, function: Any, args: tuple[Any, ...]) -> Any:
+    """Call the function: from a handler if `handled` is 2, from a `finally` block that an exception passes if it is 3."""
+    if handled == 2:
+        try:
+            raise KeyError("of the caller")
+        except KeyError:
+            return function(*args)
+    if handled == 3:
+        with contextlib.suppress(LookupError):
+            try:
+                raise LookupError("of the caller")
+            finally:
+                return function(*args)
+    return function(*args)
+
+
+def run(program: types.ModuleType, function: Any, args: tuple[Any, ...], handled: int = 0) -> tuple[list[Any], Any]:
     """What a call shows: printed text, exception; and the value, the arguments, the globals afterwards."""
     printed = io.StringIO()
     value, raised = None, None
     with contextlib.redirect_stdout(printed):
         try:
-            value = function(*args)
+            value = in_context(handled, function, args)
         except Exception as error:
             raised = chain(error, str(program.__file__))
     state = {name: getattr(program, name) for name in ("LOG", "COUNT", "SCALE")}
     return [printed.getvalue(), raised, torch.is_grad_enabled()], (value, list(args), state)
 
 
-def check(source: str, calls: list[tuple[float, int, bool, bool]], path: Path) -> None:
+def check(source: str, calls: list[tuple[Any, ...]], path: Path) -> None:
     """Whether `main` of the program does the same compiled as it does eagerly, call after call."""
     path.write_text(source)
     linecache.checkcache(str(path))
     eager, traced = module(source, path), module(source, path)
     compiled = framejit.compile(traced.main, backend="eager")
     for number, call in enumerate(calls):
-        expected, left = run(eager, eager.main, arguments(eager, *call))
-        got, right = run(traced, compiled, arguments(traced, *call))
+        expected, left = run(eager, eager.main, arguments(eager, *call[:4]), *call[4:])
+        got, right = run(traced, compiled, arguments(traced, *call[:4]), *call[4:])
         for what, a, b in zip(("printed text", "exception", "grad mode"), expected, got, strict=True):
             assert a == b, f"call {number}, {what}:\n  eager    {a}\n  compiled {b}"
         Comparison().same(portable(left), portable(right), f"call {number}")
@@ -105,7 +121,7 @@ def portable(value: Any) -> Any:
 
 @profile
 @given(programs(), st.lists(values, min_size=2, max_size=3))
-def test_programs(tmp_path_factory: Any, source: str, calls: list[tuple[float, int, bool, bool]]) -> None:
+def test_programs(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]]) -> None:
     note(source.removeprefix(PRELUDE))
     path = Path(tmp_path_factory.getbasetemp()) / f"program{next(numbers)}.py"
     limit = sys.getrecursionlimit()
