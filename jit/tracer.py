@@ -109,6 +109,7 @@ class Tracer:
         self.resumed = origin(function.__code__, 0) is not None
         self.watch = Watch(tuple(args) if self.resumed else ())
         self.guarded_generators: list[Frame] = []
+        self.failed_stand_ins: list[Frame] = []
         self.restarted: list[Frame] = []
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
@@ -184,6 +185,8 @@ class Tracer:
                 self.unsupported(breaks.UnsupportedOperation(f"a step of a {generator.cls.__qualname__} inside a step of it"))
             self.raise_(ValueError, "generator already executing")
         if frame.state is State.FINISHED:
+            if frame in self.failed_stand_ins:
+                self.call_natively(generator)
             if exc is not None:
                 raise Raise(exc, thrown=True)
             return self.const(None), True
@@ -195,6 +198,13 @@ class Tracer:
         self.depth += 1
         try:
             signal = resume(self, frame, sent, exc, caller)
+        except Raise as raised:
+            if not generator.is_generator():
+                if exceptions.is_stop_iteration_of_generator(raised.exc):
+                    self.call_natively(generator)
+                self.failed_stand_ins.append(frame)
+                self.trail.log(self.failed_stand_ins.pop)
+            raise
         finally:
             self.depth -= 1
             self.frame = caller
@@ -202,6 +212,10 @@ class Tracer:
             self.guarded_generators.append(frame)
             self.trail.log(self.guarded_generators.pop)
         return signal.value, type(signal) is not Yield
+
+    def call_natively(self, stand_in: GeneratorObject) -> NoReturn:
+        """An iterator in C goes on after an exception, and takes StopIteration for its end; the generator that stands in for it doesn't."""
+        raise CallNatively(stand_in.frame.code, breaks.InterruptedIterator(f"a {stand_in.cls.__qualname__} that has raised"))
 
     def check_generators(self) -> None:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""

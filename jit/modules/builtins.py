@@ -326,6 +326,8 @@ def str_(vm: VM, obj: Object | None = None, encoding: Object | None = None, erro
         return vm.const("")
     if encoding is None and errors is None:
         return text.str_(vm, obj)
+    if any(arg is not None and not issubclass(vm.observe(arg).cls, str) for arg in (encoding, errors)):
+        vm.unsupported(breaks.UnsupportedCall("str() with an encoding that is no str"))
     args = [vm.observe(arg).constant(vm) for arg in (encoding, errors) if arg is not None]
     return abstract.fold(vm, str, vm.observe(obj).constant(vm), *args)
 

@@ -7,6 +7,7 @@ import copyreg
 from types import MemberDescriptorType
 from typing import Any
 
+from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.objects import operators
@@ -63,6 +64,8 @@ OVERRIDES = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"
 @models(object.__reduce_ex__)
 def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
     """Objects/typeobject.c: reduce_newobj, for instances whose whole state is their `__dict__`."""
+    if vm.observe(protocol).cls is not int:
+        vm.unsupported(breaks.UnsupportedCall("object.__reduce_ex__ with a protocol that is no int"))
     plain = isinstance(self, UserObject) and all(
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )

@@ -6,6 +6,7 @@ import cmath
 import math
 from types import BuiltinFunctionType
 
+from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
@@ -37,6 +38,8 @@ def rounding(name: str) -> None:
         if name == "trunc":
             vm.raise_(TypeError, f"type {number.type_name} doesn't define __trunc__ method")
         as_float = abstract.call_special(vm, number, "__float__")
+        if as_float is None and vm.raw_type_lookup(number.cls, "__index__") is not MISSING:
+            return abstract.fold(vm, function, float(operators.index(vm, number)))
         if as_float is None:
             vm.raise_(TypeError, f"must be real number, not {number.type_name}")
         return abstract.fold(vm, function, vm.observe(as_float).constant(vm))

@@ -174,6 +174,12 @@ class TracebackObject(Object):
             cg.load_attr("tb_next")
 
 
+def is_stop_iteration_of_generator(exc: Object) -> bool:
+    """Whether it is the RuntimeError that a generator makes of a StopIteration."""
+    cause = exc.fields.get("__cause__") if isinstance(exc, ExceptionObject) else None
+    return cause is not None and exc.cls is RuntimeError and issubclass(cause.cls, StopIteration)
+
+
 def chain_context(vm: VM, exc: Object, handled: Object) -> None:
     """Python/errors.c: _PyErr_SetObject: the exception being handled becomes the context; a new cycle is cut."""
     if exc is handled or not isinstance(exc, ExceptionObject):

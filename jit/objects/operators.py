@@ -130,7 +130,7 @@ def sequence_slots(vm: VM, symbol: str, plain: str, a: Object, b: Object) -> Obj
     for name in names:
         if is_sequence_slot(vm, a.cls, name):
             return repeated(vm, a, name, b) if plain == "*" else abstract.call_special(vm, a, name, b)
-    if plain != "*" or (symbol in INPLACE and a.cls not in (int, bool)):
+    if plain != "*" or (symbol in INPLACE and (a.cls not in abstract.FOLDABLE or a.cls in (str, bytes, range))):
         return None  # in place, the right operand is only asked where the left one's type has no table of sequence slots at all
     return repeated(vm, b, right, a) if is_sequence_slot(vm, b.cls, right) else None
 

@@ -57,8 +57,9 @@ def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
 
 def count_items(value: Any, step: Any) -> Iterator[Any]:
     while True:
+        following = value + step
         yield value
-        value = value + step
+        value = following
 
 
 def repeat(object: Any, times: Any = MISSING) -> Iterator[Any]:
