@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import array
 import itertools
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -574,3 +576,55 @@ def test_views_of_items_that_cannot_be_hashed():
 
     for other in ({1: []}, {1: [], 2: 3}, {2: []}):
         agree(f, torch.ones(1), {1: []}, other)
+
+
+class Slotted(OrderedDict):
+    __slots__ = ("mark",)
+
+
+def test_an_unset_slot_of_a_container():
+    def f(x, owner):
+        try:
+            return x + 1, owner.mark
+        except AttributeError as error:
+            return x + 1, str(error)
+
+    agree(f, torch.ones(1), Slotted(a=1))
+
+
+def test_methods_of_dict_on_an_ordered_dict():
+    def delete(x, d):
+        dict.__delitem__(d, 1)
+        return x + 1, len(d)
+
+    agree(delete, torch.ones(1), OrderedDict({1: 2, 3: 4}))
+
+
+def test_large_containers_are_left_to_native_code():
+    for many in ([0] * 100_000, (0,) * 100_000):
+        agree(lambda x, many: (x + 1, len(repr(many)), sum(many)), torch.ones(1), many)
+
+
+class Text(str):
+    pass
+
+
+READ = [array.array("B", b"12"), bytearray(b"12"), memoryview(b"12"), Text("12"), object(), [], None, 1j, int]
+
+
+@pytest.mark.parametrize("value", READ, ids=lambda value: type(value).__name__)
+def test_what_int_and_float_read(value):
+    def f(x, value):
+        read = []
+        for kind in (int, float):
+            try:
+                read.append(kind(value))
+            except TypeError as error:
+                read.append(str(error))
+        return x + 1, read
+
+    agree(f, torch.ones(1), value)
+
+
+def test_int_of_a_base_only():
+    agree(lambda x: (x + 1, int(base=10)), torch.ones(1))

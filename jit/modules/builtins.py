@@ -15,12 +15,11 @@ from framejit.modules.app import builtins as plain
 from framejit.modules.app import support
 from framejit.modules.app.parsing import field_parts, template_parts
 from framejit.objects import abstract, operators, text, typefields
-from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, may_be_constant
+from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, may_be_constant
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.object import IdentityConstant, Object
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
-from framejit.objects.tupleobject import HEAP_TYPE
 from framejit.objects.userobject import attribute_name
 from framejit.objects.vm import VM
 
@@ -265,14 +264,15 @@ NO_BUFFERS = (object, list, tuple, dict, set, frozenset, type, type(None), compl
 
 def refuse_buffer(vm: VM, obj: Object) -> None:
     """Break for a value that may be text or bytes of some kind (array, bytearray, a subclass of str), which C code reads as a number."""
-    layout = next(base for base in obj.cls.__mro__ if base in NO_BUFFERS or not base.__flags__ & HEAP_TYPE)
-    if layout not in NO_BUFFERS:
+    if getattr(c_new(obj.cls), "__self__", object) not in NO_BUFFERS:
         vm.unsupported(breaks.UnsupportedValue(f"a {obj.cls.__name__} as the text of a number"))
 
 
 @models(int)
 def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Object:
     if obj is None:
+        if base is not None:
+            vm.raise_(TypeError, "int() missing string argument")
         return vm.const(0)
     obj = vm.observe(obj)
     if obj.cls in (str, bytes) and len(obj.constant(vm)) > text.SHORTEST_LIMIT:

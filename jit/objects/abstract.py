@@ -287,6 +287,16 @@ def delitem(vm: VM, obj: Object, key: Object) -> None:
         vm.unsupported(breaks.UnsupportedOperation(f"deleting an item of a {obj.type_name}"))  # the words depend on the key
 
 
+MOST_ITEMS = 1 << 16
+"""Of a container that a trace looks into item by item, and guards each."""
+
+
+def refuse_many(vm: VM, obj: Object, count: int) -> None:
+    """Break for a container from outside that is too large to be known item by item."""
+    if count > MOST_ITEMS:
+        vm.unsupported(breaks.UnsupportedOperation(f"going through a {obj.cls.__qualname__} of {count} items"))
+
+
 TOO_LARGE = "Python int too large to convert to C ssize_t"
 NO_INDEX = "cannot fit 'int' into an index-sized integer"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
 from framejit.objects.dictviews import DictView
 from framejit.objects.object import Object
-from framejit.objects.registry import models
+from framejit.objects.registry import model_of, models
 from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
@@ -435,3 +436,21 @@ def render_ordered(vm: VM, self: DictObject) -> Object:
 @models(defaultdict.__repr__)
 def render_default(vm: VM, self: DictObject) -> Object:
     return vm.const(f"{typefields.name_of(vm, self.cls)}({text.real_repr(vm, factory_of(vm, self))}, {render(vm, self).constant(vm)})")
+
+
+def past_the_order(model: Callable[..., Object], name: str) -> Callable[..., Object]:
+    """The model of a method of dict that OrderedDict overrides: called on an OrderedDict, it goes past the order that this keeps."""
+
+    @functools.wraps(model)
+    def checked(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+        if isinstance(self, DictObject) and self.family is OrderedDict:
+            vm.unsupported(breaks.UnsupportedCall(f"dict.{name} on an OrderedDict"))
+        return model(vm, self, *args, **kwargs)
+
+    return checked
+
+
+for _name in ("__delitem__", "__setitem__", "__iter__", "__reversed__", "clear", "items", "keys", "pop", "popitem", "setdefault", "update", "values"):
+    _real = getattr(dict, _name)
+    if getattr(OrderedDict, _name) is not _real and (_model := model_of(_real)) is not None:
+        models(_real)(past_the_order(_model, _name))

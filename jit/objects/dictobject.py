@@ -103,6 +103,8 @@ class DictObject(Object):
         assert source is not None
         keys = list(dict.__iter__(original))
         ordered = isinstance(original, OrderedDict)
+        if ordered and not is_in_order(original):
+            vm.unsupported(breaks.UnsupportedOperation("going through an OrderedDict whose order was passed over by methods of dict"))
         entries: dict[Any, Entry] = {}
         if not keys:
             vm.guard(Length, source, 0)
@@ -344,6 +346,14 @@ class DictObject(Object):
         if self.factory is not None and self.source is None:
             parts.append(self.factory)
         return parts + attr_values(self)
+
+
+def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
+    """Whether the order of an OrderedDict has just the keys that it has as a dict: methods of dict called on it go past its order."""
+    try:
+        return len(list(OrderedDict.__iter__(mapping))) == dict.__len__(mapping)
+    except KeyError:
+        return False
 
 
 def compares_by_identity(cls: Any) -> bool:

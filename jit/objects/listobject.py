@@ -39,6 +39,7 @@ class ListObject(Object):
             source = self.source
             assert source is not None
             values = list(list.__iter__(self.value))
+            abstract.refuse_many(vm, self, len(values))
             vm.guard(Length, source, len(values))
             original = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]
             elements = original + self.pending

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from framejit import breaks
 from framejit._runtime import type_name
-from framejit.guards.kinds import with_article
+from framejit.guards.kinds import IsMissing, TypeIs, with_article
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 
 if TYPE_CHECKING:
@@ -84,7 +84,12 @@ class Object:
             if self.is_constant():
                 return vm.from_real(member.__get__(self.constant(vm)))
             raise NotConstant(self)
-        return vm.wrap(member.__get__(self.value), member_source(vm, self, self.source, member))
+        source = member_source(vm, self, self.source, member)
+        try:
+            return vm.wrap(member.__get__(self.value), source)
+        except AttributeError as error:
+            vm.guard(IsMissing, source)
+            vm.raise_(AttributeError, *error.args)
 
     def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
         """Store to a member descriptor; None deletes."""
@@ -285,6 +290,7 @@ def member_source(vm: VM, obj: Object, source: Source, member: MemberDescriptorT
         return source.child(SlotMember, member)
     if vm.raw_type_lookup(obj.cls, member.__name__) is not member or isinstance(vm.raw_type_lookup(obj.cls, "__getattribute__"), FunctionType):
         vm.unsupported(breaks.UnsupportedValue(f"{member.__objclass__.__qualname__}.{member.__name__} of a {obj.cls.__qualname__}, which overrides it"))
+    vm.guard(TypeIs, source, obj.cls)
     return source.child(CAttr, member.__name__)
 
 

@@ -41,6 +41,7 @@ class TupleObject(Object):
             source = self.source
             assert source is not None
             values = list(tuple.__iter__(self.value))
+            abstract.refuse_many(vm, self, len(values))
             if not self.guarded:
                 vm.guard(Length, source, len(values))
             elements = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]

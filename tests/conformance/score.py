@@ -6,8 +6,8 @@
     python tests/conformance/score.py --write               ... and record the scores, which may only rise
 
 A method's verdict is `same` (passes, fails or is skipped in both runs), `wrong` (passes as written, not compiled), `internal` (framejit
-counted an internal error), `slow` (ran into the limit, compiled only) or `crash`. A method that can't be the same is in listed.toml, with its
-reason. scores.json has the number of methods that are the same, for each Python version and module.
+counted an internal error), `slow` (ran into the limit, compiled only) or `crash`. A method that can't be the same is in listed.toml, by
+its name or as `*.name` for every class, with its reason. scores.json has the number of methods that are the same, for each Python version and module.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import time
 import tomllib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,12 @@ class Report:
 
     def unlisted(self, listed: dict[str, str]) -> dict[str, str]:
         """The methods that are not the same without a reason."""
-        return {method: verdict for method, verdict in self.verdicts.items() if verdict != "same" and method not in listed}
+        return {method: verdict for method, verdict in self.verdicts.items() if verdict != "same" and not is_listed(method, listed)}
+
+
+def is_listed(method: str, listed: Iterable[str]) -> bool:
+    """Whether a method is listed by its name, or as `*.name` whatever its class is."""
+    return any(method == name or (name.startswith("*.") and method.rpartition(".")[2] == name[2:]) for name in listed)
 
 
 def modules() -> list[str]:
@@ -181,7 +187,8 @@ def main() -> None:
                 if arguments.only:
                     print(report.details[method])
             if arguments.all:
-                print(*(f"    listed, and the same: {method}" for method in listed if report.verdicts.get(method) == "same"), sep="\n")
+                same = [method for method, verdict in report.verdicts.items() if verdict == "same" and is_listed(method, listed)]
+                print(*(f"    listed, and the same: {method}" for method in same), sep="\n")
             if not arguments.only:
                 problems += faults(report, listed)
                 scores.setdefault(VERSION, {})[report.module] = report.count()["same"]
