@@ -127,6 +127,40 @@ def test_global_hooks(handles: list[Any]) -> None:
     check(register, True)
 
 
+class Fails(nn.Module):
+    def forward(self, x: Any) -> Any:
+        y = x * 2
+        if x.shape[0] == 3:
+            raise ValueError("on purpose")
+        return y
+
+
+class Handles(nn.Module):
+    """Its part has hooks, and what that raises is handled."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.inner = Fails()
+        self.inner.register_forward_hook(lambda module, args, result: seen.append(("always", result is None)), always_call=True)
+        self.inner.register_forward_hook(lambda module, args, result: seen.append(("usual", result is None)))
+
+    def forward(self, x: Any) -> Any:
+        try:
+            return self.inner(x)
+        except ValueError:
+            return x - 1
+
+
+def test_hooks_that_are_always_called() -> None:
+    """torch leaves them out where it is told that it is compiled."""
+    told = []
+    for compile in (lambda m: m, lambda m: framejit.compile(m, backend="eager")):
+        seen = Seen()
+        m = compile(Handles(seen))
+        told.append([[m(torch.ones(n)) for n in (2, 3, 2, 3)], seen])
+    same(told[1], told[0])
+
+
 RECURRENT: dict[str, Callable[[], nn.Module]] = {
     "LSTM": lambda: nn.LSTM(3, 4),
     "LSTM-batch_first": lambda: nn.LSTM(3, 4, batch_first=True),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.optim import lr_scheduler
+from torch.optim import lr_scheduler, swa_utils
 from torch.optim.adam import adam
 
 import framejit
@@ -131,6 +131,47 @@ def test_training_steps(name: str, backend: str) -> None:
     for _ in range(STEPS):
         same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
     assert any("FJ036" in reason for reason in framejit.statistics()["reasons"])
+
+
+SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
+    "OneCycleLR": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20),
+    "ReduceLROnPlateau": lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, patience=1),
+    "SequentialLR": lambda optimizer: lr_scheduler.SequentialLR(optimizer, [lr_scheduler.ConstantLR(optimizer), lr_scheduler.LinearLR(optimizer)], [3]),
+}
+
+
+def scaled_step(model: Any, optimizer: Any, scheduler: Any, scaler: Any, average: Any, x: torch.Tensor) -> Any:
+    """A training step with all that torch offers around an optimizer."""
+    optimizer.zero_grad()
+    loss = model(x).pow(2).mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    nn.utils.clip_grad_value_(model.parameters(), 0.5)
+    scaler.step(optimizer)
+    scaler.update()
+    scheduler.step(*([loss] if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau) else []))
+    average.update_parameters(model)
+    return loss.detach(), norm
+
+
+@pytest.mark.parametrize("name, backend", [*((name, "eager") for name in SCHEDULERS), ("OneCycleLR", "aot_eager")])
+@pytest.mark.filterwarnings("ignore:Detected call of")
+def test_what_surrounds_an_optimizer(name: str, backend: str) -> None:
+    told: list[Any] = []
+    for compile in (lambda f: f, lambda f: framejit.compile(f, backend=backend)):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+        scheduler, scaler = SCHEDULERS[name](optimizer), torch.amp.GradScaler("cpu")
+        average = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9))
+        step, seen = compile(scaled_step), []
+        for i in range(8):
+            results = step(model, optimizer, scheduler, scaler, average, torch.ones(2, 3) * i)
+            state = [*model.parameters(), *average.parameters(), optimizer.state_dict()["state"], optimizer.param_groups[0]["lr"]]
+            seen.append(copy.deepcopy([results, state, scaler.get_scale()]))
+        told.append(seen)
+    same(told[1], told[0])
 
 
 def test_hooks_of_steps() -> None:
