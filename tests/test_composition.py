@@ -15,6 +15,7 @@ from torch import nn
 import framejit
 from framejit import disable, disable_nested_graph_breaks, error_on_graph_break
 
+IN_THE_PLACE_OF_EAGER = ["eager", "aot_eager"]
 x = torch.ones(1)
 
 
