@@ -344,7 +344,7 @@ def special_or_null(vm, obj, name):
 
 
 @native
-def import_name(vm, namespace, name, fromlist, level):
+def import_name(vm, namespace, builtin_names, name, fromlist, level):
     return __import__(name, namespace.real, None, fromlist, level)
 
 
@@ -481,7 +481,8 @@ build = types.SimpleNamespace(
 def install(monkeypatch):
     """Put this space in the place of framejit.objects in every handler module."""
     for module in (*loop.HANDLER_MODULES, loop):
-        for name, space in (("abstract", abstract), ("operators", abstract), ("text", abstract), ("calls", abstract), ("build", build), ("matching", matching)):
+        spaces = {"build": build, "matching": matching} | dict.fromkeys(("abstract", "operators", "text", "calls", "imports"), abstract)
+        for name, space in spaces.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, space)
 
