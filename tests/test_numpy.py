@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy
 import pytest
 import torch
@@ -71,18 +73,36 @@ def test_a_scalar_as_an_argument():
 
 def test_equal_scalars_serve_alike_and_what_they_hide_is_told_apart():
     def program(x, scale):
-        return x * scale, 1 / scale
+        return x * scale, numpy.copysign(1.0, scale) + scale
 
     framejit.reset()
     compiled = framejit.compile(program, backend="eager", fullgraph=True)
     nan = numpy.float64("nan")
     for value, compilations in ((2.5, 1), (2.5, 1), (1.5, 2), (2.5, 2), (0.0, 3), (-0.0, 4), (1.5, 4)):
-        with numpy.errstate(divide="ignore"):
-            expected, got = program(x, numpy.float64(value)), compiled(x, numpy.float64(value))
+        expected, got = program(x, numpy.float64(value)), compiled(x, numpy.float64(value))
         assert torch.equal(got[0], expected[0]) and got[1] == expected[1]
         assert framejit.statistics()["frames"] == compilations, value
     assert numpy.isnan(compiled(x, nan)[1]) and numpy.isnan(compiled(x, nan)[1])
     assert framejit.statistics()["frames"] == 5
+
+
+def test_numpy_warns_on_each_call_as_the_program_has_set_it():
+    def program(x, scale):
+        return x + 1, 1 / scale, numpy.float32(1e38) * numpy.float32(100), numpy.exp(scale + 1000.0)
+
+    compiled = framejit.compile(program, backend="eager")
+    for state in ("warn", "raise", "ignore", "warn"):
+        for _ in range(2):
+            found = []
+            for fn in (program, compiled):
+                with numpy.errstate(all=state), warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    try:
+                        result = str(fn(x, numpy.float64(0))[1:])
+                    except FloatingPointError as error:
+                        result = str(error)
+                found.append((result, [str(warning.message) for warning in caught]))
+            assert found[0] == found[1]
 
 
 def test_scalars_that_change_in_each_iteration_do_not_use_up_a_limit():

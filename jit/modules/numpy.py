@@ -32,11 +32,42 @@ ON_SCALARS = (
 )  # fmt: skip
 """Functions that return one scalar for scalars, or for short lists of them, and do nothing else."""
 
-METHODS = ("item", "tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__repr__", "__str__",
-           "__format__", "__hash__")  # fmt: skip
+METHODS = ("item", "tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__hash__")
 """Methods whose result is a scalar or text; others return arrays."""
 for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass(base, numpy.generic)}:
     pure(*[_base.__dict__[name] for name in METHODS if name in _base.__dict__])
+
+
+def legacy_printing() -> Any:
+    """In the manner of which version NumPy prints, as the program has set it."""
+    return numpy.get_printoptions()["legacy"]
+
+
+def text_of(method: Any) -> None:
+    """A method that gives a scalar as text."""
+
+    @models(method)
+    def render(vm: VM, self: Object, *spec: Object) -> Object:
+        vm.read_setting(legacy_printing)
+        return abstract.fold(vm, method, self.constant(vm), *[vm.observe(item).as_real(vm) for item in spec])
+
+
+for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass(base, numpy.generic)}:
+    for _name in ("__repr__", "__str__", "__format__"):
+        if _name in _base.__dict__:
+            text_of(_base.__dict__[_name])
+
+
+def fold(vm: VM, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Object:
+    """Call a pure function of NumPy's on constants. What becomes of overflows and divisions by zero is the program's to say, and to see each time."""
+    try:
+        with numpy.errstate(all="raise"):
+            found = function(*args, **kwargs)
+    except FloatingPointError as error:
+        vm.unsupported(breaks.UnsupportedOperation(f"on NumPy's numbers: {error}"))
+    except Exception as error:
+        vm.raise_(type(error), *error.args)
+    return vm.from_real(found)
 
 
 class ScalarObject(ConstObject):
@@ -60,7 +91,7 @@ class ScalarObject(ConstObject):
         return number
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        return abstract.fold(vm, operators.UNARY[symbol][1], self.constant(vm))
+        return fold(vm, operators.UNARY[symbol][1], self.constant(vm))
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if isinstance(other, TensorObject):
@@ -83,7 +114,7 @@ class ScalarObject(ConstObject):
         if (other.cls not in SCALARS and other.cls not in SCALAR_TYPES) or not other.is_constant():
             return None
         operands = (other.constant(vm), self.constant(vm)) if reflected else (self.constant(vm), other.constant(vm))
-        return abstract.fold(vm, function, *operands)
+        return fold(vm, function, *operands)
 
 
 def is_told_by_equality(value: Any) -> bool:
@@ -104,7 +135,10 @@ def fold_to_scalar(vm: VM, name: str, function: Callable[..., Any], args: Sequen
     except NotConstant as needed:
         vm.unsupported(breaks.UnsupportedCall(f"numpy.{name} on {needed.obj!r}"))
     try:
-        found = function(*real_args, **real_kwargs)
+        with numpy.errstate(all="raise"):
+            found = function(*real_args, **real_kwargs)
+    except FloatingPointError as error:
+        vm.unsupported(breaks.UnsupportedOperation(f"numpy.{name}: {error}"))
     except Exception as error:
         vm.raise_(type(error), *error.args)
     if type(found) not in SCALAR_TYPES and type(found) not in SCALARS:
