@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import contextvars
 import decimal
@@ -231,3 +232,25 @@ def test_a_setting_that_is_read_is_read_again(setting):
         if any(eager != ours for eager, ours in answers):
             wrong.append(f"{name}: {answers}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_codecs_and_error_handlers_of_the_programs_own_run_at_each_call():
+    calls = []
+
+    def handler(error):
+        calls.append(error.reason)
+        return "?", error.end
+
+    codecs.register_error("framejit-test", handler)
+
+    def program(t):
+        return t + 1, "é".encode("ascii", "framejit-test"), b"\xff".decode(errors="framejit-test"), "é".encode("UTF-8"), b"a".decode("ascii"), "é".encode()
+
+    compiled = framejit.compile(program, backend="eager")
+    runs = []
+    for fn in (program, compiled):
+        calls.clear()
+        runs.append(([fn(x)[1:] for _ in range(3)], calls[:]))
+    assert runs[0] == runs[1]
+    codecs.register_error("framejit-test", lambda error: ("!", error.end))
+    assert compiled(x)[1:] == program(x)[1:]
