@@ -22,6 +22,7 @@ from framejit.ceval.signals import Return, Yield
 from framejit.effects import Effects, Logged
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes, Scope
+from framejit.objects.dictobject import DictObject
 from framejit.objects.object import LazyObject, Object
 from framejit.tracer import Tracer
 
@@ -34,6 +35,7 @@ FREE = {
     GlobalModes: {"_graph", "_trail"},
     Scope: {"manager"},  # entered again
     Effects: {"_tracer"},
+    DictObject: {"plain_keys"},  # found out once, of the program's own dict
 }
 """Fields that needn't be the same afterwards."""
 ONLY_GROWS = ("_constants", "_lines", "_frames", "_wrapped")
