@@ -215,7 +215,7 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     stop = boundary.outside(tracer, stop)
     stop.stack = stacks.shown(stop.stack)
     call = compiler.family.number
-    prediction = predict(stop)
+    prediction = predict(stop, any(node.op.startswith("call") for node in tracer.graph.graph.nodes))
     refuted = None if prediction is None else compiler.family.refuted.get(prediction.key)
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, call, job.options.fullgraph)
     foreign = errors is None

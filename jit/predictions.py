@@ -29,6 +29,7 @@ class Prediction:
         stack: the user's frames where it was seen to raise, outermost first.
         cls: the exact class of the exception; None where it is an operator's error, of which only the real operator knows the class.
         certain: False where a handler of the program may keep the exception from leaving the frame.
+        computes: whether operators come before: on other data, which no guard is about, each of them may raise.
         whole: whether a frame that returns would have had to be compiled in one piece, so that it must not be run as written.
     """
 
@@ -36,6 +37,7 @@ class Prediction:
     stack: tuple[UserFrame, ...]
     cls: type[BaseException] | None
     certain: bool = True
+    computes: bool = False
     whole: bool = False
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
@@ -46,6 +48,8 @@ class Prediction:
     def allows(self, error: BaseException) -> bool:
         """Whether a trace that expected this exception can have been right."""
         if self.cls is None or type(error) is self.cls or not self.certain:
+            return True
+        if self.computes and self.stack and innermost(error) != (self.stack[-1].filename, self.stack[-1].lineno):
             return True
         return not isinstance(error, Exception) or isinstance(error, FROM_ANYWHERE) or comes_from_signal(error.__traceback__)
 
@@ -62,13 +66,21 @@ class Prediction:
         return f"the trace said that {expected}{where}; {came}"
 
 
-def predict(stop: GraphBreak) -> Prediction | None:
-    """What the end of a trace says of the call; None where it doesn't say that the program raises."""
+def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
+    """What the end of a trace says of the call; None where it doesn't say that the program raises. `computes`: whether it has a graph."""
     if not isinstance(stop.reason, RAISES):
         return None
     if isinstance(stop, Escape):
-        return Prediction(stop.reason, tuple(stop.stack), stop.cls)
+        return Prediction(stop.reason, tuple(stop.stack), stop.cls, computes=computes)
     return Prediction(stop.reason, tuple(stop.stack), None, certain=not stop.frames or not meets_handler(stop.frames[-1]))
+
+
+def innermost(error: BaseException) -> tuple[str, int] | None:
+    """The file and line that an exception was raised at."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return None if traceback is None else (traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
 
 
 def comes_from_signal(traceback: TracebackType | None) -> bool:

@@ -356,3 +356,14 @@ def test_an_operators_error_under_torchs_own_blocks_is_eagers():
     for _ in range(2):
         with pytest.raises(RuntimeError, match="inconsistent tensor size"):
             compiled(x, torch.ones(4))
+
+
+def test_an_operator_on_other_data_raises_before() -> None:
+    def picks(a, index):
+        chosen = a[index]
+        raise KeyError(chosen.shape)
+
+    compiled = eager(picks)
+    for number, error in ((1, KeyError), (1, KeyError), (7, IndexError), (1, KeyError)):
+        with pytest.raises(error):
+            compiled(x, torch.tensor([number]))
