@@ -144,7 +144,10 @@ def object_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object
     """Objects/typeobject.c: object_init."""
     own_init = vm.raw_type_lookup(self.cls, "__init__") is not object.__init__
     if (args or kwargs) and (own_init or vm.raw_type_lookup(self.cls, "__new__") is object.__new__):
-        vm.raise_(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
+        if not isinstance(self, UserObject):
+            vm.unsupported(breaks.UnsupportedCall(f"object.__init__ of a {self.cls.__qualname__} with arguments"))
+        whose = "object" if own_init else self.type_name
+        vm.raise_(TypeError, f"{whose}.__init__() takes exactly one argument (the instance to initialize)")
     return vm.const(None)
 
 
@@ -161,6 +164,12 @@ def attribute_name(vm: VM, name: Object) -> str:
     return str(name.constant(vm))
 
 
+def check_no_class(vm: VM, self: Object) -> None:
+    """Objects/typeobject.c: hackcheck: object's slots are not for what has stricter ones."""
+    if issubclass(self.cls, type):
+        vm.unsupported(breaks.UnsupportedCall("object.__setattr__ or object.__delattr__ of a class"))
+
+
 @models(object.__getattribute__)
 def object_getattribute(vm: VM, self: Object, name: Object) -> Object:
     return vm.object_getattribute(self, attribute_name(vm, name))
@@ -168,11 +177,13 @@ def object_getattribute(vm: VM, self: Object, name: Object) -> Object:
 
 @models(object.__setattr__)
 def object_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
+    check_no_class(vm, self)
     vm.object_setattr(self, attribute_name(vm, name), value)
     return vm.const(None)
 
 
 @models(object.__delattr__)
 def object_delattr(vm: VM, self: Object, name: Object) -> Object:
+    check_no_class(vm, self)
     vm.object_setattr(self, attribute_name(vm, name), None)
     return vm.const(None)
