@@ -578,6 +578,16 @@ def test_views_of_items_that_cannot_be_hashed():
         agree(f, torch.ones(1), {1: []}, other)
 
 
+def test_a_key_that_is_deleted_and_put_in_again_while_its_dict_is_gone_through():
+    def f(x, d):
+        for key in d:
+            del d[key]
+            d[key] = 0
+        return x
+
+    agree(f, torch.ones(1), {0: 0})
+
+
 class Slotted(OrderedDict):
     __slots__ = ("mark",)
 

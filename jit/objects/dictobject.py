@@ -27,9 +27,12 @@ FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 
 
 class DictObject(Object):
-    """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (cleared, reordered)."""
+    """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (cleared, reordered).
 
-    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys")
+    `taken`: the keys that were removed so far, one after the other, for iterators.
+    """
+
+    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken")
 
     def __init__(self, cls: type = dict, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -43,6 +46,7 @@ class DictObject(Object):
         self.rewritten = False
         self.factory: Object | None = None
         self.plain_keys: bool | None = None
+        self.taken: list[Any] = []
 
     @property
     def family(self) -> Any:
@@ -202,6 +206,8 @@ class DictObject(Object):
         """Remove from a table; undone by putting the old one back, which keeps the order."""
         kept = dict(getattr(self, table))
         del kept[name]
+        self.taken.append(name)
+        vm.trail.log(self.taken.pop)
         vm.trail.set(self, table, kept)
 
     def del_item(self, vm: VM, key: Object) -> bool:
@@ -210,6 +216,9 @@ class DictObject(Object):
 
     def replace(self, vm: VM, entries: dict[Any, Entry]) -> None:
         """Give the dict new contents altogether (clear, move_to_end(last=False))."""
+        for name in self.entries:
+            self.taken.append(name)
+            vm.trail.log(self.taken.pop)
         vm.trail.set(self, "entries", entries)
         if self.source is not None:
             vm.trail.set(self, "complete", True)
@@ -429,7 +438,7 @@ def storage(mapping: DictObject) -> type:
 class DictIterator(IteratorObject):
     """Over the keys, values or items; a change of size while it runs is the RuntimeError of dictiter_iternextkey."""
 
-    __slots__ = ("mapping", "kind", "keys", "index", "backwards", "entries", "size")
+    __slots__ = ("mapping", "kind", "keys", "index", "backwards", "entries", "size", "seen")
 
     def __init__(self, vm: VM, mapping: DictObject, kind: str, backwards: bool = False) -> None:
         super().__init__(ITERATOR_TYPES[storage(mapping), kind, backwards])
@@ -438,6 +447,7 @@ class DictIterator(IteratorObject):
         self.entries = mapping.open(vm)
         self.keys = list(self.entries)
         self.size = len(self.keys)
+        self.seen = len(mapping.taken)
         if backwards:
             self.keys.reverse()
         self.index = 0
@@ -454,8 +464,9 @@ class DictIterator(IteratorObject):
             vm.trail.set(self, "size", -1)  # from here on it raises at every step
             vm.raise_(RuntimeError, "dictionary changed size during iteration")
         elif entries is not self.entries:
-            if self.backwards:
-                vm.unsupported(breaks.UnsupportedOperation("a step backwards over a dict whose keys have changed"))
+            taken = self.mapping.taken[self.seen :]
+            if self.backwards or any(key in entries and key in taken for key in keys[:index]):  # a key that is there again lies ahead again
+                vm.unsupported(breaks.UnsupportedOperation("a step of an iterator over a dict whose keys have changed"))
             keys = [*keys[:index], *self.keys_ahead(entries)]
             vm.trail.set(self, "keys", keys)
         if index == len(keys):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import enum
+import operator
 from collections import OrderedDict, defaultdict, deque
 
+import numpy as np
 import pytest
 import torch
 from agreement import agree
@@ -14,6 +17,47 @@ x = torch.ones(2)
 small = st.integers(-3, 5)
 keys = st.sampled_from(["a", "b", "c", 1, 2.0, True, None, (1, "a")])
 quick = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+class KindOfInt(int):
+    pass
+
+
+class KindOfText(str):
+    pass
+
+
+class EvasiveInt(int):
+    def __eq__(self, other):
+        return NotImplemented
+
+    def __add__(self, other):
+        return NotImplemented
+
+    def __rmul__(self, other):
+        return "rmul"
+
+    __hash__ = int.__hash__
+
+
+class EvasiveList(list):
+    def __radd__(self, other):
+        return "radd"
+
+    def __lt__(self, other):
+        return NotImplemented
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+of_many_types = st.sampled_from([1, True, 1.0, KindOfInt(1), Level.LOW, np.int64(1), EvasiveInt(1), "a", KindOfText("a"), 2])
+operands = st.one_of(of_many_types, st.sampled_from([EvasiveList([1]), [1], (1,), "ab", b"a", None, 2.5, 1j, EvasiveInt(2)]))
+binary = st.sampled_from([
+    operator.add, operator.mul, operator.sub, operator.mod, operator.eq, operator.ne, operator.lt, operator.ge, operator.or_, operator.iadd,
+    operator.imul, operator.contains, operator.getitem, divmod, pow, max,
+])  # fmt: skip
 
 
 def attempt(function, *args, **kwargs):
@@ -102,12 +146,18 @@ list_operations = st.one_of(
     operation("slice", small, small, st.sampled_from([None, 1, 2, -1, -2])),
     operation("assign", small, small, st.lists(small, max_size=3).map(tuple)),
 )
-dict_operations = st.one_of(
-    *(operation(name, keys) for name in ("get", "del", "in", "setdefault", "pop")),
-    *(operation(name, keys, small) for name in ("set", "setdefault", "merge", "rename")),
-    operation("pop", keys, st.none()),
-    *(operation(name) for name in ("popitem", "items", "clear", "copy")),
-)
+
+
+def operations_on_dicts(keys):
+    return st.one_of(
+        *(operation(name, keys) for name in ("get", "del", "in", "setdefault", "pop")),
+        *(operation(name, keys, small) for name in ("set", "setdefault", "merge", "rename")),
+        operation("pop", keys, st.none()),
+        *(operation(name) for name in ("popitem", "items", "clear", "copy")),
+    )
+
+
+dict_operations = operations_on_dicts(keys)
 ordered_operations = st.one_of(
     dict_operations, operation("move_to_end", keys), operation("move_to_end", keys, st.booleans()), operation("popitem", st.booleans())
 )
@@ -141,6 +191,22 @@ def test_lists(items, operations):
 @given(st.dictionaries(keys, small, max_size=4), several(dict_operations))
 def test_dicts(d, operations):
     agree(on_dict, x, d, operations, calls=1)
+
+
+@quick
+@given(st.dictionaries(of_many_types, small, max_size=4), several(operations_on_dicts(of_many_types)))
+def test_dicts_with_keys_of_many_types(d, operations):
+    agree(on_dict, x, d, operations, calls=1, fullgraph=False)
+
+
+def apply_all(t, function, pairs):
+    return t + 1, [attempt(function, *pair) for pair in pairs]
+
+
+@quick
+@given(binary, st.lists(st.tuples(operands, operands), min_size=1, max_size=4))
+def test_operators_on_operands_of_many_types(function, pairs):
+    agree(apply_all, x, function, pairs, calls=1, fullgraph=False)
 
 
 @quick
