@@ -149,6 +149,23 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
     return tuple(items), tuple(values)
 
 
+def holds_itself(generator: GeneratorObject) -> bool:
+    """Whether what a generator's frame holds can't be made before the generator: what is made empty and filled later can."""
+    known: set[int] = set()
+    waiting: list[Object] = [generator]
+    while waiting:
+        value = settle(waiting.pop())
+        if value is generator and known:
+            return True
+        if id(value) in known or (value is not generator and (value.source is not None or value.needs_fill())):
+            continue
+        known.add(id(value))
+        if isinstance(value, GeneratorObject):
+            waiting += (held for held in (*value.frame.locals, *value.frame.stack) if isinstance(held, Object))
+        waiting += value.referents()
+    return False
+
+
 def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
     assert isinstance(generator, GeneratorObject)
     frame: Frame = generator.frame
@@ -159,6 +176,10 @@ def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tupl
         raise CallNatively(frame.code, breaks.InterruptedIterator(f"an iterator of {module}{name}()"))
     if stands_in or frame.state in (State.RUNNING, State.FINISHED):
         raise NotConstant(generator)
+    if holds_itself(generator):
+        if frame.code in tracer.natively:
+            raise NotConstant(generator)
+        raise CallNatively(frame.code, breaks.UnsupportedValue(f"a generator of {frame.code.co_qualname}() that holds itself"))
     tracer.restarted.append(frame)
     items, stack = split_stack(frame)
     split = SplitFrame(frame.code, frame.pc, frame.globals.value, tuple(frame.locals), stack, items, 0, 0, False, AS_IT_IS)

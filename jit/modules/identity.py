@@ -70,7 +70,8 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )
     slots = any(isinstance(member, MemberDescriptorType) for cls in self.cls.__mro__ for member in vars(cls).values())
-    if not plain or slots or vm.observe(protocol).constant(vm) < 2:
+    named_slots = vm.raw_type_lookup(self.cls, "__slotnames__") not in (MISSING, [])  # copyreg's note of them
+    if not plain or slots or named_slots or vm.observe(protocol).cls is not int or protocol.constant(vm) < 2:
         raise NotConstant(self)
     namespace = self.instance_dict(vm)
     state = NONE if namespace is None or not namespace.open(vm) else namespace

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType, WrapperDescriptorType
+from types import MethodDescriptorType, WrapperDescriptorType
 from typing import Any, NoReturn
 
 from framejit import breaks
@@ -117,7 +117,7 @@ def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
     if direct is not None and vm.raw_type_lookup(cls, "__getattr__") is not MISSING:
         vm.direct = None  # what is tried first may raise AttributeError
     try:
-        if type(getattribute) is WrapperDescriptorType:  # C types repeat the generic slot under their own name
+        if is_own_slot(getattribute, "__getattribute__"):
             found = find_attribute(vm, obj, name)
             if found is not None:
                 return found
@@ -133,6 +133,14 @@ def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
         no_attribute(vm, obj, name)
     vm.direct = direct
     return fallback.call_as_method(vm, obj, [vm.const(name)])
+
+
+def is_own_slot(found: Any, name: str) -> bool:
+    """Whether what a class has under the name of a slot is that slot of a C type, which repeats the generic one.
+
+    `__setattr__ = dict.__setitem__` isn't.
+    """
+    return type(found) is WrapperDescriptorType and found.__name__ == name
 
 
 def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
@@ -172,7 +180,7 @@ def delattr_(vm: VM, obj: Object, name: str) -> None:
 def generic_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None:
     """slot_tp_setattro around PyObject_GenericSetAttr."""
     special = "__delattr__" if value is None else "__setattr__"
-    if type(vm.raw_type_lookup(obj.cls, special)) is WrapperDescriptorType:
+    if is_own_slot(vm.raw_type_lookup(obj.cls, special), special):
         object_setattr(vm, obj, name, value)
         return
     hook = vm.type_lookup(obj.cls, special)
@@ -377,16 +385,21 @@ def list_of(vm: VM, obj: Object) -> list[Object]:
     return drain(vm, iterator)
 
 
+def may_run_python(found: Any) -> bool:
+    """Whether a special method, as the class has it, is there and none that is written in C."""
+    return found is not MISSING and type(found) not in (WrapperDescriptorType, MethodDescriptorType)
+
+
 def ask_length(vm: VM, obj: Object) -> None:
     """PyObject_LengthHint, for what a class in Python does when asked; the answer itself changes nothing."""
-    if isinstance(vm.raw_type_lookup(obj.cls, "__len__"), FunctionType):
+    if may_run_python(vm.raw_type_lookup(obj.cls, "__len__")):
         try:
             length(vm, obj)
             return
         except vm.Raise as raised:
             if not issubclass(raised.exc.cls, TypeError):
                 raise
-    if not isinstance(vm.raw_type_lookup(obj.cls, "__length_hint__"), FunctionType):
+    if not may_run_python(vm.raw_type_lookup(obj.cls, "__length_hint__")):
         return
     try:
         found = call_special(vm, obj, "__length_hint__")

@@ -227,6 +227,8 @@ class DescriptorObject(Object):
             function = vm.observe(self._part(vm, "__func__"))
             receiver = vm.const(cls)
             if vm.raw_type_lookup(function.cls, "__get__") is MISSING:
+                if vm.raw_type_lookup(function.cls, "__call__") is MISSING:
+                    vm.unsupported(breaks.UnsupportedOperation("a method of what can't be called"))
                 return MethodObject(function, receiver)
             return function.descriptor_get(vm, receiver, cls)
         if obj is None:

@@ -6,22 +6,36 @@ from types import GeneratorType
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.source import Source
+from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.vm import VM, Codegen
 
 
+def names_of(frame: Any) -> tuple[str, str] | None:
+    """`__name__` and `__qualname__` that a new generator of the frame takes from its function, where they are others than its code's."""
+    function, code = frame.function, frame.code
+    if function is None:
+        return None
+    if function.value is not MISSING:
+        names = function.value.__name__, function.value.__qualname__
+    else:
+        given = [function.renamed.get(name) for name in ("__name__", "__qualname__")]
+        names = tuple(own if value is None else value.value for own, value in zip((code.co_name, code.co_qualname), given))
+    return None if names == (code.co_name, code.co_qualname) else names
+
+
 class GeneratorObject(Object):
     """A generator made by the trace, or one that stands in for an iterator of another class. `frame` is the interpreter's, opaque here."""
 
-    __slots__ = ("vm", "frame")
+    __slots__ = ("vm", "frame", "names")
 
     def __init__(self, vm: VM, frame: Any) -> None:
         super().__init__(GeneratorType)
         self.vm = vm
         self.frame = frame
+        self.names = names_of(frame)
 
     def is_generator(self) -> bool:
         return self.cls is GeneratorType
@@ -37,6 +51,15 @@ class GeneratorObject(Object):
         make, state = self.vm.restart_generator(self)
         cg.load(state)
         cg.call_const(make, 1)
+        if self.names is not None:
+            cg.load_const(self.names)
+            cg.call_const(renamed, 2)
+
+
+def renamed(generator: Any, names: tuple[str, str]) -> Any:
+    """A generator with the names that its function had (runs in generated code)."""
+    generator.__name__, generator.__qualname__ = names
+    return generator
 
 
 @wraps(GeneratorType, shared=True)
@@ -70,9 +93,16 @@ def generator_send(vm: VM, self: Object, value: Object) -> Object:
 @models(GeneratorType.throw)
 def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = None, traceback: Object | None = None) -> Object:
     exc = vm.observe(exc)
+    plain = traceback is None or vm.observe(traceback).cls is type(None)
+    if not plain or not (issubclass(exc.cls, BaseException) or (issubclass(exc.cls, type) and issubclass(exc.value, BaseException))):
+        vm.unsupported(breaks.UnsupportedCall("generator.throw() of what is no exception, or with a traceback"))
     if issubclass(exc.cls, type):
         given = [] if value is None or vm.observe(value).cls is type(None) else [value]
         exc = value if given and issubclass(vm.observe(given[0]).cls, exc.value) else abstract.call(vm, exc, given)  # type: ignore[assignment]
+    elif value is not None and vm.observe(value).cls is not type(None):
+        vm.raise_(TypeError, "instance exception may not have a separate value")
+    if not issubclass(vm.observe(exc).cls, BaseException):
+        vm.unsupported(breaks.UnsupportedCall("generator.throw() of a class that makes no exception"))
     result, finished = vm.resume_generator(self, vm.const(None), vm.observe(exc))
     return stop_iteration(vm, result) if finished else result  # type: ignore[no-any-return]
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
 
 
-OF_THE_TYPE = frozenset(dir(ModuleType)) - {"__dict__", "__annotations__"}
-"""What every module has by its type. `__annotations__` is made when it is asked for: C code does that."""
+NAMESPACE = vars(ModuleType)["__dict__"]
+INHERITED = frozenset(dir(ModuleType))
+"""What modules have by their type."""
 
 
 class ModuleObject(IdentityConstant):
@@ -30,29 +31,36 @@ class ModuleObject(IdentityConstant):
         return True
 
     def instance_dict(self, vm: VM) -> DictObject:
-        return vm.globals_of(self.value.__dict__)
+        namespace = NAMESPACE.__get__(self.value)
+        if namespace is None:
+            vm.unsupported(breaks.UnsupportedValue("a module that was never initialised"))
+        return vm.globals_of(namespace)
 
     def getattr(self, vm: VM, name: str) -> Object:
         """Objects/moduleobject.c: _Py_module_getattro."""
         if self.cls is not ModuleType:
             return self._getattr_of_subclass(vm, name)
+        if name == "__dict__":
+            return self.instance_dict(vm)
         found = self.instance_dict(vm).lookup(vm, name)
+        if name == "__annotations__" and found is None:
+            vm.unsupported(breaks.UnsupportedValue("the annotations of a module, which are made when they are asked for"))
+        if name in INHERITED and name != "__annotations__":
+            found = abstract.find_attribute(vm, self, name)
         if found is not None:
             return found
-        if name in OF_THE_TYPE:
-            return vm.object_getattribute(self, name)
         fallback = self.instance_dict(vm).lookup(vm, "__getattr__")
         if fallback is not None:
             return abstract.call(vm, fallback, [vm.const(name)])
-        if name == "__dict__":
-            return self.instance_dict(vm)
-        if name == "__annotations__":
-            vm.unsupported(breaks.UnsupportedValue(f"the annotations of module {self.value.__name__}, which has none yet"))
-        vm.raise_(AttributeError, f"module '{self.value.__name__}' has no attribute '{name}'")
+        own_name = self.instance_dict(vm).lookup(vm, "__name__")
+        if own_name is None or vm.observe(own_name).cls is not str:
+            vm.raise_(AttributeError, f"module has no attribute '{name}'")
+        vm.raise_(AttributeError, f"module '{vm.observe(own_name).constant(vm)}' has no attribute '{name}'")
 
     def _getattr_of_subclass(self, vm: VM, name: str) -> Object:
         """Modules of a class of their own (lazy loaders, torch.ops): what is in the dict is guarded; the rest is the class's business."""
-        if vm.raw_type_lookup(self.cls, name) is not vm.missing:
+        hooked = not abstract.is_own_slot(vm.raw_type_lookup(self.cls, "__getattribute__"), "__getattribute__")
+        if hooked or vm.raw_type_lookup(self.cls, name) is not vm.missing:
             return vm.generic_getattr(self, name)
         namespace, real = self.instance_dict(vm), vm.missing
         if name not in self.value.__dict__ and name not in namespace.stores:
@@ -63,10 +71,12 @@ class ModuleObject(IdentityConstant):
         return vm.generic_getattr(self, name) if real is vm.missing else vm.pin(real)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        if value is not None:
+        if self.cls is not ModuleType or name in INHERITED:
+            vm.generic_setattr(self, name, value)
+        elif value is not None:
             self.instance_dict(vm).store(vm, name, value)
         elif not self.instance_dict(vm).delete(vm, name):
-            vm.raise_(AttributeError, name)
+            abstract.no_attribute(vm, self, name)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)

@@ -143,8 +143,11 @@ class Object:
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
         """tp_descr_set: store (None: delete) through this class attribute; False where it is no data descriptor."""
-        method = vm.type_lookup(self.cls, "__delete__" if value is None else "__set__")
+        wanted, other = ("__delete__", "__set__") if value is None else ("__set__", "__delete__")
+        method = vm.type_lookup(self.cls, wanted)
         if method is None:
+            if vm.raw_type_lookup(self.cls, other) is not MISSING:  # slot_tp_descr_set
+                vm.raise_(AttributeError, wanted)
             return False
         method.call_as_method(vm, self, [obj] if value is None else [obj, value])
         return True

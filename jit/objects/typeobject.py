@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from types import FunctionType, GenericAlias, MemberDescriptorType, UnionType
+from types import BuiltinFunctionType, FunctionType, GenericAlias, MemberDescriptorType, UnionType
 from typing import Any
 
 import torch
 
 from framejit import breaks
-from framejit.guards.source import MISSING, Source
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING, SlotMember, Source
 from framejit.objects import abstract, typefields
 from framejit.objects.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.object import IdentityConstant, Object
@@ -103,7 +104,12 @@ class TypeObject(IdentityConstant):
         new = vm.raw_type_lookup(real, "__new__")
         if isinstance(new, staticmethod):
             new = new.__func__
-        maker = vm.pin(new) if isinstance(new, FunctionType) else vm.const(new)
+        if isinstance(new, (FunctionType, BuiltinFunctionType)):
+            maker = vm.pin(new)
+        else:
+            found = vm.type_lookup(real, "__new__")
+            assert found is not None
+            maker = found.descriptor_get(vm, None, real)
         made = vm.observe(abstract.call(vm, maker, [self, *args], kwargs))
         if not issubclass(made.cls, real):
             return made
@@ -170,6 +176,22 @@ class SuperObject(Object):
 
     def referents(self) -> list[Object]:
         return [] if self.receiver is None else [self.receiver]
+
+
+SUPER_FIELDS = {name: super.__dict__[name] for name in ("__thisclass__", "__self__", "__self_class__")}
+
+
+@wraps(super)
+def wrap_super(vm: VM, value: Any, source: Source) -> SuperObject:
+    """A bound `super()` object from outside, whose classes are guarded."""
+    parts = {name: (member.__get__(value), source.child(SlotMember, member)) for name, member in SUPER_FIELDS.items()}
+    if type(value) is not super or parts["__self_class__"][0] is None:
+        vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__qualname__}, a super object without an instance or of a class of its own"))
+    for name in ("__thisclass__", "__self_class__"):
+        vm.guard(ValueIs, parts[name][1], parts[name][0])
+    made = SuperObject(parts["__thisclass__"][0], vm.observe(vm.wrap(*parts["__self__"])), parts["__self_class__"][0])
+    made.source, made.value = source, value
+    return made
 
 
 @models(super)

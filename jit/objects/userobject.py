@@ -165,13 +165,14 @@ def attribute_name(vm: VM, name: Object) -> str:
 
 
 def check_no_class(vm: VM, self: Object) -> None:
-    """Objects/typeobject.c: hackcheck: object's slots are not for what has stricter ones."""
+    """Objects/typeobject.c: hackcheck: object's slots are not for what has stricter ones, nor does its look-up know class attributes."""
     if issubclass(self.cls, type):
-        vm.unsupported(breaks.UnsupportedCall("object.__setattr__ or object.__delattr__ of a class"))
+        vm.unsupported(breaks.UnsupportedCall("an attribute method of object on a class"))
 
 
 @models(object.__getattribute__)
 def object_getattribute(vm: VM, self: Object, name: Object) -> Object:
+    check_no_class(vm, self)
     return vm.object_getattribute(self, attribute_name(vm, name))
 
 

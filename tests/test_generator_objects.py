@@ -1,0 +1,447 @@
+"""Generators as objects in compiled functions: attributes, send, throw and close, names, cycles."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import gc
+import inspect
+import sys
+
+import pytest
+from agreement import agree_in_text
+
+PROGRAMS = []
+
+
+def program(function):
+    PROGRAMS.append(function)
+    return function
+
+
+def err(function, *args, **kwargs):
+    """What a call returns, or the exception as the program sees it."""
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        return type(error).__name__, str(error)
+
+
+# generators
+def gen(n=3):
+    for i in range(n):
+        r = yield i
+        if r:
+            yield ("got", r)
+    return "end"
+
+
+@program
+def g1():
+    g = gen()
+    return (
+        g.gi_frame is not None,
+        g.gi_running,
+        g.gi_yieldfrom,
+        g.gi_code.co_name,
+        g.__name__,
+        g.__qualname__,
+        next(g),
+        g.gi_frame.f_lineno > 0,
+        g.gi_suspended,
+        list(g),
+        g.gi_frame,
+        g.gi_suspended,
+    )
+
+
+@program
+def g2():
+    g = gen()
+    r = [next(g), g.send(5), next(g)]
+    g.close()
+    return r, err(next, g), list(g), g.close()
+
+
+@program
+def g3():
+    g = gen()
+    return err(g.send, 1), err(g.throw, ValueError("x")), err(next, g), err(g.throw, ValueError), err(g.send, None)
+
+
+@program
+def g4():
+    def g():
+        try:
+            yield 1
+        except ValueError as e:
+            yield ("caught", str(e))
+        finally:
+            out.append("fin")
+
+    out = []
+    a = g()
+    r = [next(a), a.throw(ValueError("v"))]
+    r.append(err(next, a))
+    return r, out
+
+
+@program
+def g5():
+    def g():
+        try:
+            yield 1
+        except GeneratorExit:
+            out.append("ge")
+            return 7
+
+    out = []
+    a = g()
+    next(a)
+    return a.close(), out
+
+
+@program
+def g6():
+    def g():
+        try:
+            yield 1
+        except GeneratorExit:
+            yield 2
+
+    a = g()
+    next(a)
+    return err(a.close)
+
+
+@program
+def g7():
+    def g():
+        yield from inner()
+
+    def inner():
+        x = yield 1
+        out.append(x)
+        return 3
+
+    out = []
+    a = g()
+    r = next(a)
+    y = a.gi_yieldfrom is not None
+    return r, y, err(a.send, 5), out
+
+
+@program
+def g8():
+    def g():
+        yield me.gi_running
+        try:
+            next(me)
+        except ValueError as e:
+            yield str(e)
+
+    me = g()
+    return list(me)
+
+
+@program
+def g9():
+    def g():
+        raise StopIteration(3)
+        yield
+
+    return err(next, g())
+
+
+@program
+def g10():
+    def g():
+        return 5
+        yield
+
+    try:
+        next(g())
+    except StopIteration as e:
+        return e.value, e.args
+
+
+@program
+def g11():
+    g = (i for i in [1, 2])
+    return (
+        g.__name__,
+        g.__qualname__,
+        err(setattr, g, "__name__", 3),
+        setattr(g, "__name__", "zz"),
+        g.__name__,
+        type(g).__name__,
+        iter(g) is g,
+        hasattr(g, "__next__"),
+        err(setattr, g, "foo", 1),
+        repr(g)[:19],
+    )
+
+
+@program
+def g12():
+    class C:
+        pass
+
+    def g():
+        c = yield 1
+        c.me = me
+        yield 2
+
+    me = g()
+    c = C()
+    next(me)
+    me.send(c)
+    return c.me is me
+
+
+@program
+def g13():
+    def g():
+        x = me
+        yield 1
+        yield x is me
+
+    me = g()
+    return next(me), next(me)
+
+
+@program
+def g14():
+    g = gen()
+    del g
+    l = [gen()]
+    l[0].__next__()
+    l.append(l)
+    return len(l)
+
+
+@program
+def g15():
+    g = gen(2)
+    h = gen(2)
+    return (
+        [*zip(g, h)],
+        [*g],
+        dict(zip("ab", gen(2))),
+        sum(gen()),
+        max(gen()),
+        (1 in gen()),
+        sorted(gen(), reverse=True),
+        tuple(gen()),
+        set(gen()),
+    )
+
+
+@program
+def g16():
+    def g():
+        try:
+            yield 1
+        finally:
+            out.append(sys.exc_info()[0])
+
+    out = []
+    a = g()
+    next(a)
+    del a
+    return out
+
+
+@program
+def g17():
+    g = gen()
+    return err(g.throw, 5), err(g.throw, ValueError, 5), err(g.throw, ValueError("a"), 5), err(g.throw), err(g.send)
+
+
+@program
+def g18():
+    def g():
+        yield 1
+
+    a = g()
+    b = copy.copy if 0 else None
+    return err(copy.copy, a), err(len, a), err(lambda: a[0]), err(lambda: a + 1), bool(a), a == a, hash(a) == hash(a)
+
+
+@program
+def g19():
+    def g():
+        with contextlib.suppress(ValueError):
+            yield 1
+            raise ValueError
+        yield 2
+
+    return list(g())
+
+
+@program
+def g20():
+    def outer():
+        try:
+            yield from inner()
+        except KeyError:
+            yield "ke"
+
+    def inner():
+        try:
+            yield 1
+        except ValueError:
+            raise KeyError
+
+    a = outer()
+    return next(a), a.throw(ValueError), err(next, a)
+
+
+@program
+def g21():
+    def g():
+        yield 1
+
+    a = g()
+    next(a)
+    return inspect.getgeneratorstate(a), inspect.isgenerator(a), inspect.isgeneratorfunction(g)
+
+
+@program
+def g22():
+    def g():
+        r = yield from [1, 2]
+        yield r
+
+    a = g()
+    return next(a), err(a.send, 3)
+
+
+@program
+def g23():
+    def g():
+        yield from It()
+
+    class It:
+        def __iter__(s):
+            return s
+
+        def __next__(s):
+            return 1
+
+        def send(s, v):
+            return ("sent", v)
+
+        def throw(s, *a):
+            return ("thrown", len(a))
+
+        def close(s):
+            out.append("closed")
+
+    out = []
+    a = g()
+    r = [next(a), a.send(4), a.throw(ValueError), a.close()]
+    return r, out
+
+
+@program
+def cyc():
+    fin = []
+
+    def gen():
+        try:
+            g = yield
+            yield 1
+        finally:
+            fin.append(1)
+
+    g = gen()
+    next(g)
+    r = g.send(g)
+    a = list(fin)
+    del g
+    gc.collect()
+    return r, a, fin
+
+
+@program
+def cyc2():
+    def gen():
+        g = yield
+        yield g is me
+
+    g = me = gen()
+    next(g)
+    return g.send(g), g.gi_frame is not None
+
+
+@program
+def cyc3():
+    def gen():
+        g = yield 1
+        h = yield 2
+        yield len(g)
+
+    a = gen()
+    b = gen()
+    next(a)
+    next(b)
+    a.send((b,))
+    b.send([a])
+    return a.send(3), b.send(4), a.gi_running
+
+
+@program
+def names():
+    def func():
+        yield 1
+
+    g = func()
+    func.__name__ = "nn"
+    func.__qualname__ = "qq"
+    h = func()
+    return g.__name__, g.__qualname__, h.__name__, h.__qualname__, next(h)
+
+
+def deco(f):
+    @functools.wraps(f)
+    def w(*a):
+        yield from f(*a)
+
+    return w
+
+
+@deco
+def wrapped(x):
+    yield x
+
+
+@program
+def names2():
+    g = wrapped(3)
+    return g.__name__, g.__qualname__, list(g)
+
+
+@program
+def throw():
+    class E(Exception):
+        def __new__(cls, *a):
+            return cls
+
+    def gen():
+        yield 1
+
+    g = gen()
+    r = [err(g.throw, E), err(next, g)]
+    h = gen()
+    r.append(err(h.throw, ValueError("a"), 5))
+    k = gen()
+    next(k)
+    r += [err(k.throw, 5), err(k.throw, ValueError, "x", None), err(next, k)]
+    return r
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_generators(program):
+    agree_in_text(program)
