@@ -348,7 +348,7 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
 
 
 @models(str.format)
-def str_format(vm: VM, template: Object, *args: Object, **kwargs: Object) -> Object:
+def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Constants at once; others through their own `__format__`, where the template names them simply."""
     observed = vm.observe_all(args)
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}

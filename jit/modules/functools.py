@@ -78,7 +78,7 @@ def wrap_partial(vm: VM, value: Any, source: Source) -> PartialObject:
 
 
 @models(functools.partial.__call__)
-def call_partial(vm: VM, self: PartialObject, *args: Object, **kwargs: Object) -> Object:
+def call_partial(vm: VM, self: PartialObject, /, *args: Object, **kwargs: Object) -> Object:
     """Modules/_functoolsmodule.c: partial_call."""
     held = vm.observe(self.args)
     assert isinstance(held, TupleObject)
@@ -87,7 +87,7 @@ def call_partial(vm: VM, self: PartialObject, *args: Object, **kwargs: Object) -
 
 
 @models(functools.partial.__new__)
-def partial_new(vm: VM, cls: Object, function: Object, *args: Object, **kwargs: Object) -> Object:
+def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Modules/_functoolsmodule.c: partial_new, which takes a partial of a partial apart."""
     function = vm.observe(function)
     held, named = list(args), [(vm.const(name), value) for name, value in kwargs.items()]
@@ -103,5 +103,5 @@ def partial_new(vm: VM, cls: Object, function: Object, *args: Object, **kwargs: 
 
 
 @models(functools.partial)
-def make_partial(vm: VM, function: Object, *args: Object, **kwargs: Object) -> Object:
+def make_partial(vm: VM, function: Object, /, *args: Object, **kwargs: Object) -> Object:
     return partial_new(vm, vm.const(functools.partial), function, *args, **kwargs)

@@ -161,7 +161,7 @@ def index_of(vm: VM, a: Object, b: Object) -> Object:
 if hasattr(operator, "call"):
 
     @models(operator.call)
-    def call(vm: VM, function: Object, *args: Object, **kwargs: Object) -> Object:
+    def call(vm: VM, function: Object, /, *args: Object, **kwargs: Object) -> Object:
         return abstract.call(vm, function, list(args), kwargs)
 
 

@@ -26,7 +26,7 @@ def is_not_implemented(obj: Object) -> bool:
     return obj.value is NotImplemented
 
 
-def fold(vm: VM, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Object:
+def fold(vm: VM, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Object:
     """Call a pure C function on real constants; its exception is the traced program's."""
     try:
         result = function(*args, **kwargs)

@@ -25,7 +25,7 @@ for _name, _symbol in COMPARISONS.items():
 
 
 @models(deque.__new__)
-def deque_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+def deque_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     return DequeObject([], None, vm.observe(cls).constant(vm))
 
 
@@ -142,12 +142,15 @@ def reverse(vm: VM, self: DequeObject) -> Object:
 
 
 @models(deque.copy, deque.__copy__)
-def copy(vm: VM, self: DequeObject) -> Object:
-    items = list(self.items(vm))
+def copy(vm: VM, self: DequeObject) -> DequeObject:
     if self.cls is deque:
-        return DequeObject(items, self.maxlen)
-    args = [vm.new_list(items)] if self.maxlen is None else [vm.new_list(items), vm.const(self.maxlen)]
-    return abstract.call(vm, vm.const(self.cls), args)
+        return DequeObject(list(self.items(vm)), self.maxlen)
+    self.items(vm)
+    args: list[Object] = [self] if self.maxlen is None else [self, vm.const(self.maxlen)]
+    made = vm.observe(abstract.call(vm, vm.const(self.cls), args))
+    if not isinstance(made, DequeObject):
+        vm.raise_(TypeError, f"{self.type_name}() must return a deque, not {made.type_name}")
+    return made
 
 
 @models(deque.count)
@@ -257,16 +260,16 @@ def backwards(vm: VM, self: DequeObject) -> Object:
 @models(deque.__add__)
 def add(vm: VM, self: DequeObject, other: Object) -> Object:
     other = same_kind(vm, other, deque)
-    made = vm.observe(copy(vm, self))
-    extend(vm, made, other)  # type: ignore[arg-type]
+    made = copy(vm, self)
+    extend(vm, made, other)
     return made
 
 
 @models(deque.__mul__, deque.__rmul__)
 def mul(vm: VM, self: DequeObject, times: Object) -> Object:
-    items = repeat(vm, self.items(vm), times)
-    made = DequeObject([], self.maxlen)
-    made.replace(vm, items)
+    times = vm.const(operators.index(vm, times))
+    made = copy(vm, self)
+    made.replace(vm, repeat(vm, made.items(vm), times))
     return made
 
 

@@ -62,7 +62,7 @@ def fill(vm: VM, target: DictObject, source: Object | None, kwargs: dict[str, Ob
 
 
 @models(dict.__new__, OrderedDict.__new__, defaultdict.__new__)
-def dict_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+def dict_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     made = DictObject(vm.observe(cls).constant(vm))
     if made.family is defaultdict:
         made.factory = NONE
@@ -389,9 +389,7 @@ def family_or(vm: VM, self: DictObject, other: Object) -> Object:
         made = vm.observe(default_copy(vm, self))
     else:
         made = vm.observe(abstract.call(vm, vm.const(self.cls), [self]))
-    assert isinstance(made, DictObject)
-    fill(vm, made, other, {})
-    return made
+    return merged(vm, self, made, other)
 
 
 @models(OrderedDict.__ror__, defaultdict.__ror__)
@@ -401,8 +399,14 @@ def family_ror(vm: VM, self: DictObject, other: Object) -> Object:
         return NOT_IMPLEMENTED
     args: list[Object] = [factory_of(vm, self), other] if self.family is defaultdict else [other]
     made = vm.observe(abstract.call(vm, vm.const(self.cls), args))
-    assert isinstance(made, DictObject)
-    fill(vm, made, self, {})
+    return merged(vm, self, made, self)
+
+
+def merged(vm: VM, self: DictObject, made: Object, other: DictObject) -> Object:
+    """What the class has made for a `|`, with the items of the right operand. A `__new__` may have made something else than a dict."""
+    if not isinstance(made, DictObject):
+        vm.unsupported(breaks.UnsupportedOperation(f"| on a {self.type_name} whose class makes a {made.type_name}"))
+    fill(vm, made, other, {})
     return made
 
 
@@ -442,7 +446,7 @@ def past_the_order(model: Callable[..., Object], name: str) -> Callable[..., Obj
     """The model of a method of dict that OrderedDict overrides: called on an OrderedDict, it goes past the order that this keeps."""
 
     @functools.wraps(model)
-    def checked(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+    def checked(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
         if isinstance(self, DictObject) and self.family is OrderedDict:
             vm.unsupported(breaks.UnsupportedCall(f"dict.{name} on an OrderedDict"))
         return model(vm, self, *args, **kwargs)

@@ -22,7 +22,7 @@ for _name, _symbol in COMPARISONS.items():
 
 
 @models(list.__new__)
-def list_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+def list_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     return ListObject([], vm.observe(cls).constant(vm))
 
 

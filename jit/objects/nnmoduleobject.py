@@ -87,13 +87,13 @@ def has_hooks(vm: VM, self: Object) -> bool:
 
 
 @models(nn.Module._wrapped_call_impl)
-def module_call(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+def module_call(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
     """A module compiled in place calls its compiled form; tracing sees through that."""
     return forward_to(vm, self, "_call_impl", args, kwargs)
 
 
 @models(nn.Module._call_impl)
-def module_call_impl(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+def module_call_impl(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Without hooks a call is a call of `forward`."""
     direct, vm.direct = vm.direct, None  # looking for hooks calls methods of dicts, whose results are not this call's
     hooked = has_hooks(vm, self)

@@ -197,7 +197,7 @@ def make_frozenset(vm: VM, iterable: Object | None = None) -> Object:
 
 
 @models(set.__new__)
-def set_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+def set_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     return SetObject({}, vm.observe(cls).constant(vm))
 
 

@@ -276,7 +276,7 @@ def wrap_alias(vm: VM, value: Any, source: Source | None) -> Object:
 
 
 @models(type.__call__)
-def type_call(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+def type_call(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     cls = vm.observe(cls)
     if not isinstance(cls, TypeObject):
         vm.unsupported(breaks.UnsupportedCall("type.__call__ of what is no class"))

@@ -124,7 +124,7 @@ def refuse_indirect(vm: VM, value: Any, source: Source) -> Object:
 
 
 @models(object.__new__)
-def object_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+def object_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Objects/typeobject.c: object_new."""
     real = vm.observe(cls).constant(vm)
     if args or kwargs:
@@ -140,7 +140,7 @@ def object_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
 
 
 @models(object.__init__)
-def object_init(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+def object_init(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Objects/typeobject.c: object_init."""
     own_init = vm.raw_type_lookup(self.cls, "__init__") is not object.__init__
     if (args or kwargs) and (own_init or vm.raw_type_lookup(self.cls, "__new__") is object.__new__):
