@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import random
 import re
 from collections import OrderedDict, deque
@@ -67,6 +68,16 @@ def test_agreeing_guards_pass():
     for n in (1, 2, 1, 3, 2):
         assert torch.equal(f(x, n), x * n)
     assert torch.equal(f(x.double(), 1), x.double()) and len(f.entries) == 4
+
+
+def test_models_are_compared_on_numbers_too_long_to_write_out():
+    big = 10**5001
+
+    def program():
+        values = [number // 3 for number in (big, -big)]
+        return math.isqrt(big) % 7, max(values) % 5, divmod(big, 10**5000), {}.get(big), (big,) * 2 == (big, big + 1)
+
+    assert checked(program, "compile,guards")() == program()
 
 
 def test_a_reference_that_rejects_a_hit_is_loud(monkeypatch):

@@ -48,28 +48,40 @@ class Witness:
             known = peek(vm, result)
         except NotConstant:
             return
-        if type(known) is not type(found) or repr(known) != repr(found):
-            self.refute(f"gives {known!r:.100}", f"gives {found!r:.100}")
+        if type(known) is not type(found) or shown(known) != shown(found):
+            self.refute(f"gives {shown(known):.100}", f"gives {shown(found):.100}")
 
     def check_error(self, vm: VM, exc: Object) -> None:
         """The same where the model raises."""
         found, error = self.said()
         claim = f"raises {exc.cls.__qualname__}"
         if error is None:
-            self.refute(claim, f"gives {found!r:.100}")
+            self.refute(claim, f"gives {shown(found):.100}")
         if type(error) is not exc.cls:
             self.refute(claim, f"raises {type(error).__qualname__}: {error}")
         try:
             args = tuple(peek(vm, arg) for arg in exc.args)  # type: ignore[attr-defined]
         except NotConstant:
             return
-        if repr(args) != repr(error.args):  # type: ignore[union-attr]
-            self.refute(f"{claim} with {args!r:.200}", f"with {error.args!r:.200}")  # type: ignore[union-attr]
+        if shown(args) != shown(error.args):  # type: ignore[union-attr]
+            self.refute(f"{claim} with {shown(args):.200}", f"with {shown(error.args):.200}")  # type: ignore[union-attr]
 
     def refute(self, claim: str, truth: str) -> None:
         name = getattr(self.real, "__qualname__", repr(self.real))
-        named = "".join(f", {name}={value!r:.60}" for name, value in self.kwargs.items())
-        raise InternalError(f"the model of {name}({', '.join(f'{arg!r:.60}' for arg in self.args)}{named}) {claim}; the real function {truth}")
+        named = "".join(f", {name}={shown(value):.60}" for name, value in self.kwargs.items())
+        raise InternalError(f"the model of {name}({', '.join(f'{shown(arg):.60}' for arg in self.args)}{named}) {claim}; the real function {truth}")
+
+
+def shown(value: Any) -> str:
+    """repr(), with ints in hexadecimal that have more digits than Python writes out (sys.set_int_max_str_digits)."""
+    try:
+        return repr(value)
+    except ValueError:
+        if isinstance(value, int):
+            return hex(value)
+        if isinstance(value, (list, tuple)):
+            return f"{type(value).__qualname__}({', '.join(map(shown, value))})"
+        return object.__repr__(value)
 
 
 def witness_of(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]) -> Witness | None:
