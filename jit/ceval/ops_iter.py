@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
@@ -77,7 +78,10 @@ def cleanup_throw(vm: Any, frame: Frame, instruction: Instruction, receiver: Obj
 def throw_into(vm: Any, receiver: Object, exc: Object) -> tuple[Object, bool]:
     """Pass an exception on to the iterator that a generator delegates to (PEP 380): (yielded value, False) or (returned value, True)."""
     if abstract.exception_match(vm, exc, build.const(vm, GeneratorExit)):
-        close = abstract.lookup_attr(vm, receiver, "close")
+        try:
+            close = abstract.lookup_attr(vm, receiver, "close")
+        except Raise:  # CPython hands it to sys.unraisablehook
+            vm.unsupported(breaks.UnsupportedOperation("closing a generator whose iterator raises where its close is looked up"))
         if close is not None:
             abstract.call(vm, close, [], {})
         raise Raise(exc, thrown=True)

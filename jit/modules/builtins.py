@@ -411,7 +411,7 @@ def object_eq(vm: VM, self: Object, other: Object) -> Object:
 @models(object.__ne__)
 def object_ne(vm: VM, self: Object, other: Object) -> Object:
     """Objects/typeobject.c: object_richcompare: `!=` is the opposite of `==` by default."""
-    found = abstract.call_special(vm, self, "__eq__", other)
+    found = abstract.call_found_special(vm, self, "__eq__", other)
     if found is None or abstract.is_not_implemented(vm.observe(found)):
         return NOT_IMPLEMENTED
     return vm.const(not abstract.truth(vm, found))

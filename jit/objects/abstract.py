@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from types import MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, NoReturn
 
 from framejit import breaks
@@ -41,6 +41,18 @@ def call_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None
     if method is None:
         return None
     return method.call_as_method(vm, obj, list(args))
+
+
+def call_found_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:
+    """`call_special` for the slots that forget what the lookup raises (comparisons, `__iter__`): a property that raises is no method."""
+    found = vm.raw_type_lookup(obj.cls, name)
+    if not isinstance(found, property) and not isinstance(vm.raw_type_lookup(type(found), "__get__"), FunctionType):
+        return call_special(vm, obj, name, *args)
+    try:
+        method = lookup_special(vm, obj, name)
+    except vm.Raise:
+        return None
+    return None if method is None else call(vm, method, list(args))
 
 
 def truth(vm: VM, obj: Object) -> bool:
@@ -327,7 +339,7 @@ def generic_iter(vm: VM, obj: Object) -> Object:
     """PyObject_GetIter."""
     if vm.raw_type_lookup(obj.cls, "__iter__") is None:
         vm.raise_(TypeError, f"'{obj.type_name}' object is not iterable")
-    found = call_special(vm, obj, "__iter__")
+    found = call_found_special(vm, obj, "__iter__")
     if found is not None:
         found = vm.observe(found)
         if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
@@ -499,7 +511,10 @@ def send(vm: VM, receiver: Object, value: Object) -> tuple[Object, bool]:
         return vm.resume_generator(receiver, value, None)
     try:
         if vm.observe(value).cls is type(None):
-            found = receiver.next(vm)
+            if isinstance(vm.raw_type_lookup(receiver.cls, "__next__"), FunctionType):  # the value of its StopIteration is wanted
+                found = call_special(vm, receiver, "__next__")
+            else:
+                found = receiver.next(vm)
             return (vm.const(None), True) if found is None else (found, False)
         return call_method(vm, receiver, "send", value), False
     except vm.Raise as raised:

@@ -64,8 +64,12 @@ def may_be_weakly_held(cls: type) -> bool:
 
 def is_local(value: Any) -> bool:
     """Whether a function or a class is none that a module has by its name."""
-    named = sys.modules.get(value.__module__) if isinstance(value.__module__, str) else None
-    for name in (value.__qualname__).split("."):
+    if issubclass(type(value), type):  # a metaclass may have properties of these names
+        module, qualified = (type.__dict__[name].__get__(value) for name in ("__module__", "__qualname__"))
+    else:
+        module, qualified = value.__module__, value.__qualname__
+    named = sys.modules.get(module) if isinstance(module, str) else None
+    for name in qualified.split("."):
         named = getattr_static(named, name)
     return named is not value
 

@@ -204,10 +204,10 @@ def is_subtype(vm: VM, cls: type, base: type) -> bool:
     return base in cls.__mro__
 
 
-def first_answer(vm: VM, *attempts: tuple[Object, str, Object]) -> Object | None:
+def first_answer(vm: VM, *attempts: tuple[Object, str, Object], call: Callable[..., Object | None] = abstract.call_special) -> Object | None:
     """What the first of these special methods returns that doesn't refuse: (owner, name, argument) for each; None where all do."""
     for owner, name, argument in attempts:
-        found = None if is_refused(owner, argument, name) else abstract.call_special(vm, owner, name, argument)
+        found = None if is_refused(owner, argument, name) else call(vm, owner, name, argument)
         if found is not None and not abstract.is_not_implemented(found):
             return found
     return None
@@ -236,7 +236,8 @@ def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
         return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
     given, reflected = (a, left, b), (b, right, a)
-    found = first_answer(vm, *((reflected, given) if a.cls is not b.cls and is_subtype(vm, b.cls, a.cls) else (given, reflected)))
+    order = (reflected, given) if a.cls is not b.cls and is_subtype(vm, b.cls, a.cls) else (given, reflected)
+    found = first_answer(vm, *order, call=abstract.call_found_special)
     if found is not None:
         return found
     if symbol == "==":

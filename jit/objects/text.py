@@ -45,8 +45,9 @@ def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Obje
     refuse_long(vm, obj)
     if obj.cls in abstract.FOLDABLE and obj.is_constant():
         return abstract.fold(vm, real, obj.constant(vm))
-    found = abstract.call_special(vm, obj, special)
-    assert found is not None
+    found = (abstract.call_found_special if special == "__repr__" else abstract.call_special)(vm, obj, special)
+    if found is None:
+        vm.unsupported(breaks.UnsupportedOperation("the repr() of an object whose __repr__ raises where it is looked up, with its address"))
     return checked_text(vm, found, f"{special} returned non-string (type {{}})")
 
 
@@ -75,8 +76,9 @@ def hash_(vm: VM, obj: Object) -> Object:
     method = vm.raw_type_lookup(obj.cls, "__hash__")
     if method is None:
         vm.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
-    found = abstract.call_special(vm, obj, "__hash__")
-    assert found is not None
+    found = abstract.call_found_special(vm, obj, "__hash__")
+    if found is None:
+        vm.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
     found = vm.observe(found)
     if not issubclass(found.cls, int):
         vm.raise_(TypeError, "__hash__ method should return an integer")
