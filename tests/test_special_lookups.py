@@ -150,10 +150,6 @@ def test_a_metaclass_with_a_module_of_its_own_is_not_asked_while_tracing():
             def __module__(self):
                 return 1 / 0
 
-            @property
-            def __qualname__(self):
-                return 1 / 0
-
         made = Meta("Made", (), {})
         return x + 1, outcome(lambda: str | made())
 
