@@ -272,9 +272,10 @@ class Compiler:
         family = self.family if module is None or self.behind is not None else self.families.of(module, self.options)
         family.refuted[prediction.key] = reason
         compiled.remove(entry)
-        if prediction.certain and threading.active_count() == 1:
+        if prediction.certain:
             STATISTICS.add("internal_errors")
-            if self.options.config.strict or config.current().strict:
+            alone = threading.active_count() == 1  # else another thread may have changed what the trace rested on
+            if alone and (self.options.config.strict or config.current().strict):
                 raise InternalError(f"framejit failed on {function.__qualname__}: {against}") from error
             logs.internal_error(function.__code__, InternalError(against))
         if error is None and prediction.whole:

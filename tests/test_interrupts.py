@@ -128,6 +128,7 @@ def test_in_a_backend_handlers_run_at_once():
     with handler(lambda number, frame: order.append("handler")):
         assert torch.equal(framejit.compile(program, backend=backend)(X), program(X))
     assert order == ["backend", "handler", "compiled"]
+    framejit.reset()
     with handler(time_out), pytest.raises(TimedOut):  # no BackendError: it is none of the backend's
         framejit.compile(program, backend=backend)(X)
     assert order == ["backend", "handler", "compiled", "backend"]

@@ -130,7 +130,8 @@ def test_training_steps(name: str, backend: str) -> None:
     compiled = framejit.compile(training_step, backend=backend)
     for _ in range(STEPS):
         same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
-    assert any("FJ036" in reason for reason in framejit.statistics()["reasons"])
+    # torch.compile, where the process has used it, marks the steps of LBFGS and SparseAdam as not to be compiled.
+    assert any(reason.startswith(("FJ036", "FJ009")) for reason in framejit.statistics()["reasons"])
 
 
 SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {

@@ -8,6 +8,7 @@ import logging
 import math
 import operator
 import signal
+import threading
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ def wrong_model(monkeypatch):
         vm.raise_(TypeError, "wrong")
 
     monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, model))
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # libraries' threads of earlier tests may be about
     with config.replace(check="guards"):
         yield
 

@@ -62,8 +62,10 @@ for _module in ("resume_programs_flow", "resume_programs_calls", "resume_program
     importlib.import_module(_module)  # adds its programs to CASES
 
 
-AS_WRITTEN = {"dropped_generator_with_finally"}
-"""A generator that would have to be closed in between."""
+AS_WRITTEN = {
+    "dropped_generator_with_finally", "except_star", "except_star_native", "locals_and_eval", "eval_among_cells", "runs_text",
+}  # fmt: skip
+"""A generator that would have to be closed in between; frames of `except*`, and frames that are looked at more than once."""
 RAISES = [
     "failing_assert", "with_exit_prints_exception", "native_exception_not_caught", "bare_raise_to_the_caller", "traced_raise_to_the_caller",
     "context_to_the_caller", "raise_from", "finally_to_the_caller", "escapes_two_frames", "break_below_a_handler",

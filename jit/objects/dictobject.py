@@ -107,12 +107,13 @@ class DictObject(Object):
         assert source is not None
         keys = list(dict.__iter__(original))
         ordered = isinstance(original, OrderedDict)
-        if ordered and not is_in_order(original):
+        plain = all(type(key) is str or is_plain(key) for key in keys)
+        if ordered and plain and not is_in_order(original):
             vm.unsupported(breaks.UnsupportedOperation("going through an OrderedDict whose order was passed over by methods of dict"))
         entries: dict[Any, Entry] = {}
         if not keys:
             vm.guard(Length, source, 0)
-        elif all(type(key) is str or is_plain(key) for key in keys):
+        elif plain:
             keys = list(OrderedDict.__iter__(original)) if ordered else keys
             vm.guard(DictKeys, source, tuple(keys))
             for position, key in enumerate(keys):
@@ -121,8 +122,8 @@ class DictObject(Object):
                     entries[key] = known
                     continue
                 # Looked up as 1, a key may be True; a tuple is the very one that is there (DictKey counts in the order of a plain dict).
-                plain = ordered or type(key) is not tuple
-                key_obj = const_key(vm, key) if plain else vm.wrap(key, source.child(DictKey, position))
+                is_constant = ordered or type(key) is not tuple
+                key_obj = const_key(vm, key) if is_constant else vm.wrap(key, source.child(DictKey, position))
                 value = known[1] if known is not None else vm.wrap(dict.__getitem__(original, key), source.child(Item, key))
                 entries[key] = (key_obj, value)
         elif ordered:
@@ -358,7 +359,10 @@ class DictObject(Object):
 
 
 def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
-    """Whether the order of an OrderedDict has just the keys that it has as a dict: methods of dict called on it go past its order."""
+    """Whether the order of an OrderedDict has just the keys that it has as a dict: methods of dict called on it go past its order.
+
+    Going through it hashes the keys, which must be plain.
+    """
     try:
         return len(list(OrderedDict.__iter__(mapping))) == dict.__len__(mapping)
     except KeyError:
