@@ -118,3 +118,11 @@ def agree_in_text(fn: Callable[[], Any], calls: int = 2) -> None:
     expected = [seen(fn) for _ in range(calls)]
     compiled = framejit.compile(fn, backend="eager")
     assert [seen(compiled) for _ in range(calls)] == expected
+
+
+def tried(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a call returns, or the name and text of its exception: for programs, which are compiled with it."""
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        return type(error).__name__, str(error)

@@ -6,7 +6,7 @@ import abc
 import types
 
 import pytest
-from agreement import agree_in_text
+from agreement import agree_in_text, tried
 
 PROGRAMS = []
 
@@ -14,14 +14,6 @@ PROGRAMS = []
 def program(function):
     PROGRAMS.append(function)
     return function
-
-
-def err(function, *args, **kwargs):
-    """What a call returns, or the exception as the program sees it."""
-    try:
-        return function(*args, **kwargs)
-    except Exception as error:
-        return type(error).__name__, str(error)
 
 
 # properties
@@ -94,12 +86,12 @@ def prop5():
 
 @program
 def prop6():
-    return err(lambda: P().b), err(lambda: setattr(P(), "a", 1)), err(lambda: delattr(P(), "a")), err(lambda: P().c)
+    return tried(lambda: P().b), tried(lambda: setattr(P(), "a", 1)), tried(lambda: delattr(P(), "a")), tried(lambda: P().c)
 
 
 @program
 def prop7():
-    return err(lambda: property(1, 2, 3, 4, 5)), err(lambda: property(foo=1)), err(lambda: property(fget=1).fget)
+    return tried(lambda: property(1, 2, 3, 4, 5)), tried(lambda: property(foo=1)), tried(lambda: property(fget=1).fget)
 
 
 @program
@@ -146,13 +138,13 @@ def prop10():
 @program
 def prop11():
     p = property(lambda s: 3)
-    return err(lambda: setattr(p, "fget", 3)), err(lambda: p.foo), err(lambda: setattr(p, "foo", 3)), err(lambda: p(1))
+    return tried(lambda: setattr(p, "fget", 3)), tried(lambda: p.foo), tried(lambda: setattr(p, "foo", 3)), tried(lambda: p(1))
 
 
 @program
 def prop12():
     p = property(lambda s: 3)
-    return p.__get__(P()), p.__get__(None, P) is p, err(lambda: p.__set__(P(), 1)), err(lambda: p.__delete__(P()))
+    return p.__get__(P()), p.__get__(None, P) is p, tried(lambda: p.__set__(P(), 1)), tried(lambda: p.__delete__(P()))
 
 
 @program
@@ -174,7 +166,7 @@ def prop15():
         @abc.abstractmethod
         def f(self): ...
 
-    return A.f.__isabstractmethod__, err(A)
+    return A.f.__isabstractmethod__, tried(A)
 
 
 # static/class methods
@@ -234,7 +226,7 @@ def sm2():
         c.__doc__,
         c.__wrapped__ is f,
         s(3),
-        err(lambda: c(3)),
+        tried(lambda: c(3)),
         s.__annotations__,
         s.__dict__ == {"a": 1},
     )
@@ -248,12 +240,12 @@ def sm3():
 @program
 def sm4():
     return (
-        err(staticmethod),
-        err(classmethod),
-        err(staticmethod, 1, 2),
-        err(lambda: staticmethod(f=1)),
-        err(lambda: classmethod(1).__func__),
-        err(lambda: staticmethod(1)(2)),
+        tried(staticmethod),
+        tried(classmethod),
+        tried(staticmethod, 1, 2),
+        tried(lambda: staticmethod(f=1)),
+        tried(lambda: classmethod(1).__func__),
+        tried(lambda: staticmethod(1)(2)),
     )
 
 
@@ -266,7 +258,7 @@ def sm5():
 @program
 def sm6():
     c = classmethod(len)
-    return err(lambda: c.__get__(None, int)()), err(lambda: c.__get__(3).__self__), repr(classmethod(3))[:12]
+    return tried(lambda: c.__get__(None, int)()), tried(lambda: c.__get__(3).__self__), repr(classmethod(3))[:12]
 
 
 @program
@@ -321,7 +313,7 @@ def meth1():
     return (
         a.f == b.f,
         a.f == a.f,
-        err(lambda: hash(a.f) == hash(a.f)),
+        tried(lambda: hash(a.f) == hash(a.f)),
         a.f.__self__ is a,
         a.f.__func__ is M.f,
         a.f.__name__,
@@ -341,9 +333,9 @@ def meth2():
         hash(a.f) == hash(a.f),
         a.f != b.f,
         {a.f: 1}[a.f],
-        err(lambda: setattr(a.f, "x", 1)),
-        err(lambda: a.f.x),
-        err(lambda: delattr(a.f, "x")),
+        tried(lambda: setattr(a.f, "x", 1)),
+        tried(lambda: a.f.x),
+        tried(lambda: delattr(a.f, "x")),
     )
 
 
@@ -354,9 +346,9 @@ def meth3():
     return (
         m(4),
         m.__self__,
-        err(types.MethodType, 1, 2),
-        err(types.MethodType, len, None),
-        err(types.MethodType, len),
+        tried(types.MethodType, 1, 2),
+        tried(types.MethodType, len, None),
+        tried(types.MethodType, len),
         types.MethodType(len, [1, 2])(),
     )
 
@@ -371,7 +363,7 @@ def meth4():
 @program
 def meth5():
     a = N()
-    return a.f.__get__(N()) == a.f, a.f.__class__.__name__, err(lambda: a.f < a.f), a.f == 3, a.f != 3, a.f == N.f
+    return a.f.__get__(N()) == a.f, a.f.__class__.__name__, tried(lambda: a.f < a.f), a.f == 3, a.f != 3, a.f == N.f
 
 
 @program
@@ -422,7 +414,7 @@ def fn2():
     g.__defaults__ = (5, 6)
     r = g()
     g.__defaults__ = None
-    return r, err(g, 1), g.__defaults__
+    return r, tried(g, 1), g.__defaults__
 
 
 @program
@@ -433,7 +425,7 @@ def fn3():
     g.__kwdefaults__ = {"b": 9}
     r = g(1)
     g.__kwdefaults__ = None
-    return r, err(g, 1), g.__kwdefaults__
+    return r, tried(g, 1), g.__kwdefaults__
 
 
 @program
@@ -457,7 +449,7 @@ def fn5():
     g.__dict__["y"] = 4
     r = (g.x, g.y, vars(g))
     del g.x
-    return r, err(lambda: g.x), g.__dict__
+    return r, tried(lambda: g.x), g.__dict__
 
 
 @program
@@ -494,7 +486,7 @@ def fn8():
         setattr(g, n, v)
 
     return [
-        err(bad, n, v)
+        tried(bad, n, v)
         for n, v in [
             ("__name__", 3),
             ("__qualname__", 3),
@@ -533,17 +525,17 @@ def fn10():
     return (
         g.__defaults__,
         g.__doc__,
-        err(lambda: delattr(g, "__name__")),
-        err(lambda: delattr(g, "__code__")),
-        err(lambda: delattr(g, "__dict__")),
-        err(lambda: delattr(g, "nope")),
+        tried(lambda: delattr(g, "__name__")),
+        tried(lambda: delattr(g, "__code__")),
+        tried(lambda: delattr(g, "__dict__")),
+        tried(lambda: delattr(g, "nope")),
     )
 
 
 @program
 def fn11():
     g = types.FunctionType(fn.__code__, globals(), "nm", (7,))
-    return err(g, 1), err(g), g.__name__, g.__defaults__
+    return tried(g, 1), tried(g), g.__name__, g.__defaults__
 
 
 @program
@@ -552,16 +544,16 @@ def fn12():
         return a, b, c
 
     return [
-        err(lambda: g()),
-        err(lambda: g(1)),
-        err(lambda: g(1, 2)),
-        err(lambda: g(1, 2, 3)),
-        err(lambda: g(1, 2, 3, 4)),
-        err(lambda: g(a=1, b=2, c=3)),
-        err(lambda: g(1, 2, c=3, d=4)),
-        err(lambda: g(1, b=2, c=3, a=4)),
-        err(lambda: g(1, 2, b=3, c=2)),
-        err(lambda: g(1, 2, 3, c=4)),
+        tried(lambda: g()),
+        tried(lambda: g(1)),
+        tried(lambda: g(1, 2)),
+        tried(lambda: g(1, 2, 3)),
+        tried(lambda: g(1, 2, 3, 4)),
+        tried(lambda: g(a=1, b=2, c=3)),
+        tried(lambda: g(1, 2, c=3, d=4)),
+        tried(lambda: g(1, b=2, c=3, a=4)),
+        tried(lambda: g(1, 2, b=3, c=2)),
+        tried(lambda: g(1, 2, 3, c=4)),
     ]
 
 
@@ -583,22 +575,22 @@ def fn13():
         pass
 
     return [
-        err(lambda: g(a=1, b=2)),
-        err(lambda: g(1, b=2)),
-        err(lambda: h()),
-        err(lambda: h(x=1)),
-        err(lambda: i()),
-        err(lambda: i(1)),
-        err(lambda: i(1, 2)),
-        err(lambda: j(1)),
-        err(lambda: j(1, 2)),
-        err(lambda: k(1, 2)),
-        err(lambda: j(a=1)),
-        err(lambda: j(**{"a b": 1})),
-        err(lambda: h(1, x=1, y=2, z=3)),
-        err(lambda: h(1)),
-        err(lambda: k(1, 2, z=3)),
-        err(lambda: i(1, 2, 3, 4, 5, 6, e=1)),
+        tried(lambda: g(a=1, b=2)),
+        tried(lambda: g(1, b=2)),
+        tried(lambda: h()),
+        tried(lambda: h(x=1)),
+        tried(lambda: i()),
+        tried(lambda: i(1)),
+        tried(lambda: i(1, 2)),
+        tried(lambda: j(1)),
+        tried(lambda: j(1, 2)),
+        tried(lambda: k(1, 2)),
+        tried(lambda: j(a=1)),
+        tried(lambda: j(**{"a b": 1})),
+        tried(lambda: h(1, x=1, y=2, z=3)),
+        tried(lambda: h(1)),
+        tried(lambda: k(1, 2, z=3)),
+        tried(lambda: i(1, 2, 3, 4, 5, 6, e=1)),
     ]
 
 
@@ -608,22 +600,22 @@ def fn14():
         return a, b, c
 
     return (
-        err(lambda: g(*1)),
-        err(lambda: g(**1)),
-        err(lambda: g(*[1], **{1: 2})),
-        err(lambda: g(1, *[2], b=3)),
-        err(lambda: g(**{"a": 1}, **{"a": 2})),  # noqa: PLE1132
-        err(lambda: g(*None)),
-        err(lambda: g(**None)),
-        err(lambda: len(**{1: 2})),
-        err(lambda: g(a=1, **{"a": 2})),  # noqa: PLE1132
-        err(lambda: dict(a=1, **{"a": 2})),  # noqa: PLE1132
-        err(lambda: dict(**[1])),
-        err(lambda: len(*3)),
-        err(lambda: (*3,)),
-        err(lambda: [*3]),
-        err(lambda: {*3}),
-        err(lambda: {**3}),
+        tried(lambda: g(*1)),
+        tried(lambda: g(**1)),
+        tried(lambda: g(*[1], **{1: 2})),
+        tried(lambda: g(1, *[2], b=3)),
+        tried(lambda: g(**{"a": 1}, **{"a": 2})),  # noqa: PLE1132
+        tried(lambda: g(*None)),
+        tried(lambda: g(**None)),
+        tried(lambda: len(**{1: 2})),
+        tried(lambda: g(a=1, **{"a": 2})),  # noqa: PLE1132
+        tried(lambda: dict(a=1, **{"a": 2})),  # noqa: PLE1132
+        tried(lambda: dict(**[1])),
+        tried(lambda: len(*3)),
+        tried(lambda: (*3,)),
+        tried(lambda: [*3]),
+        tried(lambda: {*3}),
+        tried(lambda: {**3}),
     )
 
 
@@ -637,8 +629,8 @@ def fn15():
         fn.__get__(3)(4) if False else None,
         fn.__get__(None, int) is fn,
         type(fn.__get__(3)).__name__,
-        err(lambda: fn.__get__(None)),
-        err(lambda: fn.__get__(None, None)),
+        tried(lambda: fn.__get__(None)),
+        tried(lambda: fn.__get__(None, None)),
     )
 
 

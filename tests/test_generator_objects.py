@@ -10,7 +10,7 @@ import inspect
 import sys
 
 import pytest
-from agreement import agree_in_text
+from agreement import agree_in_text, tried
 
 PROGRAMS = []
 
@@ -18,14 +18,6 @@ PROGRAMS = []
 def program(function):
     PROGRAMS.append(function)
     return function
-
-
-def err(function, *args, **kwargs):
-    """What a call returns, or the exception as the program sees it."""
-    try:
-        return function(*args, **kwargs)
-    except BaseException as error:
-        return type(error).__name__, str(error)
 
 
 # generators
@@ -61,13 +53,13 @@ def g2():
     g = gen()
     r = [next(g), g.send(5), next(g)]
     g.close()
-    return r, err(next, g), list(g), g.close()
+    return r, tried(next, g), list(g), g.close()
 
 
 @program
 def g3():
     g = gen()
-    return err(g.send, 1), err(g.throw, ValueError("x")), err(next, g), err(g.throw, ValueError), err(g.send, None)
+    return tried(g.send, 1), tried(g.throw, ValueError("x")), tried(next, g), tried(g.throw, ValueError), tried(g.send, None)
 
 
 @program
@@ -83,7 +75,7 @@ def g4():
     out = []
     a = g()
     r = [next(a), a.throw(ValueError("v"))]
-    r.append(err(next, a))
+    r.append(tried(next, a))
     return r, out
 
 
@@ -112,7 +104,7 @@ def g6():
 
     a = g()
     next(a)
-    return err(a.close)
+    return tried(a.close)
 
 
 @program
@@ -129,7 +121,7 @@ def g7():
     a = g()
     r = next(a)
     y = a.gi_yieldfrom is not None
-    return r, y, err(a.send, 5), out
+    return r, y, tried(a.send, 5), out
 
 
 @program
@@ -151,7 +143,7 @@ def g9():
         raise StopIteration(3)
         yield
 
-    return err(next, g())
+    return tried(next, g())
 
 
 @program
@@ -172,13 +164,13 @@ def g11():
     return (
         g.__name__,
         g.__qualname__,
-        err(setattr, g, "__name__", 3),
+        tried(setattr, g, "__name__", 3),
         setattr(g, "__name__", "zz"),
         g.__name__,
         type(g).__name__,
         iter(g) is g,
         hasattr(g, "__next__"),
-        err(setattr, g, "foo", 1),
+        tried(setattr, g, "foo", 1),
         repr(g)[:19],
     )
 
@@ -256,7 +248,7 @@ def g16():
 @program
 def g17():
     g = gen()
-    return err(g.throw, 5), err(g.throw, ValueError, 5), err(g.throw, ValueError("a"), 5), err(g.throw), err(g.send)
+    return tried(g.throw, 5), tried(g.throw, ValueError, 5), tried(g.throw, ValueError("a"), 5), tried(g.throw), tried(g.send)
 
 
 @program
@@ -266,7 +258,7 @@ def g18():
 
     a = g()
     b = copy.copy if 0 else None
-    return err(copy.copy, a), err(len, a), err(lambda: a[0]), err(lambda: a + 1), bool(a), a == a, hash(a) == hash(a)
+    return tried(copy.copy, a), tried(len, a), tried(lambda: a[0]), tried(lambda: a + 1), bool(a), a == a, hash(a) == hash(a)
 
 
 @program
@@ -295,7 +287,7 @@ def g20():
             raise KeyError
 
     a = outer()
-    return next(a), a.throw(ValueError), err(next, a)
+    return next(a), a.throw(ValueError), tried(next, a)
 
 
 @program
@@ -315,7 +307,7 @@ def g22():
         yield r
 
     a = g()
-    return next(a), err(a.send, 3)
+    return next(a), tried(a.send, 3)
 
 
 @program
@@ -433,12 +425,12 @@ def throw():
         yield 1
 
     g = gen()
-    r = [err(g.throw, E), err(next, g)]
+    r = [tried(g.throw, E), tried(next, g)]
     h = gen()
-    r.append(err(h.throw, ValueError("a"), 5))
+    r.append(tried(h.throw, ValueError("a"), 5))
     k = gen()
     next(k)
-    r += [err(k.throw, 5), err(k.throw, ValueError, "x", None), err(next, k)]
+    r += [tried(k.throw, 5), tried(k.throw, ValueError, "x", None), tried(next, k)]
     return r
 
 

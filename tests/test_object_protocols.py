@@ -6,7 +6,7 @@ import sys
 import types
 
 import pytest
-from agreement import agree_in_text
+from agreement import agree_in_text, tried
 
 import framejit
 
@@ -16,14 +16,6 @@ PROGRAMS = []
 def program(function):
     PROGRAMS.append(function)
     return function
-
-
-def err(function, *args, **kwargs):
-    """What a call returns, or the exception as the program sees it."""
-    try:
-        return function(*args, **kwargs)
-    except Exception as error:
-        return type(error).__name__, str(error)
 
 
 class Desc:
@@ -54,7 +46,7 @@ def o8():
     h.d = 3
     h.n = 4
     r += [h.d, h.n, vars(h)]
-    return r, err(lambda: delattr(h, "d"))
+    return r, tried(lambda: delattr(h, "d"))
 
 
 class New:
@@ -67,7 +59,7 @@ class New:
 
 @program
 def o13():
-    return New(3), New("a").x, err(New)
+    return New(3), New("a").x, tried(New)
 
 
 class Sub(int):
@@ -99,17 +91,17 @@ class Plain:
 @program
 def o15():
     return (
-        err(Plain, 1),
+        tried(Plain, 1),
         type(NI(1)).__name__,
         type(II(1)).__name__,
-        err(lambda: object(1)),
-        err(lambda: object.__new__(Plain, 1)),
-        err(lambda: object.__new__(3)),
-        err(lambda: object.__init__(Plain(), 1)),
-        err(lambda: object.__new__()),
-        err(lambda: object.__new__(int)),
-        err(lambda: int.__new__(str)),
-        err(lambda: object.__init__(II(), 1)),
+        tried(lambda: object(1)),
+        tried(lambda: object.__new__(Plain, 1)),
+        tried(lambda: object.__new__(3)),
+        tried(lambda: object.__init__(Plain(), 1)),
+        tried(lambda: object.__new__()),
+        tried(lambda: object.__new__(int)),
+        tried(lambda: int.__new__(str)),
+        tried(lambda: object.__init__(II(), 1)),
     )
 
 
@@ -159,7 +151,7 @@ def super2():
     d = Derived1()
     s = super(Derived1, d)
     framejit.graph_break()
-    return s.method(), s.__self__ is d, s.__thisclass__.__name__, err(lambda: s.nope)
+    return s.method(), s.__self__ is d, s.__thisclass__.__name__, tried(lambda: s.nope)
 
 
 class Unb:
@@ -183,17 +175,17 @@ def super3():
 @program
 def hack():
     return (
-        err(object.__setattr__, str, "foo", 42),
-        err(object.__delattr__, Base, "method"),
-        err(object.__getattribute__, Base, "method"),
-        err(type.__setattr__, str, "foo", 1),
+        tried(object.__setattr__, str, "foo", 42),
+        tried(object.__delattr__, Base, "method"),
+        tried(object.__getattribute__, Base, "method"),
+        tried(type.__setattr__, str, "foo", 1),
     )
 
 
 @program
 def noncallable():
     m = classmethod(1).__get__(1)
-    return err(m)
+    return tried(m)
 
 
 @program
@@ -204,17 +196,17 @@ def mod():
         m.__name__,
         m.__doc__,
         m.__dict__["__name__"],
-        err(lambda: m.zz),
-        err(setattr, m, "__dict__", {}),
+        tried(lambda: m.zz),
+        tried(setattr, m, "__dict__", {}),
         m.__repr__(),
-        err(delattr, m, "q"),
+        tried(delattr, m, "q"),
         m.__dir__is if 0 else 0,
         hasattr(m, "__annotations__"),
     ]
     m.a = 3
     r.append(m.a)
     del m.a
-    r.append(err(lambda: m.a))
+    r.append(tried(lambda: m.a))
     return r
 
 
@@ -236,7 +228,7 @@ class MSub(types.ModuleType):
 def mod2():
     m = MSub("x")
     m.foo = 1
-    return m.qq, m.foo, m.p, err(setattr, m, "p", 3), m.__name__
+    return m.qq, m.foo, m.p, tried(setattr, m, "p", 3), m.__name__
 
 
 @program
@@ -246,7 +238,7 @@ def mod3():
         types.__name__,
         sys.__dict__ is vars(sys),
         sys.__repr__()[:12],
-        err(lambda: types.nope),
+        tried(lambda: types.nope),
         types.__class__ is type(sys),
         sys.__eq__(sys),
         sys.__hash__() == hash(sys),
@@ -308,7 +300,7 @@ class RES:
 
 @program
 def red():
-    return RE().__reduce_ex__(2)[1:], err(RE().__reduce_ex__, None), RES().__reduce_ex__(2)[2], err(RE().__reduce_ex__)
+    return RE().__reduce_ex__(2)[1:], tried(RE().__reduce_ex__, None), RES().__reduce_ex__(2)[2], tried(RE().__reduce_ex__)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from agreement import agree_in_text
+from agreement import agree_in_text, tried
 
 PROGRAMS = []
 
@@ -11,14 +11,6 @@ PROGRAMS = []
 def program(function):
     PROGRAMS.append(function)
     return function
-
-
-def err(function, *args, **kwargs):
-    """What a call returns, or the exception as the program sees it."""
-    try:
-        return function(*args, **kwargs)
-    except Exception as error:
-        return type(error).__name__, str(error)
 
 
 # super
@@ -163,17 +155,17 @@ def super0():
         super(S2, S2).c(),
         super(S2, S2()).f(3),
         super(S2, S2).f(S2(), 4),
-        err(lambda: super()),
-        err(lambda: super(S2)),
-        err(super, int, "a"),
-        err(super, int, 3)[0] if 0 else 1,
+        tried(lambda: super()),
+        tried(lambda: super(S2)),
+        tried(super, int, "a"),
+        tried(super, int, 3)[0] if 0 else 1,
     )
 
 
 @pytest.mark.parametrize("name", [name for name in vars(S2) if name.startswith("a")])
 def test_method(name):
     def calling():
-        found = err(getattr(S2(), name))
+        found = tried(getattr(S2(), name))
         return found if type(found) is not super else (type(found).__name__, found.f(1))
 
     agree_in_text(calling)

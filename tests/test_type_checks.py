@@ -10,7 +10,7 @@ import typing
 
 import pytest
 import torch
-from agreement import agree_in_text
+from agreement import agree_in_text, tried
 
 PROGRAMS = []
 
@@ -18,14 +18,6 @@ PROGRAMS = []
 def program(function):
     PROGRAMS.append(function)
     return function
-
-
-def err(function, *args, **kwargs):
-    """What a call returns, or the exception as the program sees it."""
-    try:
-        return function(*args, **kwargs)
-    except Exception as error:
-        return type(error).__name__, str(error)
 
 
 class A:
@@ -130,7 +122,7 @@ def i1():
         isinstance(Pretend(), Pretend),
         isinstance(Pretend2(), A),
         isinstance(PretendBad(), A),
-        err(isinstance, PretendBad2(), A),
+        tried(isinstance, PretendBad2(), A),
         isinstance(Pretend(), Reg),
         isinstance(Pretend(), (int, A)),
         type(Pretend()).__name__,
@@ -149,8 +141,8 @@ def i2():
         issubclass(b, a),
         issubclass(a, b),
         issubclass(b, (a,)),
-        err(issubclass, b, int),
-        err(isinstance, 1, a),
+        tried(issubclass, b, int),
+        tried(isinstance, 1, a),
         issubclass(a, a),
     )
 
@@ -158,15 +150,15 @@ def i2():
 @program
 def i3():
     return (
-        err(isinstance, 1, 2),
-        err(issubclass, 1, int),
-        err(issubclass, int, 1),
-        err(isinstance, 1, (int, 2)),
-        err(isinstance, 1, (str, 2)),
-        err(issubclass, int, (str, 2)),
-        err(isinstance, 1, [int]),
-        err(isinstance, 1, None),
-        err(isinstance, None, None),
+        tried(isinstance, 1, 2),
+        tried(issubclass, 1, int),
+        tried(issubclass, int, 1),
+        tried(isinstance, 1, (int, 2)),
+        tried(isinstance, 1, (str, 2)),
+        tried(issubclass, int, (str, 2)),
+        tried(isinstance, 1, [int]),
+        tried(isinstance, 1, None),
+        tried(isinstance, None, None),
     )
 
 
@@ -215,11 +207,11 @@ def i8():
         issubclass(int, int | str),
         issubclass(bool, typing.Union[int, str]),
         isinstance(1, typing.Optional[int]),
-        err(isinstance, 1, list[int]),
-        err(isinstance, 1, int | list[int]),
-        err(isinstance, [], typing.List[int]),
+        tried(isinstance, 1, list[int]),
+        tried(isinstance, 1, int | list[int]),
+        tried(isinstance, [], typing.List[int]),
         isinstance([], typing.List),
-        err(isinstance, 1, typing.Any),
+        tried(isinstance, 1, typing.Any),
     )
 
 
@@ -284,7 +276,7 @@ def i12():
     L.register(K)
     r.append(isinstance(K(), L))
     r.append(issubclass(K, L))
-    r.append(err(L))
+    r.append(tried(L))
     return r, sorted(L.__abstractmethods__)
 
 
@@ -359,7 +351,7 @@ def alias1():
         GA[int].y,
         GA[int].__origin__ is GA,
         GA[int].__args__,
-        err(lambda: GA[int].zz),
+        tried(lambda: GA[int].zz),
         SL[int]().__class__.__name__,
         list[int]([1]),
         dict[str, int](a=1),
@@ -376,10 +368,10 @@ def alias2():
         TG[int](3).x,
         CG[3],
         CG[1, 2],
-        err(lambda: A[1]),
-        err(lambda: int[1]),
-        err(lambda: A()[1]),
-        err(lambda: (int | str)()),
+        tried(lambda: A[1]),
+        tried(lambda: int[1]),
+        tried(lambda: A()[1]),
+        tried(lambda: (int | str)()),
         (int | str).__args__,
         isinstance(list[int], type),
         list[int].append is list.append,
@@ -401,7 +393,7 @@ def alias3():
         callable(list[int]),
         tuple[int, ...].__args__,
         list[int].__doc__[:4],
-        err(lambda: list[int].__bases__),
+        tried(lambda: list[int].__bases__),
     ]
 
 
