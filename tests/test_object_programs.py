@@ -451,3 +451,15 @@ def test_iterators_from_outside():
 
 def test_a_mapping_proxy_made_by_the_trace():
     agree(lambda t, d: types.MappingProxyType(d)["a"] * t, x, {"a": 2})
+
+
+@pytest.mark.parametrize("value", [2, 3])
+def test_mapping_proxies_compare_as_their_mappings(value):
+    a, b = types.MappingProxyType({1: 2}), types.MappingProxyType({1: value})
+
+    def f(t):
+        one, other = types.MappingProxyType({1: 2}), types.MappingProxyType({1: 2})
+        made = one == other, one != other, one == {1: 2}, {1: 2} == one, one == 3
+        return t + 1, made, a == b, a != b, a == a, a == {1: 2}, {1: 2} == b
+
+    agree(f, x)

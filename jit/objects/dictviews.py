@@ -253,7 +253,20 @@ def proxied(name: str) -> Callable[..., Object]:
 
 PROXIED = (
     "get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__",
-    "__or__", "__ror__", "__eq__", "__ne__",
+    "__or__", "__ror__",
 )  # fmt: skip
 for _name in PROXIED:
     models(getattr(MappingProxyType, _name))(proxied(_name))
+
+
+def compared(symbol: str) -> Callable[..., Object]:
+    """Objects/descrobject.c: mappingproxy_richcompare: the mapping itself is compared, as `==` does it."""
+
+    def model(vm: VM, self: MappingProxyObject, other: Object) -> Object:
+        return operators.compare(vm, symbol, self.mapping, other)
+
+    return model
+
+
+for _name, _symbol in (("__eq__", "=="), ("__ne__", "!=")):
+    models(getattr(MappingProxyType, _name))(compared(_symbol))
