@@ -295,6 +295,7 @@ def test_what_any_instruction_may_raise_is_no_refutation(cls, monkeypatch):
         raise Mine
 
     before = signal.signal(signal.SIGUSR1, alarmed)
+    before_interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest-xdist's workers ignore Ctrl-C
     try:
         compiled = eager(f)
         for _ in range(2):
@@ -303,6 +304,7 @@ def test_what_any_instruction_may_raise_is_no_refutation(cls, monkeypatch):
         assert framejit.statistics()["internal_errors"] == 0
     finally:
         signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGINT, before_interrupt)
 
 
 # ---- errors of operators that the program handles ----
