@@ -1,7 +1,7 @@
 # Builds, checks and shows framejit. Everything happens in a virtual environment inside the project; needed beforehand: Python, g++, make.
 #
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
-#   make test                  ruff, mypy and the test suite                           (make test ARGS="tests/test_runtime.py -k threads")
+#   make test                  ruff, mypy and the test suite, in WORKERS processes      (make test ARGS="tests/test_runtime.py -k threads")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/test_threads.py")
@@ -16,6 +16,7 @@ VENV ?= .venv
 TORCH ?= 2.13.0
 ARGS ?=
 PROGRAMS ?= 5000
+WORKERS ?= 2
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/framejit
 MATRIX ?= 3.11:2.13.0 3.12:2.11.0 3.12:2.15.0
 
@@ -70,7 +71,7 @@ types: $(INSTALLED)
 	$(BIN)/python -m mypy
 
 test: lint types
-	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest $(ARGS)
+	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)
