@@ -1,7 +1,7 @@
 # Builds, checks and shows framejit. Everything happens in a virtual environment inside the project; needed beforehand: Python, g++, make.
 #
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
-#   make test                  ruff, mypy and the test suite, in WORKERS processes      (make test ARGS="tests/test_runtime.py -k threads")
+#   make test                  ruff, mypy and the test suite, in WORKERS processes     (make test ARGS="tests/test_runtime.py -k threads")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/test_threads.py")

@@ -52,7 +52,7 @@ class Witness:
             self.refute(f"gives {shown(known):.100}", f"gives {shown(found):.100}")
 
     def check_error(self, vm: VM, exc: Object) -> None:
-        """The same where the model raises."""
+        """Compare the exception that the model raises with what the real function does."""
         found, error = self.said()
         claim = f"raises {exc.cls.__qualname__}"
         if error is None:
