@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -139,10 +138,8 @@ class Tracer:
 
     def new_frame(self, function: FunctionObject, code: CodeType, bound: dict[str, Object | None]) -> Frame:
         namespace = function.globals
-        real_builtins = builtins.__dict__
-        if function.value is not MISSING:
-            real_builtins = function.value.__builtins__
-        return Frame(code, bound, namespace, self.globals_of(real_builtins), function, function.cells(self), None, self.frame)
+        own_builtins = function.builtins or self.globals_of(function.value.__builtins__)
+        return Frame(code, bound, namespace, own_builtins, function, function.cells(self), None, self.frame)
 
     def run_frame(self, frame: Frame) -> Object:
         caller, self.frame = self.frame, frame
@@ -571,7 +568,7 @@ class Tracer:
         if found is None:
             source = self.root_source.child(Pinned, namespace)
             known = self._shared.get(id(namespace))
-            found = known if isinstance(known, DictObject) else DictObject(dict, source, namespace)
+            found = known if isinstance(known, DictObject) else DictObject(type(namespace), source, namespace)
             self._namespaces[id(namespace)] = found
             self.trail.log(self._namespaces.pop, id(namespace))
             if found is not known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
@@ -393,3 +394,81 @@ def test_an_exception_does_not_enter_an_iterator_of_itertools():
         return t + 1, next(made), made.throw(KeyError("k")), list(made), log
 
     agree(program, x)
+
+
+class Logged:
+    """A sequence that notes how it is asked, and raises `error` for its item 1."""
+
+    def __init__(self, n, error=IndexError):
+        self.n = n
+        self.error = error
+        self.log = []
+
+    def __len__(self):
+        self.log.append("len")
+        if self.n < 0:
+            raise ZeroDivisionError
+        return self.n
+
+    def __getitem__(self, index):
+        self.log.append(index)
+        if index == 1:
+            raise self.error
+        return index
+
+
+def taken(make, error):
+    """What the iterator's user gets, and what the sequence is asked for it."""
+    items = Logged(4, error)
+    return raising(lambda: make(reversed(items))), items.log
+
+
+def steps_and_hints(error):
+    items = Logged(4, error)
+    backwards = reversed(items)
+    found = [operator.length_hint(backwards), type(backwards)]
+    for _ in range(5):
+        found += [raising(lambda: next(backwards, "end")), operator.length_hint(backwards)]
+    return found, items.log
+
+
+def shrinks():
+    items = Logged(4, IndexError)
+    backwards = reversed(items)
+    items.n = 3
+    found = [operator.length_hint(backwards), next(backwards), operator.length_hint(backwards)]
+    items.n = -1
+    return found, raising(lambda: backwards.__length_hint__()), next(backwards), raising(lambda: list(backwards)), raising(lambda: reversed(items)), items.log
+
+
+def reversed_over_a_break():
+    items = Logged(4, IndexError)
+    backwards = reversed(items)
+    found = [next(backwards)]
+    framejit.graph_break()
+    return found, next(backwards), list(backwards), items.log
+
+
+REVERSED_USES = {
+    "list": list, "tuple": tuple, "set": set, "star": lambda items: [*items], "extend": lambda items: [].extend(items), "sorted": sorted,
+    "sum": sum, "enumerate": lambda items: list(enumerate(items)), "loop": lambda items: [item for item in items], "join": "".join,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [IndexError, StopIteration, KeyError])
+@pytest.mark.parametrize("use", REVERSED_USES.values(), ids=list(REVERSED_USES))
+def test_reversed_asks_a_sequence_as_in_eager(use, error):
+    expected = taken(use, error)
+    assert framejit.compile(taken, backend="eager")(use, error) == expected
+
+
+@pytest.mark.parametrize("error", [IndexError, StopIteration, KeyError])
+def test_reversed_says_how_much_is_left(error):
+    expected = steps_and_hints(error)
+    assert framejit.compile(steps_and_hints, backend="eager")(error) == expected
+
+
+@pytest.mark.parametrize("program", [shrinks, reversed_over_a_break], ids=lambda program: program.__name__)
+def test_reversed_takes_the_length_when_it_is_made(program):
+    expected = program()
+    assert framejit.compile(program, backend="eager")() == expected

@@ -49,4 +49,4 @@ def make_function(vm: Any, frame: Frame, instruction: Instruction, attributes: l
         next(given) if flags & flag else None for flag in (DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE)
     )
     qualname = instruction.value.co_qualname
-    return build.function(vm, instruction.value, frame.globals, defaults, kwdefaults, closure, annotations, qualname)
+    return build.function(vm, instruction.value, frame.globals, frame.builtins, defaults, kwdefaults, closure, annotations, qualname)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.objects import build
+from framejit.ceval.signals import Raise
+from framejit.objects import abstract, build
 
 if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
     from framejit.objects.object import Object
 
 
@@ -196,13 +198,25 @@ def _namespace(frame: Frame) -> Any:
 
 
 def _global(vm: Any, frame: Frame, name: str) -> Object:
-    value = frame.globals.lookup(vm, name)
+    value = _item(vm, frame.globals, name)
     return value if value is not None else _builtin(vm, frame, name)
 
 
 def _builtin(vm: Any, frame: Frame, name: str) -> Object:
-    value = frame.builtins.lookup(vm, name)
+    value = _item(vm, frame.builtins, name)
     return value if value is not None else _undefined(vm, name)
+
+
+def _item(vm: Any, namespace: DictObject, name: str) -> Object | None:
+    """What globals or builtins have under a name. A subclass of dict, as programs give it to `eval`, is asked as by `namespace[name]`."""
+    if namespace.cls is dict:
+        return namespace.lookup(vm, name)
+    try:
+        return abstract.getitem(vm, namespace, build.const(vm, name))
+    except Raise as signal:
+        if not issubclass(signal.exc.cls, KeyError):
+            raise
+        return None
 
 
 def _undefined(vm: Any, name: str) -> Any:

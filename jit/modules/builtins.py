@@ -340,6 +340,7 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
         if not issubclass(raised.exc.cls, TypeError):
             raise
         vm.raise_(TypeError, "can only join an iterable")
+    abstract.ask_length(vm, vm.observe(iterator))  # PySequence_Fast makes a list of it
     parts = vm.observe_all(abstract.drain(vm, iterator))
     for position, part in enumerate(parts):
         if not issubclass(part.cls, str):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.modules.app import builtins as plain
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, ConstObject
 from framejit.objects.dequeobject import deque_iterator, deque_reverse_iterator
@@ -17,6 +16,7 @@ from framejit.objects.iterobject import (
     FilterIterator,
     IteratorObject,
     MapIterator,
+    ReversedItems,
     ReverseIterator,
     ZipIterator,
     ascii_iterator,
@@ -68,9 +68,10 @@ def reversed_(vm: VM, sequence: Object) -> Object:
     found = abstract.call_special(vm, sequence, "__reversed__")
     if found is not None:
         return found
-    if vm.raw_type_lookup(sequence.cls, "__getitem__") is MISSING or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
+    is_sequence = vm.raw_type_lookup(sequence.cls, "__getitem__") is not MISSING and not issubclass(sequence.cls, dict)
+    if not is_sequence or vm.raw_type_lookup(sequence.cls, "__len__") is MISSING:
         vm.raise_(TypeError, f"'{sequence.type_name}' object is not reversible")
-    return vm.call_app(plain.reversed_sequence, [sequence])  # type: ignore[arg-type]
+    return ReversedItems(vm, sequence)
 
 
 def string_iter(vm: VM, text: Object) -> Object:

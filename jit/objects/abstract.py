@@ -10,13 +10,16 @@ import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, Delivery
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import VM
+
+if TYPE_CHECKING:
+    from framejit.objects.dictobject import DictObject
 
 FOLDABLE: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented), range})
 """Types whose operators are C code without side effects: constants of them are computed on the spot."""
@@ -160,7 +163,7 @@ def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
     found = vm.type_lookup(obj.cls, name)
     if found is not None and found.is_data_descriptor(vm) and vm.raw_type_lookup(found.cls, "__get__") is not MISSING:
         return found.descriptor_get(vm, obj, obj.cls)
-    namespace = obj.instance_dict(vm)
+    namespace = namespace_of(vm, obj)
     if namespace is not None:
         value = namespace.lookup(vm, name)
         if value is not None:
@@ -168,6 +171,14 @@ def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
     if found is not None:
         return found.descriptor_get(vm, obj, obj.cls)
     return None
+
+
+def namespace_of(vm: VM, obj: Object) -> DictObject | None:
+    """The instance `__dict__`; None where values of the type have none. Constants whose attributes are read as they are have one that isn't traced."""
+    namespace = obj.instance_dict(vm)
+    if namespace is None and obj.cls.__dictoffset__:
+        vm.unsupported(breaks.UnsupportedOperation(f"looking into the __dict__ of {obj!r}"))
+    return namespace
 
 
 def object_getattribute(vm: VM, obj: Object, name: str) -> Object:
@@ -205,7 +216,7 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None
     found = vm.type_lookup(obj.cls, name)
     if found is not None and found.descriptor_set(vm, obj, value):
         return
-    namespace = obj.instance_dict(vm)
+    namespace = namespace_of(vm, obj)
     if namespace is None:
         kind = "has no attribute" if found is None else "attribute"
         tail = "" if found is None else " is read-only"
@@ -412,6 +423,7 @@ def ask_length(vm: VM, obj: Object) -> None:
             if not issubclass(raised.exc.cls, TypeError):
                 raise
     if not may_run_python(vm.raw_type_lookup(obj.cls, "__length_hint__")):
+        obj.length_hint(vm)
         return
     try:
         found = call_special(vm, obj, "__length_hint__")

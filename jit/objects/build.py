@@ -172,6 +172,7 @@ def function(
     vm: VM,
     code: CodeType,
     namespace: DictObject,
+    builtins: DictObject,
     defaults: Object | None,
     kwdefaults: Object | None,
     closure: Object | None,
@@ -180,6 +181,7 @@ def function(
 ) -> FunctionObject:
     """MAKE_FUNCTION: defaults and closure are tuples, kwdefaults a dict, annotations a tuple of names and values in turn."""
     made = FunctionObject(code, namespace, qualname)
+    made.builtins = builtins
     made.defaults = defaults
     made.kwdefaults = kwdefaults
     if closure is not None:

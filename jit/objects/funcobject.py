@@ -25,15 +25,16 @@ RENAMEABLE: dict[str, type] = {
 
 
 class FunctionObject(Object):
-    """A Python function, from outside (`value` is the real one) or made by the trace (MAKE_FUNCTION)."""
+    """A Python function, from outside (`value` is the real one) or made by the trace (MAKE_FUNCTION), which gives it its `builtins`."""
 
-    __slots__ = ("code", "globals", "qualname", "defaults", "kwdefaults", "closure", "annotations", "renamed", "checked")
+    __slots__ = ("code", "globals", "builtins", "qualname", "defaults", "kwdefaults", "closure", "annotations", "renamed", "checked")
     delivers = True
 
     def __init__(self, code: CodeType, namespace: DictObject, qualname: str, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(FunctionType, source, value)
         self.code = code
         self.globals = namespace
+        self.builtins: DictObject | None = None
         self.qualname = qualname
         self.defaults: Object | None = None
         self.kwdefaults: Object | None = None

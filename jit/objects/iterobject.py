@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
+from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.registry import wraps
 
@@ -41,10 +42,6 @@ class IteratorObject(Object):
 
     def truth(self, vm: VM) -> bool:
         return True
-
-    def length_hint(self, vm: VM) -> int | None:
-        """How many items are left, where that is known without stepping (`__length_hint__`)."""
-        return None
 
     def needs_fill(self) -> bool:
         return False
@@ -126,6 +123,48 @@ class ReverseIterator(IteratorObject):
 
     def referents(self) -> list[Object]:
         return [self.sequence]
+
+
+class ReversedItems(IteratorObject):
+    """`reversed` of an object of the program's, which says how long it is when this is made, and whenever somebody asks how much is left."""
+
+    __slots__ = ("vm", "place", "sequence", "index")
+
+    def __init__(self, vm: VM, sequence: Object) -> None:
+        super().__init__(reversed)
+        self.vm = vm
+        self.place = vm.place()
+        self.sequence: Object | None = sequence
+        self.index = abstract.length(vm, sequence).constant(vm) - 1
+
+    def next(self, vm: VM) -> Object | None:
+        """Objects/enumobject.c: reversed_next: whatever is raised is the end."""
+        sequence, index = self.sequence, self.index
+        vm.trail.set(self, "sequence", None)
+        if sequence is None or index < 0:
+            return None
+        try:
+            item = abstract.getitem(vm, sequence, vm.const(index))
+        except vm.Raise as raised:
+            if issubclass(raised.exc.cls, (IndexError, StopIteration)):
+                return None
+            raise
+        vm.trail.set(self, "sequence", sequence)
+        vm.trail.set(self, "index", index - 1)
+        return item
+
+    def length_hint(self, vm: VM) -> int | None:
+        """Objects/enumobject.c: reversed_len."""
+        if self.sequence is None:
+            return 0
+        left = self.index + 1
+        return left if abstract.length(vm, self.sequence).constant(vm) >= left else 0
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self.vm.trace_anew(self.place, breaks.InterruptedIterator("reversed() of an object whose length would be asked once more"))
+
+    def referents(self) -> list[Object]:
+        return [] if self.sequence is None else [self.sequence]
 
 
 class ConstantIterator(IteratorObject):

@@ -128,6 +128,10 @@ class Object:
         """sq_length or mp_length."""
         return vm.generic_length(self)
 
+    def length_hint(self, vm: VM) -> int | None:
+        """`__length_hint__` in C: how many items an iterator of the trace has left, where that is known without stepping."""
+        return None
+
     # What it does as a class attribute. The defaults follow the class's `__get__` and `__set__`, as for any object.
 
     def is_data_descriptor(self, vm: VM) -> bool:

@@ -9,7 +9,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
-from framejit.guards.source import MISSING, SlotMember, Source
+from framejit.guards.source import MISSING, InstanceDict, Item, Pinned, SlotMember, Source
 from framejit.objects import abstract, typefields
 from framejit.objects.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.object import IdentityConstant, Object
@@ -264,6 +264,9 @@ class AliasObject(IdentityConstant):
     def getattr(self, vm: VM, name: str) -> Object:
         if self.cls is GenericAlias and name not in OF_THE_ALIAS:
             return abstract.getattr_(vm, vm.const(self.value.__origin__), name)
+        if self.cls.__dictoffset__ and name in vars(self.value):  # typing's are made in Python, and can be changed
+            origin = vm.root_source.child(Pinned, self.value) if self.source is None else self.source
+            vm.guard(ValueIs, origin.child(InstanceDict).child(Item, name), vars(self.value)[name])
         try:
             return vm.from_real(getattr(self.value, name))
         except AttributeError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from framejit.modules.app.parsing import field_parts, template_parts
@@ -18,18 +18,6 @@ def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
         if value == sentinel:
             return
         yield value
-
-
-def reversed_sequence(sequence: Sequence[Any]) -> Iterator[Any]:
-    """`reversed` of a class with `__len__` and `__getitem__` (Objects/enumobject.c: reversed_next)."""
-    index = len(sequence) - 1
-    while index >= 0:
-        try:
-            item = sequence[index]
-        except (IndexError, StopIteration):
-            return
-        yield item
-        index -= 1
 
 
 def format_template(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
