@@ -37,6 +37,9 @@ int FJ_Recursion_HasRoom(PyThreadState *tstate);
 void FJ_Recursion_EnterFrame(PyThreadState *tstate);
 void FJ_Recursion_LeaveFrame(PyThreadState *tstate);
 
+/* Room for so many more frames than the recursion limit leaves; a negative number takes it back. */
+void FJ_Recursion_AddRoom(PyThreadState *tstate, int frames);
+
 /* Whether a tracer, a profiler or a monitoring tool would be told of a frame that runs. */
 int FJ_Frame_IsWatched(PyThreadState *tstate);
 

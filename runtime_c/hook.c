@@ -83,13 +83,18 @@ PyObject *FJ_Hook_ArgumentTuple(PyObject *const *locals, Py_ssize_t n_arguments)
     return tuple;
 }
 
+/* The program may be at its recursion limit: what it has no room for is its own next call, not ours, which nothing of it would handle. */
 PyObject *FJ_Hook_CallBack(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry) {
+    enum { ROOM = 1000 };
     FJ_ThreadState *thread = &FJ_thread;
+    PyThreadState *tstate = PyThreadState_Get();
     int outer = thread->compiling;
     thread->compiling = 1;
     FJ_Region region = FJ_Region_Interrupt();
     Py_INCREF(callback);
+    FJ_Recursion_AddRoom(tstate, ROOM);
     PyObject *made = PyObject_CallFunctionObjArgs(callback, function, arguments, entry, NULL);
+    FJ_Recursion_AddRoom(tstate, -ROOM);
     Py_DECREF(callback);
     FJ_Region_Restore(region);
     thread->compiling = outer;

@@ -239,6 +239,80 @@ def fields_that_are_set(t):
 
 
 @program
+def what_cannot_be_caught(t):
+    found = []
+    for kinds in (42, (ValueError, 42), (42, ValueError), (KeyError, (ValueError, OSError)), (ValueError, int), Plain, ()):
+        try:
+            try:
+                raise ValueError(1)
+            except kinds:
+                found.append("caught")
+        except (TypeError, ValueError) as error:
+            found.append(portrait(error))
+    return t + 1, found
+
+
+class Contrary(type):
+    def __subclasscheck__(cls, other):
+        raise LookupError("asked for subclasses")
+
+    def __instancecheck__(cls, value):
+        raise LookupError("asked for instances")
+
+
+class Denying(type):
+    def __subclasscheck__(cls, other):
+        return False
+
+    __instancecheck__ = __subclasscheck__
+
+
+class ContraryError(Exception, metaclass=Contrary):
+    pass
+
+
+class ContraryKeyError(KeyError, metaclass=Contrary):
+    pass
+
+
+class Denied(metaclass=Denying):
+    def __init__(self):
+        self.made = True
+
+
+@program
+def handlers_ask_no_metaclass(t):
+    found = []
+    for kinds in (ContraryError, (ContraryError, KeyError), ContraryKeyError):
+        try:
+            {}["a"]
+        except kinds:
+            found.append(kinds)
+        except KeyError as error:
+            found.append(portrait(error))
+    return t + 1, found, Denied().made, isinstance(Denied(), Denied)
+
+
+def waits():
+    yield
+
+
+@program
+def raising_asks_the_metaclass(t):
+    found, one = [], ContraryError(1)
+    for action in (lambda: raises(ContraryError), lambda: raises(one), lambda: raises(ContraryKeyError(2)), lambda: waits().throw(ContraryError)):
+        try:
+            action()
+        except Exception as error:
+            found.append(portrait(error))
+    return t + 1, found
+
+
+def raises(what):
+    raise what
+
+
+@program
 def notes(t):
     found, error = [], ValueError(1)
     for note in ("a", 5, "b"):

@@ -294,6 +294,33 @@ def test_recursion_is_as_deep_as_without_the_hook(limit, mode):
         sys.setrecursionlimit(before)
 
 
+def test_the_callback_has_room_at_the_recursion_limit():
+    """A call that fits is made, though looking for its entry takes more frames than are left; and the program's own room is what it was."""
+
+    def needs_frames(n):
+        return needs_frames(n - 1) if n else None
+
+    function = CompiledFunction(lambda: "called", lambda function, arguments: needs_frames(100))
+
+    def deep(n):
+        return deep(n - 1) if n else function()
+
+    def eager(n):
+        return eager(n - 1) if n else (lambda: "called")()
+
+    def deepest(program):
+        return max(n for n in range(sys.getrecursionlimit()) if succeeds(program, n))
+
+    assert abs(deepest(deep) - deepest(eager)) <= 1
+
+
+def succeeds(program, n):
+    try:
+        return program(n) == "called"
+    except RecursionError:
+        return False
+
+
 @pytest.mark.parametrize("locals_needed", [0, 7, 40, 500])
 def test_frames_that_end_a_chunk_of_the_data_stack(locals_needed):
     f = recursive_compiled(locals_needed)

@@ -74,7 +74,7 @@ def generic_truth(vm: VM, obj: Object) -> bool:
         return bool(found.constant(vm))
     if vm.raw_type_lookup(obj.cls, "__len__") is not MISSING:
         return bool(generic_length(vm, obj).constant(vm))
-    if obj.value is not MISSING and not issubclass(type(obj.value), obj.cls):
+    if obj.value is not MISSING and obj.cls not in type(obj.value).__mro__:
         vm.unsupported(breaks.UnsupportedValue(f"the truth of {obj!r}"))
     return True
 
@@ -494,16 +494,21 @@ def call_method(vm: VM, obj: Object, name: str, *args: Object) -> Object:
 # Exceptions and imports.
 
 
+def is_subtype(vm: VM, cls: type, base: type) -> bool:
+    """PyType_IsSubtype: no `__subclasscheck__` is asked."""
+    if cls is base:
+        return True
+    vm.rest_on_bases(cls)
+    return any(each is base for each in cls.__mro__)
+
+
 def exception_match(vm: VM, exc: Object, cls: Object) -> bool:
-    """CHECK_EXC_MATCH."""
+    """CHECK_EXC_MATCH: all that is listed must be exception classes, whichever it is that matches."""
     cls = vm.observe(cls)
     kinds = vm.observe_all(iterate(vm, cls)) if issubclass(cls.cls, tuple) else [cls]
-    for kind in kinds:
-        if not (issubclass(kind.cls, type) and issubclass(kind.value, BaseException)):
-            vm.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
-        if issubclass(exc.cls, kind.value):
-            return True
-    return False
+    if not all(issubclass(kind.cls, type) and issubclass(kind.value, BaseException) for kind in kinds):
+        vm.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    return any(is_subtype(vm, exc.cls, kind.value) for kind in kinds)
 
 
 def call_special_with(vm: VM, obj: Object, name: str, args: list[Object], kwargs: dict[str, Object]) -> Object:

@@ -31,15 +31,17 @@ OF_GROUPS = ("message", "exceptions")
 class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
-    __slots__ = ("args", "made_of", "fields", "entries", "passed", "variables")
+    __slots__ = ("args", "made_of", "fields", "entries", "beneath", "passed", "seen", "variables")
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.args = args
         self.made_of: list[Object] | None = None  # what the constructor was given, where `args` isn't that
         self.fields: dict[str, Object] = {}
-        self.entries: list[Any] = []  # where it passed, innermost first, for reports and (`passed`) for its traceback
-        self.passed: list[Any] = []
+        self.entries: list[Any] = []  # its traceback as reports tell it, innermost first
+        self.beneath: TracebackObject | None = None  # a traceback of another exception that it was given: the inner end of its own
+        self.passed: list[Any] = []  # the places where it passed since (codegen.tracebacks), innermost first
+        self.seen: TracebackObject | None = None  # the traceback that the program has looked at last
         self.variables: dict[Any, dict[str, Object]] = {}  # of frames that it has passed, by the place: what must not end before the traceback
 
     def instance_dict(self, vm: VM) -> DictObject | None:
@@ -112,19 +114,34 @@ class ExceptionObject(Object):
         vm.trail.set(self, "entries", [*self.entries, entry])
         vm.trail.set(self, "passed", [*self.passed, passed])
 
+    def traceback(self, vm: VM) -> Object:
+        """Its traceback as it is now: one object until the exception passes another place."""
+        if not self.passed:
+            return self.beneath or vm.const(None)
+        if self.seen is None or self.seen.passed is not self.passed:
+            vm.trail.set(self, "seen", TracebackObject(self))
+        return self.seen  # type: ignore[return-value]
+
     def set_traceback(self, vm: VM, traceback: Object) -> None:
-        """None forgets the entries; a traceback of the trace has those of its time."""
+        """None forgets the places passed; an earlier traceback of its own has those of its time, and another exception's is beneath those to come."""
         self.check_made_here(vm)
-        if vm.observe(traceback).cls is type(None):
-            vm.trail.set(self, "entries", [])
-            vm.trail.set(self, "passed", [])
+        traceback = vm.observe(traceback)
+        if traceback.cls is type(None):
+            self.start_traceback(vm, None, [], [])
+        elif isinstance(traceback, TracebackObject) and traceback.exc is self:
+            self.start_traceback(vm, traceback.beneath, traceback.entries, traceback.passed)
+            vm.trail.set(self, "seen", traceback)
         elif isinstance(traceback, TracebackObject):
-            vm.trail.set(self, "entries", traceback.entries)
-            vm.trail.set(self, "passed", traceback.passed)
-        elif vm.observe(traceback).cls is TracebackType:
+            self.start_traceback(vm, traceback, traceback.entries, [])
+        elif traceback.cls is TracebackType:
             vm.unsupported(breaks.UnsupportedOperation("giving an exception another traceback"))
         else:
             refused(vm, "__traceback__", object())
+
+    def start_traceback(self, vm: VM, beneath: TracebackObject | None, entries: list[Any], passed: list[Any]) -> None:
+        vm.trail.set(self, "beneath", beneath)
+        vm.trail.set(self, "entries", entries)
+        vm.trail.set(self, "passed", passed)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.cls)
@@ -144,6 +161,12 @@ class ExceptionObject(Object):
                 cg.load(value)
                 cg.call_const(set_field, 3)
                 cg.pop_top()
+        if self.beneath is not None:
+            cg.load(self)
+            cg.load_const("__traceback__")
+            cg.load(self.beneath)
+            cg.call_const(set_field, 3)
+            cg.pop_top()
         if self.passed:
             load_entries(cg, self, self.passed)
             load_variables(cg, self, self.passed)
@@ -151,22 +174,27 @@ class ExceptionObject(Object):
 
     def referents(self) -> list[Object]:
         variables = [value for place in self.passed for value in self.variables.get(place, {}).values()]
-        return [*self.args, *(self.made_of or ()), *self.fields.values(), *variables, *([self.attrs] if self.attrs is not None else [])]
+        optional = [each for each in (self.attrs, self.beneath) if each is not None]
+        return [*self.args, *(self.made_of or ()), *self.fields.values(), *variables, *optional]
 
 
 class TracebackObject(Object):
     """What the traceback of an exception that the trace raised was at one time: passed around (to `__exit__`, `with_traceback`) but not looked into."""
 
-    __slots__ = ("exc", "entries", "passed")
+    __slots__ = ("exc", "beneath", "entries", "passed")
 
     def __init__(self, exc: ExceptionObject) -> None:
         super().__init__(TracebackType)
         self.exc = exc
+        self.beneath = exc.beneath
         self.entries = exc.entries
         self.passed = exc.passed
 
+    def referents(self) -> list[Object]:
+        return [self.exc]
+
     def reconstruct(self, cg: Codegen) -> None:
-        if self.exc.passed[: len(self.passed)] != self.passed:
+        if self.exc.beneath is not self.beneath or self.exc.passed[: len(self.passed)] != self.passed:
             cg.unsupported(breaks.CannotReconstruct("a traceback that its exception doesn't have any more"))
         cg.load(self.exc)
         cg.load_attr("__traceback__")
@@ -196,6 +224,11 @@ def chain_context(vm: VM, exc: Object, handled: Object) -> None:
     exc.set_field(vm, "__context__", handled)
 
 
+def decides_subclasses(vm: VM, cls: type) -> bool:
+    """Whether code of its metaclass is asked what its subclasses are (Python/errors.c: _PyErr_NormalizeException does, in CPython 3.11)."""
+    return vm.raw_type_lookup(type(cls), "__subclasscheck__") is not type.__subclasscheck__
+
+
 def normalized(vm: VM, exc: Object, cause: Object | None) -> Object:
     """Python/ceval.c: do_raise: classes are instantiated; anything else must be an exception."""
     exc = vm.observe(exc)
@@ -206,6 +239,8 @@ def normalized(vm: VM, exc: Object, cause: Object | None) -> Object:
             vm.raise_(TypeError, f"calling {wanted} should have returned an instance of BaseException, not {got}")
     if not issubclass(exc.cls, BaseException):
         vm.raise_(TypeError, "exceptions must derive from BaseException")
+    if decides_subclasses(vm, exc.cls):
+        vm.unsupported(breaks.UnsupportedOperation("raising an exception whose metaclass has a __subclasscheck__"))
     if exc.source is not None:
         vm.unsupported(breaks.UnsupportedOperation("raising an exception made outside, which would change its traceback"))
     if cause is not None:
@@ -325,8 +360,8 @@ def field_getter(name: str) -> Any:
             if name == "__traceback__" and self.passed:
                 vm.unsupported(breaks.UnsupportedOperation("looking at the traceback of an exception made outside, which has got longer"))
             return vm.wrap(getattr(self.value, name), self.source.child(CAttr, name))
-        if name == "__traceback__" and self.entries:
-            return TracebackObject(self)
+        if name == "__traceback__":
+            return self.traceback(vm)
         return self.fields.get(name) or vm.const(default)
 
     return get

@@ -8,7 +8,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
-from framejit.objects.exceptions import TracebackObject
+from framejit.objects.exceptions import ExceptionObject, TracebackObject, decides_subclasses
 from framejit.objects.object import Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.vm import VM, Codegen
@@ -91,10 +91,10 @@ def generator_send(vm: VM, self: Object, value: Object) -> Object:
     return stop_iteration(vm, result) if finished else result  # type: ignore[no-any-return]
 
 
-def is_traceback_of(traceback: Object, exc: Object) -> bool:
+def is_traceback_of(vm: VM, traceback: Object, exc: Object) -> bool:
     """Whether giving the exception this traceback changes nothing: None, or the one that it has."""
     if isinstance(traceback, TracebackObject):
-        return traceback.exc is exc and traceback.passed == traceback.exc.passed
+        return isinstance(exc, ExceptionObject) and exc.source is None and exc.traceback(vm) is traceback
     return traceback.cls is type(None)
 
 
@@ -103,14 +103,18 @@ def generator_throw(vm: VM, self: Object, exc: Object, value: Object | None = No
     exc = vm.observe(exc)
     if not (issubclass(exc.cls, BaseException) or (issubclass(exc.cls, type) and issubclass(exc.value, BaseException))):
         vm.unsupported(breaks.UnsupportedCall("generator.throw() of what is no exception"))
+    if decides_subclasses(vm, exc.value if issubclass(exc.cls, type) else exc.cls):
+        vm.unsupported(breaks.UnsupportedCall("generator.throw() of an exception whose metaclass has a __subclasscheck__"))
     if issubclass(exc.cls, type):
-        given = [] if value is None or vm.observe(value).cls is type(None) else [value]
-        exc = value if given and issubclass(vm.observe(given[0]).cls, exc.value) else abstract.call(vm, exc, given)  # type: ignore[assignment]
+        if value is None or vm.observe(value).cls is type(None):
+            exc = abstract.call(vm, exc, [])
+        else:
+            exc = value if abstract.is_subtype(vm, vm.observe(value).cls, exc.value) else abstract.call(vm, exc, [value])
     elif value is not None and vm.observe(value).cls is not type(None):
         vm.raise_(TypeError, "instance exception may not have a separate value")
     if not issubclass(vm.observe(exc).cls, BaseException):
         vm.unsupported(breaks.UnsupportedCall("generator.throw() of a class that makes no exception"))
-    if traceback is not None and not is_traceback_of(vm.observe(traceback), vm.observe(exc)):
+    if traceback is not None and not is_traceback_of(vm, vm.observe(traceback), vm.observe(exc)):
         vm.unsupported(breaks.UnsupportedCall("generator.throw() with another traceback than the exception's own"))
     result, finished = vm.resume_generator(self, vm.const(None), vm.observe(exc))
     return stop_iteration(vm, result) if finished else result  # type: ignore[no-any-return]

@@ -188,7 +188,7 @@ def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object 
         return None if reflected is MISSING or reflected is None else first_answer(vm, (b, right, a))
     if reflected is MISSING or reflected is None:
         return first_answer(vm, (a, left, b))
-    if is_subtype(vm, b.cls, a.cls) and reflected is not vm.raw_type_lookup(a.cls, right):
+    if abstract.is_subtype(vm, b.cls, a.cls) and reflected is not vm.raw_type_lookup(a.cls, right):
         return first_answer(vm, (b, right, a), (a, left, b))
     return first_answer(vm, (a, left, b), (b, right, a))
 
@@ -196,12 +196,6 @@ def binary_slots(vm: VM, a: Object, b: Object, left: str, right: str) -> Object 
 def has_sequence_slots(vm: VM, cls: type, left: str, right: str) -> bool:
     """Whether a class has the slots of a sequence for an operator, and none of a number."""
     return is_sequence_slot(vm, cls, left) and (is_sequence_slot(vm, cls, right) or vm.raw_type_lookup(cls, right) is MISSING)
-
-
-def is_subtype(vm: VM, cls: type, base: type) -> bool:
-    """PyType_IsSubtype: no `__subclasscheck__` is asked."""
-    vm.rest_on_bases(cls)
-    return base in cls.__mro__
 
 
 def first_answer(vm: VM, *attempts: tuple[Object, str, Object], call: Callable[..., Object | None] = abstract.call_special) -> Object | None:
@@ -236,7 +230,7 @@ def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
         return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
     given, reflected = (a, left, b), (b, right, a)
-    order = (reflected, given) if a.cls is not b.cls and is_subtype(vm, b.cls, a.cls) else (given, reflected)
+    order = (reflected, given) if a.cls is not b.cls and abstract.is_subtype(vm, b.cls, a.cls) else (given, reflected)
     found = first_answer(vm, *order, call=abstract.call_found_special)
     if found is not None:
         return found

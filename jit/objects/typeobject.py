@@ -111,7 +111,7 @@ class TypeObject(IdentityConstant):
             assert found is not None
             maker = found.descriptor_get(vm, None, real)
         made = vm.observe(abstract.call(vm, maker, [self, *args], kwargs))
-        if not issubclass(made.cls, real):
+        if not abstract.is_subtype(vm, made.cls, real):
             return made
         init = vm.raw_type_lookup(made.cls, "__init__")
         if init is not object.__init__ or new is object.__new__:

@@ -66,6 +66,8 @@ void FJ_Recursion_EnterFrame(PyThreadState *tstate) { tstate->recursion_remainin
 
 void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->recursion_remaining++; }
 
+void FJ_Recursion_AddRoom(PyThreadState *tstate, int frames) { tstate->recursion_remaining += frames; }
+
 /* The second while a tracer runs itself: tracing is off then. */
 int FJ_Frame_IsWatched(PyThreadState *tstate) { return tstate->cframe->use_tracing || tstate->tracing > 0; }
 

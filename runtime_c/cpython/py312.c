@@ -89,6 +89,8 @@ void FJ_Recursion_EnterFrame(PyThreadState *tstate) { tstate->py_recursion_remai
 
 void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->py_recursion_remaining++; }
 
+void FJ_Recursion_AddRoom(PyThreadState *tstate, int frames) { tstate->py_recursion_remaining += frames; }
+
 /* sys.settrace and sys.setprofile are tools of sys.monitoring here, whose events stay on when the thread that asked for them has ended:
    for those two the thread's own functions say it. Events asked for in one code object are that object's own. */
 int FJ_Frame_IsWatched(PyThreadState *tstate) {

@@ -50,6 +50,7 @@ FAMILIES: dict[str, str] = {
         test_enum test_dataclasses test_typechecks test_types test_genericalias test_genericclass test_typing test_funcattrs test_finalization""",
     "functions": """test_call test_extcall test_keywordonlyarg test_positional_only_arg test_scope test_closure test_decorators test_functools
         test_lambda test_global test_syntax test_grammar test_dynamic test_builtin test_inspect test_unary""",
+    "coroutines": "test_coroutines test_asyncgen",
 }
 """Modules of the test package by what they are about; names that a Python version doesn't have are left out."""
 
