@@ -531,6 +531,20 @@ class OptimizerStep(SkippedFrame):
 
 
 @dataclass(frozen=True)
+class SuperOfNone(SkippedFrame):
+    """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
+
+    CPython's instruction for it gives two answers: at first the attribute of an unbound `super` object, and TypeError once the interpreter has specialised
+    the instruction, which it does after the first run. So the function that contains it runs as written.
+    """
+
+    id = "FJ061"
+    message = "attribute {reason!r} of super() of None"
+    explanation = "What Python 3.12 makes of it depends on how often it has run this instruction."
+    hints = ("Call the method with an instance.",)
+
+
+@dataclass(frozen=True)
 class NotImported(Break):
     """An import of a module, or of a name in one, that is not there yet.
 

@@ -62,7 +62,7 @@ def load_method(vm: Any, frame: Frame, instruction: Instruction, owner: Object) 
 
 @op("LOAD_SUPER_ATTR", "global_super cls instance -- value")
 def load_super_attr(vm: Any, frame: Frame, instruction: Instruction, global_super: Object, cls: Object, instance: Object) -> Object:
-    return abstract.super_attr(vm, global_super, cls, instance, instruction.value)
+    return abstract.super_attr(vm, global_super, [cls, instance], instruction.value, implied=not instruction.arg)
 
 
 @op("STORE_ATTR", "value owner --")

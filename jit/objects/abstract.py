@@ -273,8 +273,16 @@ def store_item(vm: VM, obj: Object, key: Object, value: Object) -> None:
     vm.direct = None
 
 
-def super_attr(vm: VM, global_super: Object, cls: Object, self: Object, name: str) -> Object:
-    return getattr_(vm, call(vm, global_super, [cls, self], {}), name)
+def super_attr(vm: VM, global_super: Object, args: list[Object], name: str, implied: bool) -> Object:
+    """An attribute of a call of `super`, with the class and the instance; `implied`: the program calls it without arguments.
+
+    Where the instance is None, CPython's instruction gives the attribute of an unbound `super` as long as it is not specialised, and raises
+    TypeError once it is (Python/specialize.c, _PySuper_Lookup): only the function's own code knows.
+    """
+    real = getattr(vm.observe(global_super), "value", None) is super
+    if real and vm.observe(args[1]).cls is type(None) and issubclass(vm.observe(args[0]).cls, type):
+        vm.unsupported(breaks.SuperOfNone(name))
+    return getattr_(vm, call(vm, global_super, [] if implied and not real else args, {}), name)
 
 
 # Items.
