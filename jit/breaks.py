@@ -531,20 +531,6 @@ class OptimizerStep(SkippedFrame):
 
 
 @dataclass(frozen=True)
-class SuperOfNone(SkippedFrame):
-    """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
-
-    CPython's instruction for it gives two answers: at first the attribute of an unbound `super` object, and TypeError once the interpreter has specialised
-    the instruction, which it does after the first run. So the function that contains it runs as written.
-    """
-
-    id = "FJ061"
-    message = "attribute {reason!r} of super() of None"
-    explanation = "What Python 3.12 makes of it depends on how often it has run this instruction."
-    hints = ("Call the method with an instance.",)
-
-
-@dataclass(frozen=True)
 class NotImported(Break):
     """An import of a module, or of a name in one, that is not there yet.
 
@@ -589,6 +575,20 @@ class InsideLibrary(Break):
     message = "call of {what}, library code that cannot be traced to its end: {why} ({where})"
     explanation = "Inside the call is something that framejit cannot trace. Library code is not split there; the whole call runs natively."
     hints = ("Move the call out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
+
+
+@dataclass(frozen=True)
+class SuperOfNone(SkippedFrame):
+    """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
+
+    CPython's instruction for it gives two answers: at first the attribute of an unbound `super` object, and TypeError once the interpreter has specialised
+    the instruction, which it does after the first run. So the function that contains it runs as written.
+    """
+
+    id = "FJ061"
+    message = "attribute {reason!r} of super() of None"
+    explanation = "What Python 3.12 makes of it depends on how often it has run this instruction."
+    hints = ("Call the method with an instance.",)
 
 
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
