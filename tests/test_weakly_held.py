@@ -325,6 +325,40 @@ def class_registered_with_an_abstract_one():
     return isinstance("", A)
 
 
+class Told:
+    """Adds to a list where the last reference goes; no weak reference to it can be made."""
+
+    __slots__ = ("ends",)
+
+    def __init__(self, ends):
+        self.ends = ends
+
+    def __del__(self):
+        self.ends.append(1)
+
+
+@program
+def address_of_what_tells_its_end():
+    ends = []
+    x = Told(ends)
+    framejit.graph_break()
+    numbers = [id(x)]
+    del x
+    framejit.graph_break()
+    return len(numbers), len(ends)
+
+
+@program
+def address_of_a_list_of_what_tells_its_end():
+    ends = []
+    x = [Told(ends)]
+    framejit.graph_break()
+    numbers = {id(x): 1}
+    x = None
+    framejit.graph_break()
+    return len(numbers), len(ends)
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_weak_references_to_what_variables_hold(program):
     agree_in_text(program)
