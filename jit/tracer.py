@@ -106,7 +106,7 @@ class Tracer:
         self.apart = False
         self.handled = has_handler(function)
         self.resumed = origin(function.__code__, 0) is not None
-        self.watch = Watch(tuple(args) if self.resumed else ())
+        self.watch = Watch(tuple(args) if self.resumed else (), self.trail)
         self.guarded_generators: list[Frame] = []
         self.failed_stand_ins: list[Frame] = []
         self.restarted: list[Frame] = []

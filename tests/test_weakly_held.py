@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 import gc
+import unittest
 import weakref
 
 import pytest
@@ -323,6 +324,14 @@ def class_registered_with_an_abstract_one():
     B.register(str)
     gc.collect()
     return isinstance("", A)
+
+
+@program
+def variables_of_a_traceback_that_library_code_looks_at():
+    x, y = I(), I()
+    references = weakref.WeakKeyDictionary({x: 1})
+    unittest.TestCase().assertRaises(KeyError, lambda: references[y])
+    return len(references)
 
 
 class Told:

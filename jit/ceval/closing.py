@@ -13,6 +13,7 @@ from framejit.objects.cellobject import CellObject
 from framejit.objects.finalizers import ends_visibly, finalizers_in
 from framejit.objects.object import LazyObject, Object, settle
 from framejit.objects.tupleobject import TupleObject
+from framejit.trail import Trail
 
 PASSED = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "STOPITERATION_ERROR"})
 
@@ -83,9 +84,10 @@ class Watch:
     `passed`: for an exception, the frames that its traceback holds, each with the place of its entry there.
     """
 
-    def __init__(self, state: tuple[Any, ...]) -> None:
+    def __init__(self, state: tuple[Any, ...], trail: Trail) -> None:
+        self.trail = trail
         self.values = finalizers_in(state)
-        self.seen: set[int] = set()
+        self.seen: frozenset[int] = frozenset()
         self.sources: dict[Source, None] = {}  # of what has held them
         self.passed: dict[Object, list[tuple[Frame, Any]]] = {}
         self._within: dict[int, frozenset[int]] = {}
@@ -108,7 +110,8 @@ class Watch:
             # The frame inside has taken over what it was called with.
             operands = OPERATIONS[caller.instruction.op].effect.pops(caller.instruction)
             self._visit_frame(caller, caller.stack[: len(caller.stack) - operands], held, visited)
-        self.seen |= held
+        if not held <= self.seen:
+            self.trail.set(self, "seen", self.seen | held)
         return (self.values[key] for key in self.seen - held)
 
     def _visit_frame(self, frame: Frame, stack: Sequence[Any], held: set[int], visited: set[int]) -> None:
@@ -116,8 +119,9 @@ class Watch:
             if isinstance(value, ExceptionState):
                 value = value.handled
             if isinstance(value, Object):
-                if value.source is not None and value.value is not MISSING and self._inside(value.value):
+                if value.source is not None and value.source not in self.sources and value.value is not MISSING and self._inside(value.value):
                     self.sources[value.source] = None
+                    self.trail.log(self.sources.pop, value.source)
                 self._visit(value, held, visited)
 
     def _visit(self, value: Object, held: set[int], visited: set[int]) -> None:
