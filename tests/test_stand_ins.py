@@ -118,3 +118,104 @@ def test_permutations_are_not_picked_from_all_products():
         return a + count
 
     assert torch.equal(framejit.compile(program, backend="eager", fullgraph=True)(x), program(x))
+
+
+# Iterators that share something: groups with their groupby, the iterators of a tee with each other.
+
+
+class Copyable:
+    """An iterator that says how it is copied."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self.n += 1
+        if self.n > 3:
+            raise StopIteration
+        return self.n
+
+    def __copy__(self) -> Copyable:
+        return Copyable(self.n)
+
+
+def group_steps_itself_in_key() -> Any:
+    def key(n: int) -> bool:
+        if n == 5:
+            list(group)
+        return n != 6
+
+    found = []
+    for name, group in itertools.groupby(range(10), key):
+        found.append((name, list(group)))
+    return found
+
+
+def group_steps_itself_in_comparison() -> Any:
+    class Key:
+        def __init__(self, v: Any) -> None:
+            pass
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal i
+            i += 1
+            if i == 1:
+                next(group, None)
+            return True
+
+    i = 0
+    group = next(itertools.groupby(range(10), Key))[1]
+    return [next(group, None) for _ in range(3)], i
+
+
+def tee_is_stepped_by_its_source(how: int) -> Any:
+    class Source:
+        first = True
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Any:
+            if not self.first:
+                return 1
+            self.first = False
+            return next((a, b)[how])
+
+    a, b = itertools.tee(Source())
+    try:
+        next(a)
+    except RuntimeError as error:
+        return str(error), next(b)
+
+
+def tee_of_a_tee() -> Any:
+    a, b = itertools.tee("abcd")
+    next(a)
+    c, d = itertools.tee(a)
+    return a is c, list(b), list(c), list(d), list(a)
+
+
+def tee_of_what_can_be_copied() -> Any:
+    source = Copyable(0)
+    a, b = itertools.tee(source)
+    return type(b) is Copyable, next(a), list(a), list(b), itertools.tee(source, 1)[0] is source, itertools.tee(source, 0)
+
+
+def their_types() -> Any:
+    tees, groups = itertools.tee("ab"), [group for _, group in itertools.groupby("aab")]
+    return [(type(made), hasattr(made, "send"), hasattr(made, "__copy__"), isinstance(made, Iterator)) for made in (*tees, *groups)]
+
+
+SHARING: list[Callable[[], Any]] = [
+    group_steps_itself_in_key, group_steps_itself_in_comparison, lambda: tee_is_stepped_by_its_source(0), lambda: tee_is_stepped_by_its_source(1),
+    tee_of_a_tee, tee_of_what_can_be_copied, their_types,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", SHARING, ids=lambda program: program.__name__)
+def test_iterators_that_share_something(program):
+    expected = program()
+    assert framejit.compile(program, backend="eager")() == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from framejit.modules.app import itertools as plain
-from framejit.objects.registry import app
+from framejit.objects.registry import app, made_inside
 
 NAMES = (
     "chain", "count", "repeat", "cycle", "islice", "starmap", "takewhile", "dropwhile", "filterfalse", "compress", "pairwise", "batched",
@@ -16,3 +16,5 @@ for _name in NAMES:
         _real = getattr(itertools, _name)
         app(_real, gives=_real if isinstance(_real, type) else None)(getattr(plain, _name))
 app(itertools.chain.__dict__["from_iterable"], gives=itertools.chain)(plain.chain_from_iterable)
+made_inside(vars(itertools)["_grouper"], plain.Groups.members)
+made_inside(vars(itertools)["_tee"], plain.tee_items)

@@ -10,7 +10,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.exceptions import ExceptionObject, TracebackObject, decides_subclasses
 from framejit.objects.object import Object
-from framejit.objects.registry import models, wraps
+from framejit.objects.registry import MADE_INSIDE, models, wraps
 from framejit.objects.vm import VM, Codegen
 
 
@@ -33,7 +33,7 @@ class GeneratorObject(Object):
     __slots__ = ("vm", "frame", "names")
 
     def __init__(self, vm: VM, frame: Any) -> None:
-        super().__init__(GeneratorType)
+        super().__init__(MADE_INSIDE.get(frame.code, GeneratorType))
         self.vm = vm
         self.frame = frame
         self.names = names_of(frame)

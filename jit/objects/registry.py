@@ -90,6 +90,9 @@ def passes_result(function: Any) -> None:
 GIVES: dict[Any, type] = {}
 """The type of the iterators that these stand-ins' generators stand in for."""
 
+MADE_INSIDE: dict[CodeType, type] = {}
+"""The type of the iterators that generators of this code stand in for, where a stand-in makes them beside its result."""
+
 FIRST: dict[int, type] = {}
 """The class of which these functions take an instance as their first argument, by the function's id."""
 
@@ -107,6 +110,11 @@ def app(*functions: Any, gives: type | None = None, first: type | None = None) -
         return fn
 
     return register
+
+
+def made_inside(cls: type, function: FunctionType) -> None:
+    """Generators of a function of a stand-in (modules/app) stand in for iterators of this type."""
+    MADE_INSIDE[function.__code__] = cls
 
 
 def runs_as_written(code: CodeType, reason: SkippedFrame) -> None:

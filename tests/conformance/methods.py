@@ -11,6 +11,7 @@ nothing that a test does can hold up.
 from __future__ import annotations
 
 import argparse
+import builtins
 import faulthandler
 import json
 import os
@@ -74,6 +75,7 @@ class Results(unittest.TestResult):
         self.outcome = "pass"
         self.detail = ""
         self.errors_before = 0
+        self.builtins = dict(vars(builtins))
 
     def write(self, **line: Any) -> None:
         self.file.write(json.dumps(line) + "\n")
@@ -96,6 +98,7 @@ class Results(unittest.TestResult):
         self.write(method=self.known[id(test)], outcome=self.outcome, detail=self.detail)
 
     def failed(self, test: Any, error: Any) -> None:
+        vars(builtins).update(self.builtins)  # a test that was cut off has not put back what it has replaced there
         lines = "".join(traceback.format_exception(*error)).splitlines()
         detail = "\n".join(lines[-KEPT_LINES:])
         if id(test) in self.known or isinstance(test, unittest.case._SubTest):

@@ -430,17 +430,40 @@ def tee(iterable: Iterable[Any], n: Any = 2) -> tuple[Iterator[Any], ...]:
     if times == 0:
         return ()
     iterator = iter(iterable)
-    queues: list[deque[Any]] = [deque() for _ in range(times)]
-    return tuple([tee_items(iterator, queue, queues) for queue in queues])
+    copy = getattr(iterator, "__copy__", None)
+    if copy is not None:
+        return (iterator, *[copy() for _ in range(times - 1)])
+    shared = Shared(iterator, times)
+    return tuple([tee_items(shared, queue) for queue in shared.queues])
 
 
-def tee_items(iterator: Iterator[Any], mine: deque[Any], queues: list[deque[Any]]) -> Iterator[Any]:
+class Shared:
+    """What the iterators of a tee share. `running`: whether one of them is taking an item, for which it may run anything."""
+
+    __slots__ = ("iterator", "queues", "running")
+
+    def __init__(self, iterator: Iterator[Any], times: int) -> None:
+        self.iterator = iterator
+        self.queues: list[deque[Any]] = [deque() for _ in range(times)]
+        self.running = False
+
+    def take(self) -> bool:
+        """Take an item for all of them; False at the end (teedataobject_getitem)."""
+        if self.running:
+            raise RuntimeError("cannot re-enter the tee iterator")
+        self.running = True
+        try:
+            item = next(self.iterator, MISSING)
+        finally:
+            self.running = False
+        if item is MISSING:
+            return False
+        for queue in self.queues:
+            queue.append(item)
+        return True
+
+
+def tee_items(shared: Shared, mine: deque[Any]) -> Iterator[Any]:
     """One of the iterators of a tee."""
-    while True:
-        if not mine:
-            item = next(iterator, MISSING)
-            if item is MISSING:
-                return
-            for queue in queues:
-                queue.append(item)
+    while mine or shared.take():
         yield mine.popleft()
