@@ -26,6 +26,8 @@ INTERPRETED = weakref.WeakKeyDictionary()  # functions that native code may call
 
 
 class Namespace:
+    cls = dict
+
     def __init__(self, real):
         self.real = real
 
@@ -261,7 +263,7 @@ def _build_class(vm, body, name, *bases, **keywords):
     return meta(name, bases, {key: unbox(value) for key, value in namespace.items()}, **keywords)
 
 
-def make_function(vm, code, namespace, defaults, kwdefaults, closure, annotations, qualname):
+def make_function(vm, code, namespace, builtins, defaults, kwdefaults, closure, annotations, qualname):
     """A real function that interprets its code when native code calls it."""
     cells = tuple(cell.cell for cell in closure) if closure else None
     real = types.FunctionType(code, namespace.real, code.co_name, unbox(defaults), cells)
