@@ -112,7 +112,7 @@ def app(*functions: Any, gives: type | None = None, first: type | None = None) -
     return register
 
 
-def made_inside(cls: type, function: FunctionType) -> None:
+def made_inside(cls: type, function: Any) -> None:
     """Generators of a function of a stand-in (modules/app) stand in for iterators of this type."""
     MADE_INSIDE[function.__code__] = cls
 
