@@ -17,6 +17,7 @@ from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType
 from typing import Any, ClassVar
 
 from framejit.errors import UserFrame
+from framejit.guards import classes
 from framejit.guards.iterators import field as iterator_field
 from framejit.guards.iterators import upcoming
 
@@ -65,16 +66,6 @@ def module_of_globals(namespace: dict[str, Any]) -> ModuleType | None:
     name = namespace.get("__name__")
     module = sys.modules.get(name) if type(name) is str else None
     return module if isinstance(module, ModuleType) and object.__getattribute__(module, "__dict__") is namespace else None
-
-
-def mro(cls: type) -> tuple[type, ...]:
-    """`cls.__mro__`, past any metaclass."""
-    return type.__dict__["__mro__"].__get__(cls)  # type: ignore[no-any-return]
-
-
-def class_dict(cls: type) -> Any:
-    """`cls.__dict__`, past any metaclass."""
-    return type.__dict__["__dict__"].__get__(cls)
 
 
 @dataclass(slots=True)
@@ -271,8 +262,8 @@ class InstanceDict(Source):
     def step(self, value: Any) -> Any:
         if issubclass(type(value), type):
             return MISSING
-        for cls in mro(type(value)):
-            getter = class_dict(cls).get("__dict__")
+        for cls in classes.mro(type(value)):
+            getter = classes.class_dict(cls).get("__dict__")
             if isinstance(getter, (GetSetDescriptorType, MemberDescriptorType)):
                 return getter.__get__(value)
         return MISSING
@@ -370,7 +361,7 @@ class SlotMember(Source):
     @property
     def payload(self) -> Any:
         owner = self.owner.get()
-        return MISSING if owner is MISSING else class_dict(owner).get(self.name, MISSING)
+        return MISSING if owner is MISSING else classes.class_dict(owner).get(self.name, MISSING)
 
     @payload.setter
     def payload(self, unused: None) -> None:
@@ -429,9 +420,9 @@ class TypeAttr(Source):
     accessor = "type_attr"
 
     def step(self, value: Any) -> Any:
-        for cls in mro(value) if issubclass(type(value), type) else ():
-            if self.payload in class_dict(cls):
-                return class_dict(cls)[self.payload]
+        for cls in classes.mro(value) if issubclass(type(value), type) else ():
+            if self.payload in classes.class_dict(cls):
+                return classes.class_dict(cls)[self.payload]
         return MISSING
 
     def describe(self) -> str:

@@ -14,6 +14,7 @@ import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from framejit.guards import classes
 from framejit.guards.source import Reference, module_of_globals
 
 COMPILERS = frozenset(sys.stdlib_module_names) | {
@@ -21,10 +22,9 @@ COMPILERS = frozenset(sys.stdlib_module_names) | {
     "sympy", "torch", "torchgen", "triton", "typing_extensions",
 }  # fmt: skip
 """Packages whose objects a compilation may make for itself: torch, what it needs, and framejit."""
-PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType})
+PLAIN = frozenset(map(id, (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, types.BuiltinFunctionType)))
+"""By identity: a class that this is asked for may have a metaclass with a `__hash__` of the program's."""
 RUNNING = (types.FrameType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.TracebackType)
-HEAP_TYPE = 1 << 9
-"""Include/object.h: Py_TPFLAGS_HEAPTYPE."""
 MOST = 2_000_000
 """Objects that are looked at: some hundreds for a small graph, tens of thousands where a backward is compiled."""
 
@@ -42,7 +42,7 @@ def survey(roots: Iterable[Any], sought: Iterable[Any], known: Iterable[Any] = (
     while waiting:
         value = waiting.pop()
         cls = type(value)
-        if cls in PLAIN or id(value) in seen:
+        if id(cls) in PLAIN or id(value) in seen:
             continue
         if len(seen) == MOST:
             return None
@@ -63,17 +63,17 @@ def survey(roots: Iterable[Any], sought: Iterable[Any], known: Iterable[Any] = (
 def lives_anyway(value: Any) -> bool:
     """Whether the value is a loaded module, its globals, a function or class found there by its name, or a logger: these have names too."""
     cls = type(value)
-    if isinstance(value, logging.Logger):
+    if issubclass(cls, logging.Logger):
         return True
     if cls is types.ModuleType:
         return sys.modules.get(value.__dict__.get("__name__")) is value
     if cls is dict:
         return "__name__" in value and module_of_globals(value) is not None
-    if isinstance(value, type):
-        if not value.__flags__ & HEAP_TYPE:
+    if issubclass(cls, type):
+        if not classes.flags(value) & classes.HEAP_TYPE:
             return True
         module = sys.modules.get(module_of(value))
-        return module is not None and found_by_name(module.__dict__, type.__getattribute__(value, "__qualname__")) is value
+        return module is not None and found_by_name(module.__dict__, classes.qualname(value)) is value
     if cls is types.FunctionType:
         return module_of_globals(value.__globals__) is not None and found_by_name(value.__globals__, value.__qualname__) is value
     return False
@@ -84,13 +84,13 @@ def found_by_name(namespace: Any, qualname: str) -> Any:
     found: Any = None
     for name in qualname.split("."):
         found = namespace.get(name) if namespace is not None else None
-        namespace = found.__dict__ if isinstance(found, type) else None
-    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+        namespace = classes.class_dict(found) if issubclass(type(found), type) else None
+    return found.__func__ if type(found) in (staticmethod, classmethod) else found
 
 
 def module_of(cls: type) -> str:
     """The name of a class's module."""
-    name = cls.__dict__.get("__module__")
+    name = classes.class_dict(cls).get("__module__")
     return name if isinstance(name, str) else ""
 
 
@@ -101,13 +101,13 @@ def is_of_program(value: Any) -> bool:
     """
     cls = type(value)
     if cls is Reference:
-        return isinstance(value.strong, (dict, list, set))  # by identity: one of the program's
-    if isinstance(value, type):
+        return issubclass(type(value.strong), (dict, list, set))  # by identity: one of the program's
+    if issubclass(cls, type):
         return module_of(value).partition(".")[0] not in COMPILERS
-    if isinstance(value, enum.Enum):
+    if issubclass(cls, enum.Enum):
         return not lives_anyway(cls)
-    if cls.__flags__ & HEAP_TYPE and "__module__" in cls.__dict__ and module_of(cls).partition(".")[0] not in COMPILERS:
+    if classes.flags(cls) & classes.HEAP_TYPE and "__module__" in classes.class_dict(cls) and module_of(cls).partition(".")[0] not in COMPILERS:
         return not issubclass(cls, type)
-    if isinstance(value, torch.Tensor):
-        return not isinstance(value, FakeTensor) and (isinstance(value, nn.Parameter) or value.requires_grad)
-    return isinstance(value, RUNNING) or (isinstance(value, nn.Module) and not (cls is nn.Module or isinstance(value, fx.GraphModule)))
+    if issubclass(cls, torch.Tensor):
+        return not issubclass(cls, FakeTensor) and (isinstance(value, nn.Parameter) or value.requires_grad)
+    return issubclass(cls, RUNNING) or (issubclass(cls, nn.Module) and not (cls is nn.Module or issubclass(cls, fx.GraphModule)))

@@ -7,6 +7,7 @@ from types import WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import Distinct, Same, ValueIs
 from framejit.guards.source import MISSING, DictKey
 from framejit.objects.builtinobject import BuiltinMethodObject
@@ -24,7 +25,7 @@ UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
 
 def same_value(tracer: Tracer, a: Object, b: Object, unsure: bool) -> bool:
     """VM.same_value, guarded."""
-    if isinstance(a.value, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
+    if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
         left, right = a.constant(tracer), b.constant(tracer)
         alike = left == right or (left != left and right != right)
         if left is right:
@@ -62,9 +63,9 @@ def value_key(tracer: Tracer, obj: Object, hashes: Any, equals: Any) -> Any:
     """
     owners = [getattr(method, "__objclass__", None) for method in (hashes, equals)]
     if not all(owner in VALUE_TYPES and type(method) is WrapperDescriptorType for owner, method in zip(owners, (hashes, equals))):
-        tracer.unsupported(breaks.ComparesByPython(obj.cls.__qualname__))
+        tracer.unsupported(breaks.ComparesByPython(classes.qualname(obj.cls)))
     if obj.source is None or obj.value is MISSING:
-        tracer.unsupported(breaks.UnsupportedOperation(f"a {obj.cls.__qualname__} made by the compiled function as a key"))
+        tracer.unsupported(breaks.UnsupportedOperation(f"a {classes.qualname(obj.cls)} made by the compiled function as a key"))
     tracer.guard(ValueIs, obj.source, obj.value)
     return obj.value
 

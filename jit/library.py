@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from framejit.guards import classes
+
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")} | {os.path.join(STANDARD_LIBRARY, "site-packages", "")})
 TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -33,6 +35,7 @@ TENSOR_CODE = tuple(
     )
 )  # fmt: skip
 """The parts of torch that compute with tensors, or stand around functions that do."""
+
 
 
 class Kind(enum.Enum):
@@ -87,7 +90,7 @@ def is_torchs(value: Any) -> bool:
     if cls is ModuleType:
         name = value.__name__
     elif issubclass(cls, type):
-        name = type.__getattribute__(value, "__module__")
+        name = classes.module(value)
     else:
-        name = getattr(value, "__module__", None) if callable(value) and cls.__module__ in ("builtins", "types") else None
+        name = getattr(value, "__module__", None) if callable(value) and not classes.flags(cls) & classes.HEAP_TYPE else None
     return isinstance(name, str) and (name == "torch" or name.startswith("torch."))

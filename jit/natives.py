@@ -18,6 +18,7 @@ from torch import nn
 
 from framejit import directives
 from framejit._runtime import NEVER, OPAQUE
+from framejit.guards import classes
 from framejit.library import OURS, TORCH, Kind
 from framejit.library import kind_of as kind_of_code
 
@@ -36,8 +37,6 @@ HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
 """Inside these, torch's dispatcher is in a state of its own."""
 FEW = 8
 """Items of a container, and attributes of an object, that are looked at."""
-FLEETING = (re.Match,)
-"""Known to a trace by identity only, and new in every call: what is compiled for one serves no other."""
 MOST = 256
 """Functions compiled for the native calls of one compiled function: code that a program makes as it runs must not pile up."""
 
@@ -125,7 +124,7 @@ def kind_of(function: FunctionType) -> int | None:
 
 def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:
     """Whether tensors, modules or torch's functions are within reach of a call: in its arguments, cells and globals. Runs no user code."""
-    if any(type(arg) in FLEETING for arg in args):
+    if any(type(arg) is re.Match for arg in args):
         return False
     return any(holds_tensor(arg, 3) for arg in args) or any(map(is_of_torch, named(function)))
 
@@ -147,7 +146,7 @@ def is_of_torch(value: Any) -> bool:
     if cls is ModuleType or cls is BuiltinFunctionType or cls is FunctionType:
         name = value.__name__ if cls is ModuleType else value.__module__
     elif issubclass(cls, type):
-        name = type.__getattribute__(value, "__module__")
+        name = classes.module(value)
     else:
         return holds_tensor(value, 2)
     return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
@@ -156,19 +155,18 @@ def is_of_torch(value: Any) -> bool:
 def holds_tensor(value: Any, steps: int) -> bool:
     """Whether the value is a tensor or a module, or holds one no more than some steps below."""
     cls = type(value)
-    bases = cls.__mro__
-    if torch.Tensor in bases or nn.Module in bases:
+    if issubclass(cls, (torch.Tensor, nn.Module)):
         return True
-    if not steps or type in bases or cls is FunctionType or cls is ModuleType:
+    if not steps or issubclass(cls, type) or cls is FunctionType or cls is ModuleType:
         return False
     parts: Any
-    if list in bases:
+    if issubclass(cls, list):
         parts = list.__getitem__(value, slice(FEW))
-    elif tuple in bases:
+    elif issubclass(cls, tuple):
         parts = tuple.__getitem__(value, slice(FEW))
-    elif dict in bases:
+    elif issubclass(cls, dict):
         parts = few_values(value)
-    elif cls.__dictoffset__:
+    elif classes.dictoffset(cls):
         try:
             parts = few_values(object.__getattribute__(value, "__dict__"))
         except AttributeError:

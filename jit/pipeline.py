@@ -34,6 +34,7 @@ from framejit.effects import Logged
 from framejit.errors import InternalError, Unsupported, UserFrame, program_name
 from framejit.graph.builder import GraphResult
 from framejit.graph.state import MODE_CHANGES
+from framejit.guards import classes
 from framejit.guards.build import build, check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.global_state import global_state_guard
@@ -455,7 +456,7 @@ def describe_effect(logged: Logged) -> str:
     effect = logged.effect
     where = "" if logged.position.lineno is None else f"  # line {logged.position.lineno}"
     if isinstance(effect, Object) and effect.source is not None:
-        return f"{effect.source.told()}, a {effect.cls.__qualname__}, is changed{where}"
+        return f"{effect.source.told()}, a {classes.qualname(effect.cls)}, is changed{where}"
     return f"{type(effect).__name__}{where}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from framejit import breaks
 from framejit.ceval.handlers import meets_handler
 from framejit.errors import UserFrame
+from framejit.guards import classes
 from framejit.report import place
 from framejit.stops import Escape, GraphBreak
 
@@ -60,7 +61,7 @@ class Prediction:
 
     def against(self, error: BaseException | None) -> str:
         """What was expected, and what has come, for the message."""
-        expected = str(self.reason) if self.cls is None else f"it would raise {self.cls.__qualname__}"
+        expected = str(self.reason) if self.cls is None else f"it would raise {classes.qualname(self.cls)}"
         where = f" at {place(self.stack)}" if self.stack else ""
         came = "it returned" if error is None else f"it raised {type(error).__qualname__}: {error}"
         return f"the trace said that {expected}{where}; {came}"

@@ -18,8 +18,9 @@ from typing import Any
 from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.errors import BackendError
+from framejit.guards import classes
 from framejit.guards.source import module_of_globals
-from framejit.holdings import HEAP_TYPE, found_by_name, lives_anyway, survey
+from framejit.holdings import found_by_name, lives_anyway, survey
 
 MOST = 64
 """Records of one code object: closures made anew have one each."""
@@ -169,7 +170,7 @@ def weakly(backend: Backend) -> tuple[Backend, Any]:
     call = backend.call
     if isinstance(call, (WeakBackend, types.MethodType)) or not type(call).__weakrefoffset__ or lives_anyway(call):
         return backend, None
-    if type(call) is not types.FunctionType and not type(call).__flags__ & HEAP_TYPE:
+    if type(call) is not types.FunctionType and not classes.flags(type(call)) & classes.HEAP_TYPE:
         return backend, None
     return replace(backend, call=WeakBackend(call)), call
 

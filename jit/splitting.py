@@ -11,6 +11,7 @@ from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
+from framejit.guards import classes
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, Delivery
@@ -172,7 +173,7 @@ def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tupl
     stands_in = isinstance(frame.globals, AppNamespace)
     if (stands_in or frame.state is State.FINISHED) and frame.code not in tracer.natively:
         module = frame.globals.value["__name__"].rpartition(".")[2] + "." if stands_in else ""
-        name = frame.code.co_qualname if generator.is_generator() else generator.cls.__qualname__
+        name = frame.code.co_qualname if generator.is_generator() else classes.qualname(generator.cls)
         raise CallNatively(frame.code, breaks.InterruptedIterator(f"an iterator of {module}{name}()"))
     if stands_in or frame.state in (State.RUNNING, State.FINISHED):
         raise NotConstant(generator)

@@ -8,8 +8,10 @@ from types import CodeType
 from framejit import breaks
 from framejit.ceval.frame import Frame
 from framejit.errors import UserFrame
+from framejit.guards import classes
 
 Place = CodeType | tuple[CodeType, int]
+
 
 
 class GraphBreak(Exception):
@@ -26,7 +28,7 @@ class Escape(GraphBreak):
     """Signal: an exception of the program leaves the traced frame. `cls`: its class."""
 
     def __init__(self, cls: type[BaseException], stack: list[UserFrame]) -> None:
-        super().__init__(breaks.ExceptionEscapes(cls.__qualname__), stack)
+        super().__init__(breaks.ExceptionEscapes(classes.qualname(cls)), stack)
         self.cls = cls
 
 

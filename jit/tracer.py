@@ -22,12 +22,12 @@ from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
+from framejit.guards import classes
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
 from framejit.guards.kinds import OF_CONTENTS, GlobalState, Guard, IsMissing, Length, Same, TypeIs, ValueIs
 from framejit.guards.source import (
     MISSING,
     Call,
-    CAttr,
     FrameFunction,
     Index,
     InstanceDict,
@@ -35,6 +35,7 @@ from framejit.guards.source import (
     Pinned,
     Root,
     Slot,
+    SlotMember,
     Source,
     TypeAttr,
     UserLine,
@@ -53,13 +54,11 @@ from framejit.objects.genobject import GeneratorObject
 from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
-from framejit.objects.registry import AS_WRITTEN, GIVES, LIBRARY, PASSES_RESULT, WRAPPERS, wrapper_for
+from framejit.objects.registry import AS_WRITTEN, GIVES, LIBRARY, PASSES_RESULT, wrapper_for
 from framejit.objects.tupleobject import TupleObject
 from framejit.stops import CallNatively, GraphBreak, Pause, Place
 from framejit.trail import Trail
 
-HEAP_TYPE = 1 << 9
-IMMUTABLE_TYPE = 1 << 8
 SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -113,8 +112,10 @@ class Tracer:
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
-        self._raw_attributes: dict[tuple[type, str], Any] = {}
-        self._attributes: dict[tuple[type, str], Object | None] = {}
+        self._classes: dict[int, type] = {}
+        """Classes that were asked for attributes, by identity: a metaclass may say what their hashes are."""
+        self._raw_attributes: dict[tuple[int, str], Any] = {}
+        self._attributes: dict[tuple[int, str], Object | None] = {}
         self._namespaces: dict[int, DictObject] = {}
         self._told_apart: dict[int, Object] = {}
         self._lines: dict[Instruction, UserLine] = {}
@@ -179,7 +180,7 @@ class Tracer:
         frame: Frame = generator.frame
         if frame.state is State.RUNNING:
             if not generator.is_generator():
-                self.unsupported(breaks.UnsupportedOperation(f"a step of a {generator.cls.__qualname__} inside a step of it"))
+                self.unsupported(breaks.UnsupportedOperation(f"a step of a {classes.qualname(generator.cls)} inside a step of it"))
             self.raise_(ValueError, "generator already executing")
         if frame.state is State.FINISHED:
             if frame in self.failed_stand_ins:
@@ -212,7 +213,7 @@ class Tracer:
 
     def call_natively(self, stand_in: GeneratorObject) -> NoReturn:
         """An iterator in C goes on after an exception, and takes StopIteration for its end; the generator that stands in for it doesn't."""
-        raise CallNatively(stand_in.frame.code, breaks.InterruptedIterator(f"a {stand_in.cls.__qualname__} that has raised"))
+        raise CallNatively(stand_in.frame.code, breaks.InterruptedIterator(f"a {classes.qualname(stand_in.cls)} that has raised"))
 
     def check_generators(self) -> None:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
@@ -225,7 +226,7 @@ class Tracer:
         if splitting.can_pause(frame):
             value = next(self.watch.gone(frame), None)
             if value is not None:
-                raise Pause(breaks.RunsAtEnd(f"a {type(value).__qualname__}"), self.user_stack(), list(frame.callers())[::-1])
+                raise Pause(breaks.RunsAtEnd(f"a {classes.qualname(type(value))}"), self.user_stack(), list(frame.callers())[::-1])
 
     def held_arguments(self) -> list[Source]:
         """What the replacement code has to hold until it ends."""
@@ -429,7 +430,7 @@ class Tracer:
         obj = settle(obj)
         if isinstance(obj, FunctionObject):
             return obj.qualname
-        return self.text_of(obj.value) if obj.value is not MISSING and callable(obj.value) else f"a {obj.cls.__qualname__}"
+        return self.text_of(obj.value) if obj.value is not MISSING and callable(obj.value) else f"a {classes.qualname(obj.cls)}"
 
     def text_of(self, function: Any) -> str:
         name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__
@@ -480,7 +481,9 @@ class Tracer:
         return real
 
     def _observe(self, value: Any, source: Source, check: bool) -> Object:
-        wrapper = WRAPPERS.get(type(value)) or wrapper_for(type(value))
+        if not classes.known_by_identity(type(value)):
+            self.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose class hashes or compares by code of its metaclass"))
+        wrapper = wrapper_for(type(value))
         if wrapper.shared:
             known = self._shared.get(id(value))
             if known is not None:
@@ -577,14 +580,14 @@ class Tracer:
         return found
 
     def instance_dict_of(self, obj: Object) -> DictObject | None:
-        if obj.cls.__dictoffset__ == 0:
+        if classes.dictoffset(obj.cls) == 0:
             return None
         if obj.source is None:
             return InstanceDictObject(obj)
         source = obj.source.child(InstanceDict)
         namespace = source.step(obj.value)
         if namespace is MISSING:  # asyncio's futures and tasks
-            self.unsupported(breaks.UnsupportedValue(f"a {obj.cls.__qualname__}, which has attributes but no __dict__ to read them from"))
+            self.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(obj.cls)}, which has attributes but no __dict__ to read them from"))
         found = self.observe(self.wrap(namespace, source))
         assert isinstance(found, DictObject)
         return found
@@ -592,15 +595,12 @@ class Tracer:
     # Classes.
 
     def raw_type_lookup(self, cls: type, name: str) -> Any:
-        key = (cls, name)
+        key = (id(cls), name)
         if key in self._raw_attributes:
             return self._raw_attributes[key]
-        found = MISSING
-        for base in cls.__mro__:
-            if name in base.__dict__:
-                found = base.__dict__[name]
-                break
-        if cls.__flags__ & HEAP_TYPE and not cls.__flags__ & IMMUTABLE_TYPE:
+        self._classes[id(cls)] = cls
+        found = classes.lookup(cls, name, MISSING)
+        if classes.can_change(cls):
             source = self.root_source.child(Pinned, cls).child(TypeAttr, name)
             if found is MISSING:
                 self.guard(IsMissing, source)
@@ -613,26 +613,28 @@ class Tracer:
         return found
 
     def rest_on_bases(self, cls: type) -> None:
-        key = (cls, "")  # the name of no attribute
-        if key in self._raw_attributes or not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE:
+        key = (id(cls), "")  # the name of no attribute
+        if key in self._raw_attributes or not classes.can_change(cls):
             return
+        mro = classes.mro(cls)
         pinned = self.root_source.child(Pinned, cls)
-        source = pinned.child(CAttr, "__mro__")
+        source = pinned.child(SlotMember, type.__dict__["__mro__"])  # no attribute: the metaclass would be asked for it
         self.guard(TypeIs, pinned, type(cls))
-        self.guard(Length, source, len(cls.__mro__))
-        for i in range(1, len(cls.__mro__) - 1):  # between the class itself and object
-            self.guard(ValueIs, source.child(Index, i), cls.__mro__[i])
+        self.guard(Length, source, len(mro))
+        for i in range(1, len(mro) - 1):  # between the class itself and object
+            self.guard(ValueIs, source.child(Index, i), mro[i])
+        self._classes[id(cls)] = cls
         self._raw_attributes[key] = cls
         self.trail.log(self._raw_attributes.pop, key)
 
     def type_lookup(self, cls: type, name: str) -> Object | None:
-        key = (cls, name)
+        key = (id(cls), name)
         if key in self._attributes:
             return self._attributes[key]
         raw = self.raw_type_lookup(cls, name)
         if raw is MISSING:
             found = None
-        elif not (cls.__flags__ & HEAP_TYPE) or cls.__flags__ & IMMUTABLE_TYPE:
+        elif not classes.can_change(cls):
             found = self.pin(raw)
         else:
             source = self.root_source.child(Pinned, cls).child(TypeAttr, name)
@@ -643,7 +645,7 @@ class Tracer:
 
     def own_attribute(self, cls: type, name: str) -> Object | None:
         found = self.type_lookup(cls, name)
-        return found if name in cls.__dict__ else None
+        return found if name in classes.class_dict(cls) else None
 
     def super_arguments(self) -> tuple[Object, Object]:
         frame = self.frame

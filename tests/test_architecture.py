@@ -252,3 +252,14 @@ def test_every_opcode_is_handled():
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert not emitted - named, f"operations without a handler: {sorted(emitted - named)}"
+
+
+OF_CLASSES = {"__mro__", "__dict__", "__flags__", "__dictoffset__", "__name__", "__qualname__", "__module__", "__base__", "__bases__"}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.layer in ("objects", "ceval", "codegen")], ids=lambda module: module.short)
+def test_classes_of_values_are_read_past_their_metaclasses(module: Module) -> None:
+    """`obj.cls` may be a class of the program's, whose metaclass must not be asked while tracing: framejit.guards.classes has what is read of it."""
+    reads = [node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node.attr in OF_CLASSES]
+    asked = [ast.unparse(node) for node in reads if isinstance(node.value, ast.Attribute) and node.value.attr == "cls"]
+    assert not asked

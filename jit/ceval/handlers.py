@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from framejit.ceval.frame import Frame
+from framejit.guards import classes
 from framejit.objects.object import Object, settle
 
 LIBRARIES = ("torch", "contextlib", "framejit")
@@ -41,4 +42,6 @@ def is_left_alone(leave: Any) -> bool:
     receiver = getattr(method, "receiver", None)
     if method.source is not None or receiver is None:
         return False
-    return settle(receiver).cls.__module__.partition(".")[0] in LIBRARIES and settle(receiver).cls.__name__ != "_GeneratorContextManager"
+    cls = settle(receiver).cls
+    owner = classes.module(cls)
+    return isinstance(owner, str) and owner.partition(".")[0] in LIBRARIES and classes.name(cls) != "_GeneratorContextManager"

@@ -17,6 +17,7 @@ from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.codegen.recorder import CannotGenerate, Kind, Step, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
+from framejit.guards import classes
 from framejit.guards.source import Source
 from framejit.objects.iterobject import ReverseIterator, SequenceIterator
 from framejit.objects.object import Object, settle
@@ -221,7 +222,7 @@ def _refuse_cycle(waiting: Iterable[Object]) -> None:
     """Values that look at what they are put into, when they are created: only an iterator that has a position can do without."""
     for obj in waiting:
         if not isinstance(obj, (SequenceIterator, ReverseIterator)):
-            raise CannotGenerate(CannotReconstruct(f"a {obj.cls.__name__} over what holds it"))
+            raise CannotGenerate(CannotReconstruct(f"a {classes.name(obj.cls)} over what holds it"))
 
 
 class _Grouper:

@@ -23,6 +23,7 @@ from framejit.bytecode.splice import Item, Kind, Layout, Outcome, RaisedAt, Writ
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
+from framejit.guards import classes
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
 from framejit.objects.finalizers import MOST_DEEP, ends_visibly
@@ -375,7 +376,7 @@ def result_text(frame: SplitFrame) -> str:
 def value_text(frame: SplitFrame, index: int) -> str:
     """What a frame has on its stack, as far as its user can tell."""
     value = frame.stack[index] if index < len(frame.stack) else None
-    if value is not None and hasattr(value.cls, "__next__"):
+    if value is not None and classes.lookup(value.cls, "__next__") is not None:
         return f"the iterator of a loop in {frame.code.co_qualname}"
     return f"a value in use in line {frame.position.lineno} of {frame.code.co_qualname}"
 

@@ -32,7 +32,7 @@ def graph_callable(function: Any) -> bool:
         if module not in PYTHON_MODULES or name.startswith("_") or name in NOT_IN_GRAPH:
             return False
         return getattr(sys.modules[module], name, None) is function
-    return isinstance(function, (OpOverload, OpOverloadPacket))
+    return issubclass(kind, (OpOverload, OpOverloadPacket))
 
 
 def _c_function(function: BuiltinFunctionType) -> bool:

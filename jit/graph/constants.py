@@ -42,15 +42,15 @@ def exact(value: Any) -> Any:
     elif cls is complex:
         if all(math.isfinite(part) and (part or math.copysign(1, part) == 1) for part in (value.real, value.imag)):
             return value
-    elif isinstance(value, tuple):
+    elif issubclass(cls, tuple):
         return tuple([exact(item) for item in value])
     elif cls is list:
         return [exact(item) for item in value]
     elif cls is slice:
         return slice(exact(value.start), exact(value.stop), exact(value.step))
-    elif isinstance(value, numpy.generic):
+    elif issubclass(cls, numpy.generic):
         return plain_number(value)
-    elif isinstance(value, enum.Enum):
+    elif issubclass(cls, enum.Enum):
         return exact_member(value)
     raise Inexact(value)
 

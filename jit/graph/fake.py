@@ -18,12 +18,14 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from framejit import breaks
+from framejit.guards import classes
 
 SymbolicContextOf = Callable[[torch.Tensor], Any]
 """Which sizes of an input are symbolic: tensor -> SymbolicContext, or None where every size is a constant."""
 
 DISABLED_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
 
 
 def make_shape_env() -> ShapeEnv:
@@ -56,18 +58,19 @@ def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
+OVERRIDES = ("__torch_function__", "__torch_dispatch__")
+
+
 def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     """Why a real tensor can't be an input of a graph, or None."""
     cls = type(tensor)
     if cls not in PLAIN_TENSORS:
-        if isinstance(tensor, FakeTensor):
+        if issubclass(cls, FakeTensor):
             return breaks.UnsupportedValue("a fake tensor (of another tracer)")
-        hooked = cls.__torch_function__
-        overrides = hooked is not DISABLED_TORCH_FUNCTION
-        if overrides or hasattr(cls, "__torch_dispatch__") and cls.__torch_dispatch__ is not DISABLED_TORCH_FUNCTION:
-            return breaks.TensorSubclass(cls.__qualname__)
-        if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
-            return breaks.UnsupportedValue(f"an uninitialized {cls.__qualname__}")
+        if any(classes.lookup(cls, name, DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION for name in OVERRIDES):
+            return breaks.TensorSubclass(classes.qualname(cls))
+        if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
+            return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")
     if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
     if tensor.layout is not torch.strided or tensor.is_nested:

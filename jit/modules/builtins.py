@@ -9,6 +9,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit._runtime import type_name
+from framejit.guards import classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
@@ -265,7 +266,7 @@ NO_BUFFERS = (object, list, tuple, dict, set, frozenset, type, type(None), compl
 def refuse_buffer(vm: VM, obj: Object) -> None:
     """Break for a value that may be text or bytes of some kind (array, bytearray, a subclass of str), which C code reads as a number."""
     if getattr(c_new(obj.cls), "__self__", object) not in NO_BUFFERS:
-        vm.unsupported(breaks.UnsupportedValue(f"a {obj.cls.__name__} as the text of a number"))
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(obj.cls)} as the text of a number"))
 
 
 @models(int)
@@ -290,7 +291,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
             if name != "__trunc__" and not issubclass(found.cls, int):
                 vm.raise_(TypeError, f"{name} returned non-int (type {found.type_name})")
             if found.cls is not int or name == "__trunc__":
-                vm.unsupported(breaks.UnsupportedOperation(f"int() of a {obj.cls.__qualname__}, of whose {name} CPython warns"))
+                vm.unsupported(breaks.UnsupportedOperation(f"int() of a {classes.qualname(obj.cls)}, of whose {name} CPython warns"))
             return found
     refuse_buffer(vm, obj)
     vm.raise_(TypeError, f"int() argument must be a string, a bytes-like object or a real number, not '{obj.type_name}'")
@@ -311,7 +312,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
         if not issubclass(found.cls, float):
             vm.raise_(TypeError, f"{obj.type_name}.__float__ returned non-float (type {found.type_name})")
         if found.cls is not float:
-            vm.unsupported(breaks.UnsupportedOperation(f"float() of a {obj.cls.__qualname__}, of whose __float__ CPython warns"))
+            vm.unsupported(breaks.UnsupportedOperation(f"float() of a {classes.qualname(obj.cls)}, of whose __float__ CPython warns"))
         return found
     found = abstract.call_special(vm, obj, "__index__")
     if found is not None:
@@ -444,7 +445,7 @@ def object_repr(vm: VM, self: Object) -> Object:
         typefields.name_of(vm, self.cls, "__module__")
         typefields.name_of(vm, self.cls, "__qualname__")
         return vm.const(object.__repr__(self.value))
-    vm.unsupported(breaks.UnsupportedCall(f"the default repr() of a {self.cls.__qualname__}, which shows its address"))
+    vm.unsupported(breaks.UnsupportedCall(f"the default repr() of a {classes.qualname(self.cls)}, which shows its address"))
 
 
 @models(object.__format__)

@@ -21,6 +21,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks, library
+from framejit.guards.classes import lookup
 from framejit.guards.kinds import DictKeys, Equals, Guard, IsPresent, Length, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, DictKey, FunctionField, Index, Item, Local, Pinned, Source
 from framejit.modules.ecosystem import ASSUMED_CONSTANT
@@ -192,9 +193,9 @@ def real_argument(vm: VM, arg: Object) -> Any:
 
 def is_key(value: Any) -> bool:
     """Whether a value can be hashed, as the key of a cache; a value that the trace has made, and that is no constant, has no hash yet."""
-    if isinstance(value, tuple):
+    if issubclass(type(value), tuple):
         return all(map(is_key, value))
-    return value is not MISSING and type(value).__hash__ is not None
+    return value is not MISSING and lookup(type(value), "__hash__") is not None
 
 
 def is_constant_result(vm: VM, result: Object) -> bool:

@@ -6,6 +6,7 @@ from types import BuiltinFunctionType, FunctionType, WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.objects import abstract
 from framejit.objects.exceptions import BUILTIN_EXCEPTIONS, ExceptionObject, builtin_base
 from framejit.objects.object import Object
@@ -105,7 +106,7 @@ def parse_os_error(vm: VM, exc: ExceptionObject, args: tuple[Object, ...]) -> No
 def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ...], kwargs: dict[str, Object]) -> Object:
     """BaseExceptionGroup_new: a group of nothing but Exceptions is an ExceptionGroup."""
     if cls not in (BaseExceptionGroup, ExceptionGroup):
-        vm.unsupported(breaks.UnsupportedValue(f"a {cls.__qualname__}, an exception group with a class of its own"))
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, an exception group with a class of its own"))
     stand_ins: list[Any] = []
     members: list[Object] = []
     for position, arg in enumerate(vm.observe_all(list(args))):

@@ -8,6 +8,7 @@ from types import MemberDescriptorType
 from typing import Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.objects import operators
@@ -72,7 +73,7 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
     plain = isinstance(self, UserObject) and all(
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )
-    slots = any(isinstance(member, MemberDescriptorType) for cls in self.cls.__mro__ for member in vars(cls).values())
+    slots = any(isinstance(member, MemberDescriptorType) for cls in classes.mro(self.cls) for member in classes.class_dict(cls).values())
     named_slots = vm.raw_type_lookup(self.cls, "__slotnames__") not in (MISSING, [])  # copyreg's note of them
     if not plain or slots or named_slots or vm.observe(protocol).cls is not int or protocol.constant(vm) < 2:
         raise NotConstant(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, ConstObject
@@ -109,7 +110,7 @@ def itself(vm: VM, self: Object) -> Object:
 def length_hint(vm: VM, self: Object) -> Object:
     """`iterator.__length_hint__()`."""
     if not isinstance(self, IteratorObject):
-        vm.unsupported(breaks.UnsupportedCall(f"__length_hint__ of a {self.cls.__name__} made outside the compiled function"))
+        vm.unsupported(breaks.UnsupportedCall(f"__length_hint__ of a {classes.name(self.cls)} made outside the compiled function"))
     hint = self.length_hint(vm)
     return NONE if hint is None else vm.const(hint)
 

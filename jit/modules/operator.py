@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE
@@ -29,7 +30,7 @@ def length_hint(vm: VM, obj: Object, default: Object | None = None, /) -> Object
     if default.cls is int and vm.raw_type_lookup(obj.cls, "__len__") is not MISSING and not isinstance(vm.raw_type_lookup(obj.cls, "__len__"), FunctionType):
         return obj.length(vm)
     if default.cls is not int or any(vm.raw_type_lookup(obj.cls, name) is not MISSING for name in ("__len__", "__length_hint__")):
-        vm.unsupported(breaks.UnsupportedCall(f"operator.length_hint of a {obj.cls.__qualname__}"))
+        vm.unsupported(breaks.UnsupportedCall(f"operator.length_hint of a {classes.qualname(obj.cls)}"))
     return default
 
 
@@ -224,7 +225,7 @@ def constructor(cls: type) -> Callable[..., Object]:
     def model(vm: VM, *args: Object, **kwargs: Object) -> Object:
         parts = list(args)
         if not parts or kwargs and cls is not operator.methodcaller:
-            vm.unsupported(breaks.UnsupportedCall(f"{cls.__name__}() with arguments that it refuses"))
+            vm.unsupported(breaks.UnsupportedCall(f"{classes.name(cls)}() with arguments that it refuses"))
         names = parts if cls is operator.attrgetter else parts[:1] if cls is operator.methodcaller else []
         if not all(issubclass(vm.observe(name).cls, str) for name in names):
             vm.raise_(TypeError, "attribute name must be a string" if cls is operator.attrgetter else "method name must be a string")

@@ -13,6 +13,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from framejit import breaks
 from framejit.graph.callables import graph_callable, is_tensor_method
+from framejit.guards import classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.modules import numpy as _numpy_rules  # noqa: F401  (its rule for torch.tensor is asked before the one here)
@@ -198,7 +199,7 @@ def has_torch_function(vm: VM, *args: Object) -> Object:
         for value in values:
             value = vm.observe(value)
             if not isinstance(value, TensorObject) and not issubclass(value.cls, type) and hasattr(value.cls, "__torch_function__"):
-                vm.unsupported(breaks.UnsupportedValue(f"a {value.cls.__qualname__}, which overrides torch's functions"))
+                vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(value.cls)}, which overrides torch's functions"))
     return vm.const(False)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.modules.app import autograd as plain
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models
@@ -26,7 +27,7 @@ def applier(cls: type[torch.autograd.Function]) -> Callable[..., Any]:
     def apply(*args: Any) -> Any:
         return cls.apply(*args)
 
-    apply.__name__ = apply.__qualname__ = cls.__name__
+    apply.__name__ = apply.__qualname__ = classes.name(cls)
     return apply
 
 

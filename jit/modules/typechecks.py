@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import abc
-import sys
 from collections.abc import Iterable
-from types import FunctionType, UnionType, WrapperDescriptorType
+from types import UnionType, WrapperDescriptorType
 from typing import Any, NoReturn, Union, get_args, get_origin
 
 from framejit import breaks
-from framejit.guards.source import MISSING, mro
+from framejit.guards import classes
+from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
-from framejit.objects.tupleobject import HEAP_TYPE, TupleObject
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.typefields import answers_for_itself, is_of_program
 from framejit.objects.vm import VM
 
 pure(UnionType.__or__, type.__or__, type.__ror__)
 OBJECT_CLASS = object.__dict__["__class__"]
-LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "typing_extensions"}
 NESTED_TUPLES = 50
 """Deeper ones are left to C code, which raises RecursionError at some depth."""
 
@@ -33,7 +33,7 @@ def is_subclass(vm: VM, sub: type, cls: type) -> bool:
     """issubclass of classes, past a metaclass's own `__subclasscheck__`."""
     vm.rest_on_bases(sub)
     if vm.raw_type_lookup(type(cls), "__subclasscheck__") is type.__dict__["__subclasscheck__"]:
-        return cls in mro(sub)
+        return classes.is_subtype(sub, cls)
     return is_abc_subclass(vm, sub, cls)
 
 
@@ -43,12 +43,12 @@ def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
     The program's own hooks run where they belong, in a native call.
     """
     vm.rest_on_bases(sub)
-    if any(map(runs_code_of_the_program, family(cls))):
-        vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {cls.__qualname__}, which may run code of the program's"))
+    if answers_for_itself(vm, sub) or any(map(runs_code_of_the_program, family(cls))):
+        vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {classes.qualname(cls)}, which may run code of the program's"))
     try:
         found = abc.ABCMeta.__subclasscheck__(cls, sub)  # type: ignore[arg-type]
     except Exception as error:
-        vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {cls.__qualname__}, which raises {type(error).__name__},"))
+        vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {classes.qualname(cls)}, which raises {type(error).__name__},"))
     if not found:
         vm.read_setting(abc.get_cache_token)
     return found
@@ -72,18 +72,13 @@ def family(cls: type) -> Iterable[type]:
 
 def runs_code_of_the_program(cls: type) -> bool:
     """Whether the class has a way to check for subclasses that is neither CPython's nor a library's."""
-    for owner, name in ((cls, "__subclasshook__"), (type(cls), "__subclasscheck__")):
-        found = next((vars(base)[name] for base in mro(owner) if name in vars(base)), None)
-        function = getattr(found, "__func__", found)
-        if isinstance(function, FunctionType) and function.__globals__.get("__name__", "").partition(".")[0] not in LIBRARIES:
-            return True
-    return False
+    return any(map(is_of_program, (classes.lookup(cls, "__subclasshook__"), classes.lookup(type(cls), "__subclasscheck__"))))
 
 
 def may_claim(vm: VM, obj: Object) -> bool:
     """Whether the `__class__` of an object may be another class than its type."""
     cls = obj.cls
-    if not cls.__flags__ & HEAP_TYPE:
+    if not classes.flags(cls) & classes.HEAP_TYPE:
         return False
     return vm.raw_type_lookup(cls, "__class__") is not OBJECT_CLASS or type(vm.raw_type_lookup(cls, "__getattribute__")) is not WrapperDescriptorType
 
@@ -103,9 +98,9 @@ def check_instance(vm: VM, obj: Object, cls: Object, depth: int = 0) -> bool:
     alternatives = those_of(vm, cls, depth)
     if alternatives is not None:
         return any(check_instance(vm, obj, vm.observe(each), depth + 1) for each in alternatives)
-    if real is not MISSING and get_origin(real) is Union:
+    if classes.module(cls.cls) == "typing" and real is not MISSING and get_origin(real) is Union:
         return any(check_subclass(vm, vm.const(obj.cls), vm.const(each)) for each in get_args(real))
-    if isinstance(real, type) and checker(vm, real, "__instancecheck__") is None:
+    if issubclass(cls.cls, type) and checker(vm, real, "__instancecheck__") is None:
         if vm.raw_type_lookup(cls.cls, "__instancecheck__") is type.__dict__["__instancecheck__"]:
             return is_instance(vm, obj, real)
         return is_abc_instance(vm, obj, cls)
@@ -117,7 +112,7 @@ def check_instance(vm: VM, obj: Object, cls: Object, depth: int = 0) -> bool:
 
 def those_of(vm: VM, cls: Object, depth: int) -> list[Object] | None:
     """The classes in a tuple or a union; None for anything else."""
-    if isinstance(cls.value, UnionType):
+    if cls.cls is UnionType:
         return [vm.const(each) for each in get_args(cls.value)]
     if not isinstance(cls, TupleObject):
         return None
@@ -129,14 +124,14 @@ def those_of(vm: VM, cls: Object, depth: int) -> list[Object] | None:
 def is_instance(vm: VM, obj: Object, cls: type) -> bool:
     """object_isinstance: by the type, else by what the object says its class is."""
     vm.rest_on_bases(obj.cls)
-    if cls in mro(obj.cls):
+    if classes.is_subtype(obj.cls, cls):
         return True
     said = abstract.lookup_attr(vm, obj, "__class__") if may_claim(vm, obj) else None
     if said is None or not issubclass(vm.observe(said).cls, type):
         return False
     kind = vm.observe(said).constant(vm)
     vm.rest_on_bases(kind)
-    return cls in mro(kind)
+    return classes.is_subtype(kind, cls)
 
 
 def is_abc_instance(vm: VM, obj: Object, cls: Object) -> bool:
@@ -157,7 +152,7 @@ def check_subclass(vm: VM, sub: Object, cls: Object, depth: int = 0) -> bool:
     alternatives = those_of(vm, cls, depth)
     if alternatives is not None:
         return any(check_subclass(vm, sub, vm.observe(each), depth + 1) for each in alternatives)
-    if isinstance(real, type) and checker(vm, real, "__subclasscheck__") is None:
+    if issubclass(cls.cls, type) and checker(vm, real, "__subclasscheck__") is None:
         if not issubclass(sub.cls, type):
             refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")
         return is_subclass(vm, sub.constant(vm), real)
@@ -174,14 +169,14 @@ def refuse_abstract(vm: VM, cls: Object, complaint: str) -> NoReturn:
     bases = abstract.lookup_attr(vm, cls, "__bases__")
     if bases is None or not issubclass(vm.observe(bases).cls, tuple):
         vm.raise_(TypeError, complaint)
-    vm.unsupported(breaks.UnsupportedCall(f"a check with a {cls.cls.__qualname__}, which passes for a class by its __bases__,"))
+    vm.unsupported(breaks.UnsupportedCall(f"a check with a {classes.qualname(cls.cls)}, which passes for a class by its __bases__,"))
 
 
 def observed_class(vm: VM, cls: Object) -> type:
     """The real class that one of the methods of metaclasses was called on."""
     cls = vm.observe(cls)
     if not issubclass(cls.cls, type):
-        vm.unsupported(breaks.UnsupportedCall(f"a metaclass's method of a {cls.cls.__qualname__}"))
+        vm.unsupported(breaks.UnsupportedCall(f"a metaclass's method of a {classes.qualname(cls.cls)}"))
     return cls.constant(vm)  # type: ignore[no-any-return]
 
 
@@ -194,7 +189,7 @@ def type_instancecheck(vm: VM, cls: Object, obj: Object) -> Object:
 def type_subclasscheck(vm: VM, cls: Object, sub: Object) -> Object:
     real, kind = observed_class(vm, cls), observed_class(vm, sub)
     vm.rest_on_bases(kind)
-    return vm.const(real in mro(kind))
+    return vm.const(classes.is_subtype(kind, real))
 
 
 @models(abc.ABCMeta.__instancecheck__)

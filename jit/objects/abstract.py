@@ -13,6 +13,7 @@ from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, Delivery
 from framejit.objects.object import NotConstant, Object
@@ -74,7 +75,7 @@ def generic_truth(vm: VM, obj: Object) -> bool:
         return bool(found.constant(vm))
     if vm.raw_type_lookup(obj.cls, "__len__") is not MISSING:
         return bool(generic_length(vm, obj).constant(vm))
-    if obj.value is not MISSING and obj.cls not in type(obj.value).__mro__:
+    if obj.value is not MISSING and not classes.is_subtype(type(obj.value), obj.cls):
         vm.unsupported(breaks.UnsupportedValue(f"the truth of {obj!r}"))
     return True
 
@@ -176,7 +177,7 @@ def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
 def namespace_of(vm: VM, obj: Object) -> DictObject | None:
     """The instance `__dict__`; None where values of the type have none. Constants whose attributes are read as they are have one that isn't traced."""
     namespace = obj.instance_dict(vm)
-    if namespace is None and obj.cls.__dictoffset__:
+    if namespace is None and classes.dictoffset(obj.cls):
         vm.unsupported(breaks.UnsupportedOperation(f"looking into the __dict__ of {obj!r}"))
     return namespace
 
@@ -310,7 +311,7 @@ def getitem_of_class(vm: VM, cls: Object, key: Object) -> Object:
         return vm.const(type[key.constant(vm)])  # type: ignore[index]
     generic = lookup_attr(vm, cls, "__class_getitem__")
     if generic is None or vm.observe(generic).cls is type(None):
-        vm.raise_(TypeError, f"type '{cls.value.__name__}' is not subscriptable")
+        vm.raise_(TypeError, f"type '{classes.name(cls.value)}' is not subscriptable")
     return call(vm, generic, [key], {})
 
 
@@ -333,7 +334,7 @@ MOST_ITEMS = 1 << 16
 def refuse_many(vm: VM, obj: Object, count: int) -> None:
     """Break for a container from outside that is too large to be known item by item."""
     if count > MOST_ITEMS:
-        vm.unsupported(breaks.UnsupportedOperation(f"going through a {obj.cls.__qualname__} of {count} items"))
+        vm.unsupported(breaks.UnsupportedOperation(f"going through a {classes.qualname(obj.cls)} of {count} items"))
 
 
 TOO_LARGE = "Python int too large to convert to C ssize_t"
@@ -507,7 +508,7 @@ def is_subtype(vm: VM, cls: type, base: type) -> bool:
     if cls is base:
         return True
     vm.rest_on_bases(cls)
-    return any(each is base for each in cls.__mro__)
+    return classes.is_subtype(cls, base)
 
 
 def exception_match(vm: VM, exc: Object, cls: Object) -> bool:

@@ -39,7 +39,7 @@ def from_real(vm: VM, value: Any) -> Object:
         return dict_(vm, [(from_real(vm, key), from_real(vm, item)) for key, item in value.items()])
     if cls is set:
         return set_(vm, [from_real(vm, item) for item in value])
-    if isinstance(value, tuple):
+    if issubclass(type(value), tuple):
         return TupleObject([from_real(vm, item) for item in value], cls)
     return vm.const(value)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
 from framejit.objects import abstract, operators
@@ -58,7 +59,7 @@ def text_of(function: Any, receiver: Object | None = None) -> str:
         called = settle(receiver)
         if function.__name__ == "__call__" and isinstance(getattr(called.value, "__name__", None), str):
             return dotted(called.value)
-        return f"{called.cls.__qualname__}.{function.__name__}"
+        return f"{classes.qualname(called.cls)}.{function.__name__}"
     return dotted(function)
 
 
@@ -186,7 +187,7 @@ def bound_method(vm: VM, value: Any, source: Source) -> Object | None:
     None where it means nothing by its descriptor, or where several classes of the object have the name, so that it doesn't say which.
     """
     receiver, name = value.__self__, value.__name__
-    found = [vars(base)[name] for base in type(receiver).__mro__ if name in vars(base)]
+    found = [classes.class_dict(base)[name] for base in classes.mro(type(receiver)) if name in classes.class_dict(base)]
     if len(found) != 1 or type(found[0]) is not MethodDescriptorType or found[0].__get__(receiver) != value:
         return None
     (descriptor,) = found
@@ -253,7 +254,7 @@ class DescriptorObject(Object):
 
     def _refuse(self, vm: VM, obj: Object, access: Callable[[Any], Any]) -> NoReturn:
         """Raise what the property raises without the function for an access: the text has its name, which only C code sees."""
-        like = type(obj.cls.__name__, (), {"__qualname__": obj.cls.__qualname__})
+        like = type(classes.name(obj.cls), (), {"__qualname__": classes.qualname(obj.cls)})
         try:
             access(like())
         except AttributeError as error:
@@ -271,7 +272,7 @@ class DescriptorObject(Object):
         return super().call(vm, args, kwargs)
 
     def instance_dict(self, vm: VM) -> DictObject | None:
-        if self.attrs is None and self.cls.__dictoffset__:
+        if self.attrs is None and classes.dictoffset(self.cls):
             vm.trail.set(self, "attrs", vm.observe(vm.wrap(self.value.__dict__, self._origin(vm).child(InstanceDict))))
         return self.attrs
 
@@ -288,7 +289,7 @@ class DescriptorObject(Object):
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         if self.source is None:
-            vm.unsupported(breaks.UnsupportedOperation(f"changing a {self.cls.__qualname__}"))
+            vm.unsupported(breaks.UnsupportedOperation(f"changing a {classes.qualname(self.cls)}"))
         super().setattr(vm, name, value)
 
 
@@ -306,7 +307,7 @@ def wrap_builtin(vm: VM, value: Any, source: Source | None) -> Object:
 @wraps(staticmethod, classmethod, property, by_identity=True)
 def wrap_descriptor(vm: VM, value: Any, source: Source | None) -> Object:
     """The functions inside are as immutable as the descriptor, which is known by identity."""
-    fields = next(FIELDS[base] for base in type(value).__mro__ if base in FIELDS)
+    fields = next(FIELDS[base] for base in classes.mro(type(value)) if base in FIELDS)
     parts: dict[str, Object | None] = {}
     for name in fields:
         part = getattr(value, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.object import Object
@@ -14,7 +15,7 @@ def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None) -> Ob
     direct, vm.direct = vm.direct, None
     args = vm.observe(args)
     if not is_iterable(vm, args):  # check_args_iterable
-        vm.raise_(TypeError, f"{function_text(vm, function)} argument after * must be an iterable, not {args.cls.__name__}")
+        vm.raise_(TypeError, f"{function_text(vm, function)} argument after * must be an iterable, not {classes.name(args.cls)}")
     positional = abstract.list_of(vm, args)
     named: dict[str, Object] = {}
     if kwargs is not None:

@@ -13,6 +13,7 @@ from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorT
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import Equals, ValueIs, short
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
@@ -186,7 +187,7 @@ def const_object(vm: VM, value: Any) -> Object:
         return SINGLETON_OBJECTS[value]
     if cls in EXACT:
         return ConstObject(value)
-    if isinstance(value, enum.Enum):
+    if issubclass(cls, enum.Enum):
         return EnumObject(value, vm.root_source.child(Pinned, value))
     build = CONST_BUILDERS.get(cls)
     if build is not None:
@@ -206,7 +207,7 @@ def wrap_singleton(vm: VM, value: Any, source: Source) -> ConstObject:
 @wraps(*SCALARS)
 def wrap_scalar(vm: VM, value: Any, source: Source) -> Object:
     """A number or string; a user's subclass of one is an instance of that class."""
-    if isinstance(value, enum.Enum):
+    if issubclass(type(value), enum.Enum):
         return EnumObject(value, source, pending=True)
     if type(value) not in EXACT:
         return wrapper_for(object).wrap(vm, value, source)
@@ -235,7 +236,7 @@ def may_be_constant(obj: Object) -> bool:
     """Whether the value, once observed, is a constant. Guards nothing."""
     obj = settle(obj)
     if type(obj) is LazyObject:
-        return is_plain(obj.value) or isinstance(obj.value, enum.Enum) or wrapper_for(obj.cls).by_identity
+        return is_plain(obj.value) or issubclass(obj.cls, enum.Enum) or wrapper_for(obj.cls).by_identity
     return obj.is_constant()
 
 
@@ -290,8 +291,8 @@ def negated(self: Object, symbol: str) -> Object | None:
 
 def c_new(cls: type) -> Callable[..., Any]:
     """The `__new__` in C that makes instances of a class: the one of its nearest base that has one."""
-    for base in cls.__mro__:
-        found = base.__dict__.get("__new__")
+    for base in classes.mro(cls):
+        found = classes.class_dict(base).get("__new__")
         if isinstance(found, BuiltinFunctionType):
             return found
     return object.__new__

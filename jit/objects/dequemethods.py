@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE
@@ -207,7 +208,7 @@ def position_of(vm: VM, self: DequeObject, key: Object) -> int:
     size = len(self.items(vm))
     key = vm.observe(key)
     if not issubclass(key.cls, int) and vm.raw_type_lookup(key.cls, "__index__") is MISSING:
-        vm.unsupported(breaks.UnsupportedOperation(f"a deque's index that is a {key.cls.__qualname__}"))  # the words depend on who asks
+        vm.unsupported(breaks.UnsupportedOperation(f"a deque's index that is a {classes.qualname(key.cls)}"))  # the words depend on who asks
     position = operators.index(vm, key)
     if not -size <= position < size:
         vm.raise_(IndexError, "deque index out of range")

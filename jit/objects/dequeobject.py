@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import Equals, Length
 from framejit.guards.source import MISSING, CAttr, DequeIndex, Source
 from framejit.objects.constobject import c_new
@@ -157,7 +158,7 @@ class DequeIterator(IteratorObject):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.owner.version != self.version:
-            cg.unsupported(breaks.CannotReconstruct(f"a {self.cls.__name__} over a deque that was changed"))
+            cg.unsupported(breaks.CannotReconstruct(f"a {classes.name(self.cls)} over a deque that was changed"))
         cg.load(self.owner)
         cg.load_const(self.index)
         cg.call_const(deque_reverse_iterator if self.backwards else deque_iterator, 2)

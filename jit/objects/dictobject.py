@@ -12,6 +12,7 @@ from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.constobject import ConstObject, c_new, is_plain
@@ -106,7 +107,7 @@ class DictObject(Object):
         source, original = self.source, self.value
         assert source is not None
         keys = list(dict.__iter__(original))
-        ordered = isinstance(original, OrderedDict)
+        ordered = issubclass(self.cls, OrderedDict)
         plain = all(type(key) is str or is_plain(key) for key in keys)
         if ordered and plain and not is_in_order(original):
             vm.unsupported(breaks.UnsupportedOperation("going through an OrderedDict whose order was passed over by methods of dict"))
@@ -390,7 +391,7 @@ def wrap_dict(vm: VM, value: Any, source: Source) -> DictObject:
 
 def instance_dict(vm: VM, obj: Object) -> DictObject | None:
     """The `__dict__` of an instance of a Python subclass of a builtin container, if it has one."""
-    if obj.attrs is None and obj.cls.__dictoffset__ != 0:
+    if obj.attrs is None and classes.dictoffset(obj.cls) != 0:
         attrs: Object = DictObject()
         if obj.source is not None:
             attrs = vm.observe(vm.wrap(object.__getattribute__(obj.value, "__dict__"), obj.source.child(InstanceDict)))
@@ -518,7 +519,7 @@ class DictIterator(IteratorObject):
         elif self.is_intact():
             cg.load(self.mapping)
         else:
-            cg.unsupported(breaks.CannotReconstruct(f"a {self.cls.__name__} over a dict whose keys have changed since it was made"))
+            cg.unsupported(breaks.CannotReconstruct(f"a {classes.name(self.cls)} over a dict whose keys have changed since it was made"))
         cg.load_const(self.kind)
         cg.load_const(self.backwards)
         cg.load_const(max(self.index, 0))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NOT_IMPLEMENTED
@@ -94,7 +95,7 @@ def wrap_proxy(vm: VM, value: Any, source: Source | None) -> Object:
 @wraps(*VIEW_TYPES.values(), shared=True)
 def wrap_view(vm: VM, value: Any, source: Source) -> Object:
     """A view from outside: the dict behind it cannot be reached by C code without side effects."""
-    vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__name__} made outside the compiled function"))
+    vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(type(value))} made outside the compiled function"))
 
 
 for _view in VIEW_TYPES.values():
@@ -116,7 +117,7 @@ for _view in VIEW_TYPES.values():
         if text.is_being_rendered(self):
             return vm.const("...")
         body = text.repr_of_items(vm, self, "[]", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
-        return vm.const(f"{self.cls.__name__}({body.constant(vm)})")
+        return vm.const(f"{classes.name(self.cls)}({body.constant(vm)})")
 
     @models(_view.__dict__.get("mapping") or type({}.keys()).__dict__["mapping"])
     def view_mapping(vm: VM, self: DictView) -> Object:

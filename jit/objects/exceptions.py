@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, text, typefields
@@ -55,7 +56,7 @@ class ExceptionObject(Object):
         try:
             real = builtin_base(self.cls)(*args)
         except (TypeError, ValueError):  # one that `__new__` has made without its arguments
-            vm.unsupported(breaks.UnsupportedValue(f"a {self.cls.__qualname__} without its fields"))
+            vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(self.cls)} without its fields"))
         for name, value in self.fields.items():
             if name not in FIELDS and name not in OF_GROUPS:
                 set_field(real, name, vm.observe(value).as_real(vm))
@@ -326,7 +327,7 @@ def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
 
 def builtin_base(cls: type) -> type[BaseException]:
     """The class itself, or the first of its bases that is C's."""
-    return next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    return next(base for base in classes.mro(cls) if classes.module(base) == "builtins")
 
 
 def set_field(exc: BaseException, name: str, value: Any) -> None:
@@ -338,7 +339,7 @@ def set_field(exc: BaseException, name: str, value: Any) -> None:
 def wrap_exception(vm: VM, value: BaseException, source: Source) -> Object:
     cls = type(value)
     if any(vm.raw_type_lookup(cls, name) is not vars(BaseException)[name] for name in ("args", *FIELDS)):
-        vm.unsupported(breaks.UnsupportedValue(f"a {cls.__qualname__}, which redefines the fields of exceptions"))
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, which redefines the fields of exceptions"))
     vm.guard(TypeIs, source, cls)
     args = vm.observe(vm.wrap(value.args, source.child(CAttr, "args")))
     return ExceptionObject(type(value), abstract.iterate(vm, args), source, value)
@@ -427,7 +428,7 @@ def exception_str(vm: VM, self: Object) -> Object:
     assert isinstance(self, ExceptionObject)
     if issubclass(self.cls, (KeyError, OSError, ImportError, SyntaxError, UnicodeError, BaseExceptionGroup)) or not self.args:
         if self.source is not None and not issubclass(self.cls, KeyError) and self.args:
-            vm.unsupported(breaks.UnsupportedCall(f"str() of a {self.cls.__name__} made outside"))
+            vm.unsupported(breaks.UnsupportedCall(f"str() of a {classes.name(self.cls)} made outside"))
         return vm.from_real(str(self.real(vm)))
     return text.str_(vm, self.args[0] if len(self.args) == 1 else vm.new_tuple(self.args))
 

@@ -14,24 +14,25 @@ from typing import Any
 
 import torch
 
-from framejit.guards.source import MISSING, class_dict, mro
+from framejit.guards import classes
+from framejit.guards.source import MISSING
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object, settle
 
 EMPTY: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), collections.deque())
-CONTAINERS = frozenset({
+CONTAINERS = frozenset(map(id, {
     *(tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict),
     *(types.MappingProxyType, types.CellType, types.SimpleNamespace, types.TracebackType, types.FrameType),
     *(enumerate, filter, map, zip, reversed, itertools.chain, itertools.islice, itertools.cycle, itertools.starmap),
     *(type(iter(empty)) for empty in EMPTY),
-})  # fmt: skip
-"""Types of values that let go of what they hold when they go, and which are looked into."""
-WEAKLY_HELD = frozenset({set, frozenset, collections.deque, collections.OrderedDict, array.array})
+}))  # fmt: skip
+"""Types of values that let go of what they hold when they go, and which are looked into. By identity, as the other sets of types here:
+a class that they are asked for may have a metaclass with a `__hash__` of the program's."""
+WEAKLY_HELD = frozenset(map(id, (set, frozenset, collections.deque, collections.OrderedDict, array.array)))
 """Types of C that programs make weak references to, and framejit doesn't."""
-SILENT = frozenset({int, float, complex, bool, str, bytes, type(None), tuple, list, dict, torch.Tensor, torch.nn.Parameter})
-METHODS = frozenset({types.MethodType, types.BuiltinMethodType, types.MethodWrapperType})
-HEAP_TYPE = 1 << 9
+SILENT = frozenset(map(id, (int, float, complex, bool, str, bytes, type(None), tuple, list, dict, torch.Tensor, torch.nn.Parameter)))
+METHODS = frozenset(map(id, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)))
 MOST, MOST_DEEP = 10_000, 1_000
 """Where there are more values than so many, a container is taken to hold something that runs at its end."""
 
@@ -42,7 +43,7 @@ def runs_at_end(value: Any) -> bool:
     So is the end of a weak reference with a callback, which is not called any more then.
     """
     cls = type(value)
-    if cls in SILENT:
+    if id(cls) in SILENT:
         return False
     if cls is types.GeneratorType:
         return value.gi_frame is not None
@@ -59,16 +60,14 @@ def runs_at_end(value: Any) -> bool:
 
 def may_be_weakly_held(cls: type) -> bool:
     """Whether values of a type may get weak references that show when they end; tensors and classes are let be."""
-    return is_instance(cls) or cls in WEAKLY_HELD or cls is types.FunctionType
+    return is_instance(cls) or id(cls) in WEAKLY_HELD or cls is types.FunctionType
 
 
 def is_local(value: Any) -> bool:
     """Whether a function or a class is none that a module has by its name."""
-    if issubclass(type(value), type):  # a metaclass may have properties of these names
-        module, qualified = (type.__dict__[name].__get__(value) for name in ("__module__", "__qualname__"))
-    else:
-        module, qualified = value.__module__, value.__qualname__
-    named = sys.modules.get(module) if isinstance(module, str) else None
+    is_class = issubclass(type(value), type)
+    owner, qualified = (classes.module(value), classes.qualname(value)) if is_class else (value.__module__, value.__qualname__)
+    named = sys.modules.get(owner) if isinstance(owner, str) else None
     for name in qualified.split("."):
         named = getattr_static(named, name)
     return named is not value
@@ -76,19 +75,19 @@ def is_local(value: Any) -> bool:
 
 def getattr_static(owner: Any, name: str) -> Any:
     """What a module or class has of its own under a name, past any code of the program's; None where it has nothing."""
-    if isinstance(owner, type):
-        return class_dict(owner).get(name)
+    if issubclass(type(owner), type):
+        return classes.class_dict(owner).get(name)
     return object.__getattribute__(owner, "__dict__").get(name) if isinstance(owner, types.ModuleType) else None
 
 
 def is_local_class(value: Any) -> bool:
     """Whether it is a class made by a function, maybe, which its bases refer to weakly."""
-    return issubclass(type(value), type) and bool(value.__flags__ & HEAP_TYPE) and is_local(value)
+    return issubclass(type(value), type) and bool(classes.flags(value) & classes.HEAP_TYPE) and is_local(value)
 
 
 def is_instance(cls: type) -> bool:
     """Whether values of a type are instances of a class made by a class statement, and no tensors and classes."""
-    return bool(cls.__flags__ & HEAP_TYPE) and not issubclass(cls, (torch.Tensor, type))
+    return bool(classes.flags(cls) & classes.HEAP_TYPE) and not issubclass(cls, (torch.Tensor, type))
 
 
 def weakly_held(value: Any) -> bool:
@@ -98,17 +97,17 @@ def weakly_held(value: Any) -> bool:
 
 def has_finalizer(cls: type) -> bool:
     """Whether instances have a `__del__`, of Python or of C (files, sockets). No metaclass is asked."""
-    return any("__del__" in class_dict(base) for base in mro(cls))
+    return classes.lookup(cls, "__del__") is not None
 
 
 def inside(value: Any, deep: bool) -> Sequence[Any]:
     """What goes with a value, where that is looked into: containers, exceptions with their frames; `deep`, also methods, functions, instances."""
     cls = type(value)
-    if cls in CONTAINERS or issubclass(cls, BaseException):
+    if id(cls) in CONTAINERS or issubclass(cls, BaseException):
         return gc.get_referents(value)
     if deep and cls is types.FunctionType:
         return value.__dict__, *(value.__closure__ or ())
-    if deep and cls in METHODS:
+    if deep and id(cls) in METHODS:
         return (value.__self__,)
     if deep and is_instance(cls) and not issubclass(cls, torch.nn.Module):
         return gc.get_referents(value)

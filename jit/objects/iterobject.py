@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.object import Object
@@ -325,7 +326,7 @@ class ForeignIterator(Object):
         return self
 
     def next(self, vm: VM) -> Object | None:
-        vm.unsupported(breaks.IteratorFromOutside(f"a {self.cls.__name__}"))
+        vm.unsupported(breaks.IteratorFromOutside(f"a {classes.name(self.cls)}"))
 
 
 def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:

@@ -6,6 +6,7 @@ import abc
 from typing import TYPE_CHECKING, NoReturn
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.objects import abstract
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 SEQUENCE, MAPPING, SELF = 1 << 5, 1 << 6, 1 << 22
 """Flags of types: Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING, _Py_TPFLAGS_MATCH_SELF."""
-IMMUTABLE = 1 << 8
 
 
 def is_sequence(vm: VM, subject: Object) -> bool:
@@ -30,9 +30,9 @@ def is_mapping(vm: VM, subject: Object) -> bool:
 def has_flag(vm: VM, subject: Object, flag: int) -> bool:
     """Whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter tells."""
     cls = vm.observe(subject).cls
-    if not cls.__flags__ & IMMUTABLE:
+    if not classes.flags(cls) & classes.IMMUTABLE_TYPE:
         vm.read_setting(abc.get_cache_token)
-    return bool(cls.__flags__ & flag)
+    return bool(classes.flags(cls) & flag)
 
 
 def match_keys(vm: VM, subject: Object, keys: Object) -> Object:
@@ -52,7 +52,7 @@ def match_class(vm: VM, subject: Object, cls: Object, count: int, names: Object)
     if count:
         known = abstract.lookup_attr(vm, cls, "__match_args__")
         if known is None:
-            if count > 1 or not cls.value.__flags__ & SELF:
+            if count > 1 or not classes.flags(cls.value) & SELF:
                 raises(vm)
             attributes.append(subject)
         else:

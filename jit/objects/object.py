@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from framejit import breaks
 from framejit._runtime import type_name
+from framejit.guards import classes
 from framejit.guards.kinds import IsMissing, TypeIs, with_article
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 
@@ -225,7 +226,7 @@ class Object:
 
     def __repr__(self) -> str:
         """The value as reports name it: by its place in the program, and its type."""
-        kind = with_article(self.cls.__qualname__)
+        kind = with_article(classes.qualname(self.cls))
         return kind if self.source is None else f"{self.source.told()} ({kind})"
 
 
@@ -296,7 +297,7 @@ def member_source(vm: VM, obj: Object, source: Source, member: MemberDescriptorT
     if not is_c_member(member):
         return source.child(SlotMember, member)
     if vm.raw_type_lookup(obj.cls, member.__name__) is not member or isinstance(vm.raw_type_lookup(obj.cls, "__getattribute__"), FunctionType):
-        vm.unsupported(breaks.UnsupportedValue(f"{member.__objclass__.__qualname__}.{member.__name__} of a {obj.cls.__qualname__}, which overrides it"))
+        vm.unsupported(breaks.UnsupportedValue(f"{member.__objclass__.__qualname__}.{member.__name__} of a {classes.qualname(obj.cls)}, which overrides it"))
     vm.guard(TypeIs, source, obj.cls)
     return source.child(CAttr, member.__name__)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from framejit import breaks
 from framejit._runtime import type_name
+from framejit.guards import classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.object import Object, settle
@@ -159,7 +160,7 @@ def index(vm: VM, obj: Object, refuse: Callable[[], str] | None = None) -> int:
     if not issubclass(found.cls, int):
         vm.raise_(TypeError, f"__index__ returned non-int (type {found.type_name})")
     if found.cls is not int:
-        vm.unsupported(breaks.UnsupportedOperation(f"an __index__ that returns a {found.cls.__qualname__}, of which CPython warns"))
+        vm.unsupported(breaks.UnsupportedOperation(f"an __index__ that returns a {classes.qualname(found.cls)}, of which CPython warns"))
     return int_value(vm, found)
 
 
@@ -171,7 +172,7 @@ def ssize_argument(vm: VM, obj: Object) -> int:
 def int_value(vm: VM, obj: Object) -> int:
     """The number that an instance of int or of a subclass is, whatever the subclass's methods say."""
     if not obj.is_constant():
-        vm.unsupported(breaks.UnsupportedValue(f"the number of a {obj.cls.__qualname__}, a subclass of int"))
+        vm.unsupported(breaks.UnsupportedValue(f"the number of a {classes.qualname(obj.cls)}, a subclass of int"))
     return int.__index__(obj.constant(vm))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.iterators import (
     BACKWARD,
     DICT_ITERATORS,
@@ -72,7 +73,7 @@ class PeekedIterator(Object):
 
     def refuse(self, vm: VM, why: str) -> NoReturn:
         """Break at this step."""
-        vm.unsupported(breaks.IteratorFromOutside(f"a {self.cls.__name__}{why}"))
+        vm.unsupported(breaks.IteratorFromOutside(f"a {classes.name(self.cls)}{why}"))
 
     def field(self, vm: VM, name: str | int) -> Object | None:
         """What it runs over, unobserved; guarded where it is missing."""
@@ -114,7 +115,7 @@ class PeekedSequenceIterator(PeekedIterator):
         if self.items is None:
             self.look(vm)
         if self.over is not None and vm.effects.is_mutated(self.over):
-            self.refuse(vm, f" over a {self.over.cls.__name__} that was changed")
+            self.refuse(vm, f" over a {classes.name(self.over.cls)} that was changed")
         steps, items = self.steps, self.items
         assert self.source is not None and items is not None
         source = self.source.child(IteratorItem, steps)
@@ -134,7 +135,7 @@ class PeekedSequenceIterator(PeekedIterator):
                 vm.trail.set(self, "over", vm.observe(over))
             elif over is not None and self.cls in BACKWARD:
                 if over.cls is not tuple:
-                    self.refuse(vm, f" over a {over.cls.__name__}")
+                    self.refuse(vm, f" over a {classes.name(over.cls)}")
                 assert over.source is not None
                 vm.guard(TypeIs, over.source, tuple)
             if over is not None and self.cls in DICT_ITERATORS:
@@ -209,7 +210,7 @@ def step_inner(vm: VM, outer: PeekedIterator, position: int, owner: int) -> Obje
     assert inner is not None
     inner = vm.observe(inner)
     if not isinstance(inner, PeekedIterator):
-        outer.refuse(vm, f" over a {inner.cls.__name__}")
+        outer.refuse(vm, f" over a {classes.name(inner.cls)}")
     return inner.step(vm, owner)
 
 

@@ -13,6 +13,8 @@ from enum import Enum
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from framejit.guards import classes
+
 if TYPE_CHECKING:
     from framejit.breaks import Break, SkippedFrame
     from framejit.guards.source import Source
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 Wrap = Callable[["VM", Any, "Source"], "Object"]
 Model = Callable[..., "Object"]
 F = TypeVar("F", bound=Callable[..., Any])
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Wrapper:
     shared: bool
 
 
-WRAPPERS: dict[type, Wrapper] = {}
+WRAPPERS: dict[int, Wrapper] = {}
+"""By the identity of the type: metaclasses may say what hashes of their classes are."""
 MODELS: dict[int, tuple[Any, Model]] = {}
 APP: dict[int, tuple[Any, FunctionType]] = {}
 PURE: dict[int, Any] = {}
@@ -49,7 +53,7 @@ def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Call
 
     def register(fn: F) -> F:
         for cls in types:
-            WRAPPERS[cls] = Wrapper(fn, by_identity, shared)
+            WRAPPERS[id(cls)] = Wrapper(fn, by_identity, shared)
         return fn
 
     return register
@@ -57,10 +61,10 @@ def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Call
 
 def wrapper_for(cls: type) -> Wrapper:
     """The wrapper of the nearest class in the MRO; `object` always has one."""
-    found = WRAPPERS.get(cls)
+    found = WRAPPERS.get(id(cls))
     if found is None:
-        found = next(WRAPPERS[base] for base in cls.__mro__ if base in WRAPPERS)
-        if cls.__dictoffset__ and not found.by_identity and not issubclass(cls, Enum):
+        found = next(WRAPPERS[id(base)] for base in classes.mro(cls) if id(base) in WRAPPERS)
+        if classes.dictoffset(cls) and not found.by_identity and not issubclass(cls, Enum):
             return replace(found, shared=True)  # a number or tuple with attributes, which can change
     return found
 
@@ -158,8 +162,9 @@ def is_pure(function: Any) -> bool:
     """Whether the C function may be called on constants while tracing."""
     if PURE.get(id(function)) is function:
         return True
-    owner = getattr(function, "__objclass__", None)
-    return owner in PURE_TYPES
+    if classes.flags(type(function)) & classes.HEAP_TYPE:
+        return False  # no descriptor in C, and its attributes may be the program's code
+    return getattr(function, "__objclass__", None) in PURE_TYPES
 
 
 def registered(functions: Iterable[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
 from framejit._runtime import type_name
+from framejit.guards import classes
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
@@ -47,11 +48,12 @@ class SetObject(Object):
                 # Immutable, and so are its elements: knowing which one it is, is knowing all of it.
                 assert self.source is not None
                 vm.guard(ValueIs, self.source, self.value)
-                table = {element: vm.const(element) for element in elements}
+                known = [vm.const(element) for element in elements]
+                table = {element.hash_key(vm): element for element in known}
                 vm.trail.set(self, "table", table)
                 return table
             if not all(map(is_plain, elements)):
-                vm.unsupported(breaks.UnsupportedValue(f"a {self.cls.__name__} of objects made outside the compiled function"))
+                vm.unsupported(breaks.UnsupportedValue(f"a {classes.name(self.cls)} of objects made outside the compiled function"))
             assert self.source is not None
             vm.guard(SetEquals, self.source, tuple(elements))
             table = {element: vm.const(element) for element in elements}

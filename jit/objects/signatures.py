@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescript
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.objects.registry import FIRST, app_of, model_of
 from framejit.objects.witness import witness_of
 
@@ -57,15 +58,17 @@ class Acceptance:
             return True
         first = vm.observe(args[0])
         if not self.of_class:
-            return first.cls is self.receiver or issubclass(first.cls, self.receiver) and not self.has_another(first.cls)
-        if not issubclass(first.cls, type) or not issubclass(first.constant(vm), self.receiver):
+            return first.cls is self.receiver or classes.is_subtype(first.cls, self.receiver) and not self.has_another(first.cls)
+        if not issubclass(first.cls, type) or not classes.is_subtype(first.constant(vm), self.receiver):
             return False
         return self.maker is None or nearest_maker(first.constant(vm)) is self.maker
 
     def has_another(self, cls: type) -> bool:
         """Whether a subclass in C has a method of its own in the place of this one, which the model takes it for."""
-        for base in cls.__mro__[: cls.__mro__.index(self.receiver)]:
-            found = vars(base).get(getattr(self.real, "__name__", ""))
+        for base in classes.mro(cls):
+            if base is self.receiver:
+                break
+            found = classes.class_dict(base).get(getattr(self.real, "__name__", ""))
             if found is not None and model_of(found) is self.model:
                 return True
         return False
@@ -155,8 +158,8 @@ def nearest_maker(cls: type) -> Any:
     """Objects/typeobject.c: tp_new_wrapper: the `__new__` of the most derived C class, past those that classes in Python define."""
     base: type | None = cls
     while base is not None:
-        found = vars(base).get("__new__")
+        found = classes.class_dict(base).get("__new__")
         if isinstance(found, BuiltinFunctionType):
             return found
-        base = base.__base__
+        base = type.__dict__["__base__"].__get__(base)
     return None

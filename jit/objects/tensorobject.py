@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import operators
@@ -86,7 +87,7 @@ class TensorObject(Object):
     def rest_on(self, vm: VM, name: str) -> None:
         """Guard that the class has torch's own `name`, whose meaning is known here; another's runs as written."""
         if not is_torchs_own(vm.raw_type_lookup(self.cls, name)):
-            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {self.cls.__qualname__}, which is not torch's own"))
+            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {classes.qualname(self.cls)}, which is not torch's own"))
 
     # Attributes.
 
@@ -137,7 +138,7 @@ class TensorObject(Object):
         if other.cls in NOT_OPERANDS:
             if symbol == "==" or symbol == "!=":
                 return vm.const(symbol == "!=")
-            vm.unsupported(breaks.OperatorRaises(f"'{symbol}' of a tensor and a {other.cls.__name__}"))
+            vm.unsupported(breaks.OperatorRaises(f"'{symbol}' of a tensor and a {classes.name(other.cls)}"))
         return self._operator(vm, name, COMPARE[symbol], other, reflected)
 
     def _operator(self, vm: VM, name: str, function: Callable[..., Any], other: Object, reflected: bool) -> Object | None:

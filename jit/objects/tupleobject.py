@@ -5,20 +5,33 @@ from __future__ import annotations
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
+from framejit.guards import classes
 from framejit.guards.kinds import Equals, IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects import abstract
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
-from framejit.objects.object import Object
+from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import wraps
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM, Codegen
 
-HEAP_TYPE = 1 << 9
 """Py_TPFLAGS_HEAPTYPE: the class was made by a class statement (or as a heap type in C)."""
+
+
+CONVERSIONS = ("__index__", "__int__", "__float__", "__complex__", "__str__", "__format__", "__fspath__")
+ITEMS = ("__iter__", "__len__", "__getitem__", "__contains__", "__eq__", "__lt__", "__hash__")
+
+
+def means_a_tuple(vm: VM, cls: type) -> bool:
+    """Whether C code finds nothing in instances of a subclass of tuple but the tuple: no code of the program's that it would call.
+
+    A `__repr__` may be there (named tuples have one): functions that write text have models of their own.
+    """
+    found = [vm.raw_type_lookup(cls, name) for name in (*CONVERSIONS, *ITEMS)]
+    return not any(map(abstract.may_run_python, found))
 
 
 class TupleObject(Object):
@@ -49,7 +62,7 @@ class TupleObject(Object):
         return elements
 
     def is_constant(self) -> bool:
-        if self.cls is not tuple and self.cls.__flags__ & HEAP_TYPE:
+        if self.cls is not tuple and classes.flags(self.cls) & classes.HEAP_TYPE:
             return False
         if self.elements is None:
             return is_plain(tuple(tuple.__iter__(self.value)))
@@ -105,7 +118,11 @@ class TupleObject(Object):
 
     def as_real(self, vm: VM) -> Any:
         if self.is_constant():
+            for item in self.elements or ():
+                vm.observe(item).as_real(vm)  # an item may be none for C code
             return self.constant(vm)
+        if self.cls is not tuple and not means_a_tuple(vm, self.cls):
+            raise NotConstant(self)
         values = tuple([vm.observe(item).as_real(vm) for item in self.items(vm)])
         return values if self.cls is tuple else c_new(self.cls)(self.cls, values)
 

@@ -5,19 +5,20 @@ They are not attributes in the class's namespace, so nothing that guards look-up
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import CAttr, Pinned
 from framejit.objects.registry import models
-from framejit.objects.tupleobject import HEAP_TYPE
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
     from framejit.objects.vm import VM
 
-IMMUTABLE_TYPE = 1 << 8
 FIXED = frozenset({"__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__", "__text_signature__"})
 """What never changes of a class."""
 ASSIGNABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"})
@@ -35,7 +36,7 @@ def read(vm: VM, obj: Object, name: str) -> Object:
     """A field of the class that `obj` stands for. Raises the program's AttributeError where the class doesn't have it."""
     real = obj.value
     descriptor = type.__dict__[name]
-    if name in FIXED or ((not real.__flags__ & HEAP_TYPE or real.__flags__ & IMMUTABLE_TYPE) and name not in ("__dict__", "__flags__")):
+    if name in FIXED or (not classes.can_change(real) and name not in ("__dict__", "__flags__")):
         try:
             return vm.from_real(descriptor.__get__(real))
         except AttributeError as error:
@@ -55,7 +56,7 @@ def read(vm: VM, obj: Object, name: str) -> Object:
 
 
 def refuse(vm: VM, obj: Object, name: str) -> NoReturn:
-    vm.unsupported(breaks.UnsupportedValue(f"{name} of class {obj.value.__qualname__}"))
+    vm.unsupported(breaks.UnsupportedValue(f"{name} of class {classes.qualname(obj.value)}"))
 
 
 def name_of(vm: VM, cls: type, field: str = "__name__") -> str:
@@ -64,6 +65,22 @@ def name_of(vm: VM, cls: type, field: str = "__name__") -> str:
     if not is_field(vm, obj, field):
         refuse(vm, obj, field)
     return str(vm.observe(read(vm, obj, field)).constant(vm))
+
+
+LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "typing_extensions"}
+LOOKED_AT = ("__getattribute__", "__getattr__", "__hash__", "__eq__", "__ne__", "__or__", "__ror__", "__bool__", "__len__", "__repr__", "__str__")
+"""Special methods by which C code looks at a class that it is given."""
+
+
+def is_of_program(found: Any) -> bool:
+    """Whether what a class has under the name of a method is Python code that is neither CPython's nor a library's which framejit knows."""
+    function = getattr(found, "__func__", found) if isinstance(found, (classmethod, staticmethod)) else found
+    return isinstance(function, FunctionType) and function.__globals__.get("__name__", "").partition(".")[0] not in LIBRARIES
+
+
+def answers_for_itself(vm: VM, cls: type) -> bool:
+    """Whether C code that is given this class may run code of the program's: its metaclass says what attributes, hashes or comparisons give."""
+    return type(cls) is not type and any(is_of_program(vm.raw_type_lookup(type(cls), name)) for name in LOOKED_AT)
 
 
 @models(type.__repr__)

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, InstanceDict, Item, Pinned, SlotMember, Source
 from framejit.objects import abstract, typefields
 from framejit.objects.delivery import AS_IT_IS, Delivery, How
-from framejit.objects.object import IdentityConstant, Object
+from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import is_pure, models, wraps
 from framejit.objects.signatures import by_registry
 from framejit.objects.vm import VM, Codegen
@@ -29,6 +30,16 @@ class TypeObject(IdentityConstant):
 
     __slots__ = ()
     delivers = True
+
+    def hash_key(self, vm: VM) -> Any:
+        if self.cls is not type:
+            vm.identity_key(self)  # breaks where the metaclass says what the hash is
+        return self.value
+
+    def as_real(self, vm: VM) -> Any:
+        if typefields.answers_for_itself(vm, self.value):
+            raise NotConstant(self)
+        return self.value
 
     def truth(self, vm: VM) -> bool:
         if type(self.value) is type:
@@ -66,14 +77,14 @@ class TypeObject(IdentityConstant):
             return found.descriptor_get(vm, None, self.value)
         if found_in_meta is not None:
             return found_in_meta.descriptor_get(vm, self, self.cls)
-        vm.raise_(AttributeError, f"type object '{self.value.__name__}' has no attribute '{name}'")
+        vm.raise_(AttributeError, f"type object '{classes.name(self.value)}' has no attribute '{name}'")
 
     def as_graph_argument(self, vm: VM) -> Any:
         # FX cannot write a class as source text; torch takes these four for dtypes.
-        return DTYPES.get(self.value, self.value)
+        return next((dtype for cls, dtype in DTYPES.items() if cls is self.value), self.value)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        vm.unsupported(breaks.UnsupportedOperation(f"changing the class {self.value.__qualname__}"))
+        vm.unsupported(breaks.UnsupportedOperation(f"changing the class {classes.qualname(self.value)}"))
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         """type_call, or the model of this very class."""
@@ -99,8 +110,10 @@ class TypeObject(IdentityConstant):
         """Objects/typeobject.c: type_call."""
         direct, vm.direct = vm.direct, None
         real = self.value
-        if real.__flags__ & NOT_CALLABLE:
-            vm.unsupported(breaks.UnsupportedCall(f"making an instance of {real.__qualname__}, which only C code can"))
+        if not classes.known_by_identity(real):
+            vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.qualname(real)}, which hashes or compares by code of its metaclass"))
+        if classes.flags(real) & NOT_CALLABLE:
+            vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.qualname(real)}, which only C code can"))
         new = vm.raw_type_lookup(real, "__new__")
         if isinstance(new, staticmethod):
             new = new.__func__
@@ -154,8 +167,10 @@ class SuperObject(Object):
         if name == "__class__" or self.receiver_type is None:
             return vm.generic_getattr(self, name)
         vm.rest_on_bases(self.receiver_type)
-        mro = self.receiver_type.__mro__
-        for cls in mro[mro.index(self.start) + 1 :] if self.start in mro else ():
+        mro = iter(classes.mro(self.receiver_type))
+        if not any(cls is self.start for cls in mro):
+            mro = iter(())
+        for cls in mro:
             found = vm.own_attribute(cls, name)
             if found is not None:
                 assert self.receiver is not None
@@ -186,7 +201,7 @@ def wrap_super(vm: VM, value: Any, source: Source) -> SuperObject:
     """A bound `super()` object from outside, whose classes are guarded."""
     parts = {name: (member.__get__(value), source.child(SlotMember, member)) for name, member in SUPER_FIELDS.items()}
     if type(value) is not super or parts["__self_class__"][0] is None:
-        vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__qualname__}, a super object without an instance or of a class of its own"))
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, a super object without an instance or of a class of its own"))
     for name in ("__thisclass__", "__self_class__"):
         vm.guard(ValueIs, parts[name][1], parts[name][0])
     made = SuperObject(parts["__thisclass__"][0], vm.observe(vm.wrap(*parts["__self__"])), parts["__self_class__"][0])
@@ -205,7 +220,7 @@ def make_super(vm: VM, *args: Object, **kwargs: Object) -> Object:
     start = vm.observe(start)
     if not issubclass(start.cls, type):
         what = "super() argument 1 must be a type, not {}" if args else "super(): __class__ is not a type ({})"
-        vm.raise_(TypeError, what.format(start.cls.__name__))
+        vm.raise_(TypeError, what.format(classes.name(start.cls)))
     cls = start.constant(vm)
     receiver = None if receiver is None else vm.observe(receiver)
     if receiver is None or receiver.cls is type(None):
@@ -217,16 +232,16 @@ def super_check(vm: VM, cls: type, receiver: Object) -> type:
     """Objects/typeobject.c: supercheck: the class whose MRO counts."""
     if issubclass(receiver.cls, type):
         vm.rest_on_bases(receiver.value)
-        if cls in receiver.value.__mro__:
+        if classes.is_subtype(receiver.value, cls):
             return receiver.value  # type: ignore[no-any-return]
     vm.rest_on_bases(receiver.cls)
-    if cls in receiver.cls.__mro__:
+    if classes.is_subtype(receiver.cls, cls):
         return receiver.cls
     said = abstract.lookup_attr(vm, receiver, "__class__")
     said = None if said is None else vm.observe(said)
     if said is not None and issubclass(said.cls, type):
         vm.rest_on_bases(said.value)
-        if cls in said.value.__mro__:
+        if classes.is_subtype(said.value, cls):
             return said.value  # type: ignore[no-any-return]
     vm.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
 
@@ -244,16 +259,28 @@ OF_THE_ALIAS = frozenset({
 
 
 class AliasObject(IdentityConstant):
-    """A parametrised generic (`list[int]`) or a union (`int | None`) made by C code: a constant known by identity."""
+    """A parametrised generic (`list[int]`) or a union (`int | None`): a constant known by identity."""
 
     __slots__ = ()
+
+    def hash_key(self, vm: VM) -> Any:
+        try:
+            return self.as_real(vm)
+        except NotConstant:
+            vm.unsupported(breaks.UnsupportedOperation(f"the hash of {self!r}, which is found by code of a metaclass"))
+
+    def as_real(self, vm: VM) -> Any:
+        for parameter in getattr(self.value, "__args__", ()):
+            if issubclass(type(parameter), type):
+                vm.const(parameter).as_real(vm)  # C code may compare and hash it
+        return self.value
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
         """ga_call: an instance of the origin, which is told what it was made by, if it can be."""
         if self.cls is not GenericAlias:
             return super().call(vm, args, kwargs)
         made = vm.observe(abstract.call(vm, vm.const(self.value.__origin__), args, kwargs))
-        if made.cls.__flags__ & typefields.HEAP_TYPE:
+        if classes.flags(made.cls) & classes.HEAP_TYPE:
             try:
                 made.setattr(vm, "__orig_class__", self)
             except vm.Raise as raised:
@@ -264,7 +291,7 @@ class AliasObject(IdentityConstant):
     def getattr(self, vm: VM, name: str) -> Object:
         if self.cls is GenericAlias and name not in OF_THE_ALIAS:
             return abstract.getattr_(vm, vm.const(self.value.__origin__), name)
-        if self.cls.__dictoffset__ and name in vars(self.value):  # typing's are made in Python, and can be changed
+        if classes.dictoffset(self.cls) and name in vars(self.value):  # typing's are made in Python, and can be changed
             origin = vm.root_source.child(Pinned, self.value) if self.source is None else self.source
             vm.guard(ValueIs, origin.child(InstanceDict).child(Item, name), vars(self.value)[name])
         try:

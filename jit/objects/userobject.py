@@ -9,6 +9,7 @@ from types import FrameType, MemberDescriptorType
 from typing import Any
 
 from framejit import breaks
+from framejit.guards import classes
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
 from framejit.objects.dictobject import DictObject
@@ -56,7 +57,7 @@ class UserObject(Object):
 
     def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
         if is_c_member(member):
-            vm.unsupported(breaks.UnsupportedOperation(f"storing to the C member {self.cls.__name__}.{member.__name__}"))
+            vm.unsupported(breaks.UnsupportedOperation(f"storing to the C member {classes.name(self.cls)}.{member.__name__}"))
         if value is None:
             try:
                 self.get_slot(vm, member)
@@ -120,7 +121,11 @@ def wrap_object(vm: VM, value: Any, source: Source) -> Object:
 @wraps(_thread._local, weakref.ProxyType, weakref.CallableProxyType, FrameType)
 def refuse_indirect(vm: VM, value: Any, source: Source) -> Object:
     """Objects whose attributes are another's: the current thread's, the referent's, those of code that is running."""
-    vm.unsupported(breaks.UnsupportedValue(f"a {type(value).__qualname__}, whose attributes are found by C code"))
+    vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
+
+
+IS_ABSTRACT = 1 << 20
+"""Include/object.h: Py_TPFLAGS_IS_ABSTRACT."""
 
 
 @models(object.__new__)
@@ -128,14 +133,14 @@ def object_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Objec
     """Objects/typeobject.c: object_new."""
     real = vm.observe(cls).constant(vm)
     if args or kwargs:
-        if real.__new__ is not object.__new__:
+        if vm.raw_type_lookup(real, "__new__") is not object.__new__:
             vm.raise_(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
-        if real.__init__ is object.__init__:
-            vm.raise_(TypeError, f"{real.__name__}() takes no arguments")
-    if getattr(real, "__abstractmethods__", None):
-        vm.unsupported(breaks.UnsupportedCall(f"making an instance of the abstract class {real.__name__}"))
+        if vm.raw_type_lookup(real, "__init__") is object.__init__:
+            vm.raise_(TypeError, f"{classes.name(real)}() takes no arguments")
+    if classes.flags(real) & IS_ABSTRACT:
+        vm.unsupported(breaks.UnsupportedCall(f"making an instance of the abstract class {classes.name(real)}"))
     if vm.raw_type_lookup(real, "__del__") is not MISSING:
-        vm.unsupported(breaks.UnsupportedCall(f"making an instance of {real.__name__}, whose __del__ runs when the last reference goes"))
+        vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.name(real)}, whose __del__ runs when the last reference goes"))
     return UserObject(real)
 
 
@@ -145,7 +150,7 @@ def object_init(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Obj
     own_init = vm.raw_type_lookup(self.cls, "__init__") is not object.__init__
     if (args or kwargs) and (own_init or vm.raw_type_lookup(self.cls, "__new__") is object.__new__):
         if not isinstance(self, UserObject):
-            vm.unsupported(breaks.UnsupportedCall(f"object.__init__ of a {self.cls.__qualname__} with arguments"))
+            vm.unsupported(breaks.UnsupportedCall(f"object.__init__ of a {classes.qualname(self.cls)} with arguments"))
         whose = "object" if own_init else self.type_name
         vm.raise_(TypeError, f"{whose}.__init__() takes exactly one argument (the instance to initialize)")
     return vm.const(None)

@@ -9,6 +9,7 @@ from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from framejit.errors import InternalError
+from framejit.guards import classes
 from framejit.objects.constobject import ConstObject, DeferredObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import IdentityConstant, NotConstant, Object, settle
@@ -43,7 +44,7 @@ class Witness:
         """Raises InternalError where the real function doesn't give what the model gives, so far as that is known."""
         found, error = self.said()
         if error is not None:
-            self.refute(f"gives a {settle(result).cls.__qualname__}", f"raises {type(error).__qualname__}: {error}")
+            self.refute(f"gives a {classes.qualname(settle(result).cls)}", f"raises {type(error).__qualname__}: {error}")
         try:
             known = peek(vm, result)
         except NotConstant:
@@ -54,7 +55,7 @@ class Witness:
     def check_error(self, vm: VM, exc: Object) -> None:
         """Compare the exception that the model raises with what the real function does."""
         found, error = self.said()
-        claim = f"raises {exc.cls.__qualname__}"
+        claim = f"raises {classes.qualname(exc.cls)}"
         if error is None:
             self.refute(claim, f"gives {shown(found):.100}")
         if type(error) is not exc.cls:
@@ -80,7 +81,7 @@ def shown(value: Any) -> str:
         if isinstance(value, int):
             return hex(value)
         if isinstance(value, (list, tuple)):
-            return f"{type(value).__qualname__}({', '.join(map(shown, value))})"
+            return f"{classes.qualname(type(value))}({', '.join(map(shown, value))})"
         return object.__repr__(value)
 
 
@@ -101,7 +102,7 @@ def peek(vm: VM, obj: Object, depth: int = 3) -> Any:
     obj = settle(obj)
     if isinstance(obj, (ConstObject, DeferredObject)) and obj.cls in PLAIN:
         return obj.value
-    if isinstance(obj, IdentityConstant) and isinstance(obj.value, type) and obj.value.__module__ == "builtins":
+    if isinstance(obj, IdentityConstant) and issubclass(obj.cls, type) and classes.module(obj.value) == "builtins":
         return obj.value
     if depth and isinstance(obj, (TupleObject, ListObject)) and obj.source is None and obj.cls in (tuple, list):
         return obj.cls([peek(vm, item, depth - 1) for item in obj.items(vm)])

@@ -1,0 +1,47 @@
+"""What classes are, read past their metaclasses: whatever a metaclass overrides (`__getattribute__`, `__eq__`, properties), none of its code runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+HEAP_TYPE = 1 << 9
+"""Include/object.h: Py_TPFLAGS_HEAPTYPE: made by a class statement, or by C code that could have used one."""
+IMMUTABLE_TYPE = 1 << 8
+"""Py_TPFLAGS_IMMUTABLETYPE: its attributes can't be assigned to."""
+
+mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+"""`cls.__mro__`."""
+class_dict: Callable[[type], Any] = type.__dict__["__dict__"].__get__
+"""`cls.__dict__`."""
+flags: Callable[[type], int] = type.__dict__["__flags__"].__get__
+"""`cls.__flags__`."""
+dictoffset: Callable[[type], int] = type.__dict__["__dictoffset__"].__get__
+"""`cls.__dictoffset__`: 0 where instances have no `__dict__`."""
+name: Callable[[type], str] = type.__dict__["__name__"].__get__
+"""`cls.__name__`."""
+qualname: Callable[[type], str] = type.__dict__["__qualname__"].__get__
+"""`cls.__qualname__`."""
+module: Callable[[type], Any] = type.__dict__["__module__"].__get__
+"""`cls.__module__`; a program can set it to what is no string."""
+
+
+def is_subtype(cls: type, base: type) -> bool:
+    """PyType_IsSubtype: `issubclass` without `__subclasscheck__`."""
+    return type.__dict__["__subclasscheck__"](base, cls)  # type: ignore[no-any-return]
+
+
+def lookup(cls: type, name: str, default: Any = None) -> Any:
+    """_PyType_Lookup: what the first class of the MRO that has the name has under it; no descriptor is asked."""
+    return next((class_dict(base)[name] for base in mro(cls) if name in class_dict(base)), default)
+
+
+def can_change(cls: type) -> bool:
+    """Whether a program can assign to attributes of the class."""
+    return flags(cls) & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE
+
+
+def known_by_identity(cls: type) -> bool:
+    """Whether classes of this class's metaclass hash and compare by identity, so that a dict or set of classes may be asked for this one."""
+    meta = type(cls)
+    return meta is type or all(lookup(meta, special) is getattr(object, special) for special in ("__hash__", "__eq__"))

@@ -1,0 +1,227 @@
+"""Tracing runs no code of a metaclass: what a class is, is read past it. Every hook call is recorded, and calls come as often as they do in eager."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import operator
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import framejit
+
+CALLS: list[str] = []
+ANSWERS: dict[str, Any] = {
+    "__bool__": True, "__len__": 3, "__getitem__": 5, "__contains__": True, "__iter__": (), "__or__": NotImplemented, "__ror__": NotImplemented,
+    "__lt__": NotImplemented, "__gt__": NotImplemented, "__add__": NotImplemented, "__radd__": NotImplemented,
+}  # fmt: skip
+"""What hooks answer that `type` doesn't have."""
+LOOKS = (
+    "__getattribute__", "__getattr__", "__eq__", "__ne__", "__repr__", "__str__", "__format__", "__dir__", "__instancecheck__", "__subclasscheck__",
+    "__call__", "mro", "__subclasses__", "__hash__",
+)  # fmt: skip
+COMPARED = ("__hash__", "__eq__")
+
+
+def hook(name: str) -> Callable[..., Any]:
+    """A method of a metaclass that records its call and then does what `type` does."""
+    own = getattr(type, name, None)
+
+    def recorded(cls: type, *args: Any, **kwargs: Any) -> Any:
+        CALLS.append(name)
+        if name == "__getattr__":
+            raise AttributeError(args[0])
+        if own is None or name in ANSWERS:
+            return iter(()) if name == "__iter__" else ANSWERS[name]
+        return own(cls, *args, **kwargs)
+
+    return recorded
+
+
+def class_with(*hooks: str) -> type:
+    """A class whose metaclass has these hooks."""
+    meta = type("Meta", (type,), {name: hook(name) for name in hooks})
+    return meta("Made", (), {"number": 2, "method": lambda self: self.number})
+
+
+class Holder:
+    pass
+
+
+class Pair(typing.NamedTuple):
+    first: Any
+    second: Any
+
+
+def message(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except (TypeError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def matched(value: Any) -> int:
+    match value:
+        case int():
+            return 1
+        case Holder():
+            return 2
+        case _:
+            return 3
+
+
+def after_break(x: Any, value: Any) -> Any:
+    y = x + 1
+    framejit.graph_break()
+    return y, value is None
+
+
+def with_attribute(x: Any, cls: Any) -> Any:
+    made = cls()
+    made.y = x + cls.number
+    return made.y
+
+
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "make": lambda x, cls: (cls(), x + 1)[1],
+    "method": lambda x, cls: x + cls().method(),
+    "attribute": lambda x, cls: x + cls.number,
+    "store": with_attribute,
+    "no attribute": lambda x, cls: message(lambda: cls.nothing),
+    "no attribute of an instance": lambda x, cls: message(lambda: cls().nothing),
+    "default": lambda x, cls: getattr(cls, "nothing", 3),
+    "isinstance": lambda x, cls: (isinstance(x, cls), isinstance(cls(), cls), isinstance(3, (cls, int))),
+    "issubclass": lambda x, cls: (issubclass(int, cls), issubclass(cls, cls), issubclass(cls, (int, str))),
+    "is a type": lambda x, cls: (isinstance(cls, type), callable(cls), type(cls()) is cls),
+    "abstract classes": lambda x, cls: (isinstance(cls(), collections.abc.Sized), issubclass(cls, collections.abc.Iterable)),
+    "union": lambda x, cls: (isinstance(3, cls | int), isinstance("", int | cls)),
+    "generic": lambda x, cls: (list[cls] == list[int], (list[cls] | list[int], 1)[1]),
+    "typing": lambda x, cls: (typing.Optional[cls] is None, typing.Union[cls, int] == typing.Union[int, cls]),
+    "equal": lambda x, cls: (cls == int, cls != int, cls == cls),
+    "truth": lambda x, cls: 1 if cls else 2,
+    "in": lambda x, cls: (cls in (int, str), cls in [int, cls], cls in {int: 1}, int in [cls]),
+    "key": lambda x, cls: {cls: 1}[cls],
+    "set": lambda x, cls: len({cls, int}) + len(frozenset([cls])),
+    "containers": lambda x, cls: ((cls, 1) == (int, 1), [cls, 1] == [cls, 2], {1: cls} == {1: int}),
+    "search": lambda x, cls: ([cls, int].count(int), [int, cls].index(cls), (int, cls).index(cls)),
+    "text": lambda x, cls: (repr([cls]) != "", f"{cls}" != "", "%s" % (cls,) != "", repr(list[cls]) != ""),
+    "name": lambda x, cls: (cls.__name__, cls.__module__, type(cls()).__qualname__),
+    "operator error": lambda x, cls: message(lambda: cls() + 1),
+    "call error": lambda x, cls: message(lambda: cls()()),
+    "argument error": lambda x, cls: message(lambda: cls(1)),
+    "length error": lambda x, cls: message(lambda: len(cls())),
+    "raised": lambda x, cls: message(lambda: operator.index(cls())),
+    "match": lambda x, cls: matched(cls()),
+    "super": lambda x, cls: super(cls, cls()).__init__(),
+    "instances": lambda x, cls: (cls() == cls(), bool(cls()), hash(cls()) == 0),
+    "graph break": lambda x, cls: after_break(x, cls),
+    "graph break with an instance": lambda x, cls: after_break(x, cls()),
+    "torch": lambda x, cls: torch.cat([x + cls.number, x]),
+    "named tuple": lambda x, cls: (Pair(cls, 1).first is cls, Pair(cls, 1) == Pair(int, 1)),
+    "deepcopy": lambda x, cls: copy.deepcopy({"cls": cls})["cls"] is cls,
+    "default factory": lambda x, cls: type(collections.defaultdict(cls)[3]) is cls,
+    "result": lambda x, cls: (x + 1, cls, [cls]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hooks", [LOOKS, COMPARED, tuple(ANSWERS), ("__getattribute__",)], ids=["looks", "compared", "operators", "getattribute"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_hooks_run_as_in_eager(name: str, hooks: tuple[str, ...]) -> None:
+    if name == "abstract classes" and "__hash__" in hooks:
+        hooks = ("__getattribute__",)  # how often a set of abc's compares depends on the addresses
+    program = PROGRAMS[name]
+    x = torch.ones(2)
+
+    def calls_of(function: Callable[..., Any], cls: type) -> tuple[Any, list[str]]:
+        CALLS.clear()
+        result = function(x, cls)
+        calls = list(CALLS)
+        CALLS.clear()
+        return len(repr(result)), calls
+
+    compiled = framejit.compile(program, backend="eager")
+    for_eager, for_compiled = class_with(*hooks), class_with(*hooks)  # caches of abc and typing know a class that they have seen
+    for _ in range(3):
+        assert calls_of(compiled, for_compiled) == calls_of(program, for_eager)
+
+
+def test_unhashable_classes() -> None:
+    """A metaclass with `__eq__` and no `__hash__` makes classes that no dict takes as keys: framejit's own don't, either."""
+    class Meta(type):
+        def __eq__(cls, other: Any) -> Any:
+            CALLS.append("__eq__")
+            return NotImplemented
+
+    class Unhashable(metaclass=Meta):
+        number = 3
+
+        def method(self, x: Any) -> Any:
+            return x * self.number
+
+    @framejit.compile(backend="eager")
+    def f(x: Any, made: Any) -> Any:
+        fresh = Unhashable()
+        return made.method(x) + fresh.method(x) + Unhashable.number, isinstance(made, Unhashable)
+
+    CALLS.clear()
+    for _ in range(2):
+        assert f(torch.ones(2), Unhashable())[0].tolist() == [9.0, 9.0]
+    assert CALLS == []
+
+
+class Recorded(tuple):
+    """A tuple that C code may ask for a number."""
+
+    def __float__(self) -> float:
+        CALLS.append("__float__")
+        return 4.0
+
+
+def test_conversions_of_containers() -> None:
+    """A tuple that converts to a number by Python code is no constant to give to a C function while tracing."""
+    CALLS.clear()
+    f = framejit.compile(lambda x, pair: x + operator.truediv(float(pair), 2), backend="eager")
+    for _ in range(2):
+        assert f(torch.ones(1), Recorded((1, 2))).tolist() == [3.0]
+    assert CALLS == ["__float__"] * 2
+
+
+class Number(int):
+    """An int that sees all that is read of it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        CALLS.append(name)
+        return super().__getattribute__(name)
+
+
+class Table(dict):
+    def __getattribute__(self, name: str) -> Any:
+        CALLS.append(name)
+        return super().__getattribute__(name)
+
+
+class Viewed(torch.Tensor):
+    def __getattribute__(self, name: str) -> Any:
+        CALLS.append(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("value", [Number(3), Table(a=1), torch.ones(2).as_subclass(Viewed)], ids=["int", "dict", "tensor"])
+def test_instances_are_not_asked_for_their_class(value: Any) -> None:
+    """`isinstance` would ask a value for its `__class__`, which its `__getattribute__` sees."""
+
+    def f(x: Any, value: Any) -> Any:
+        y = x + 1
+        return y, value is None, [value]
+
+    compiled = framejit.compile(f, backend="eager")
+    for _ in range(2):
+        CALLS.clear()
+        compiled(torch.ones(2), value)
+        compiled(torch.ones(3), value)
+        assert CALLS == []
