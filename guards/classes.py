@@ -18,6 +18,12 @@ flags: Callable[[type], int] = type.__dict__["__flags__"].__get__
 """`cls.__flags__`."""
 dictoffset: Callable[[type], int] = type.__dict__["__dictoffset__"].__get__
 """`cls.__dictoffset__`: 0 where instances have no `__dict__`."""
+weakrefoffset: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__get__
+"""`cls.__weakrefoffset__`: above 0 where instances have a field for weak references."""
+basicsize: Callable[[type], int] = type.__dict__["__basicsize__"].__get__
+"""`cls.__basicsize__`, in bytes."""
+itemsize: Callable[[type], int] = type.__dict__["__itemsize__"].__get__
+"""`cls.__itemsize__`: 0 where all instances are of one size."""
 name: Callable[[type], str] = type.__dict__["__name__"].__get__
 """`cls.__name__`."""
 qualname: Callable[[type], str] = type.__dict__["__qualname__"].__get__

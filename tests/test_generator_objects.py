@@ -8,6 +8,7 @@ import functools
 import gc
 import inspect
 import sys
+import types
 
 import pytest
 from agreement import agree_in_text, tried
@@ -432,6 +433,47 @@ def throw():
     next(k)
     r += [tried(k.throw, 5), tried(k.throw, ValueError, "x", None), tried(next, k)]
     return r
+
+
+async def answers():
+    return "answer"
+
+
+async def fails():
+    raise KeyError(1)
+
+
+@program
+def coroutines_in_generators():
+    def plain(coroutine):
+        yield from coroutine
+
+    @types.coroutine
+    def of_coroutines(coroutine):
+        return (yield from coroutine)
+
+    @types.coroutine
+    def handles(coroutine):
+        try:
+            yield from coroutine
+        except KeyError as error:
+            return error.args
+
+    r = []
+    for function, make in ((plain, answers), (of_coroutines, answers), (of_coroutines, fails), (handles, fails)):
+        coroutine = make()
+        r.append(ended(function(coroutine)))
+        coroutine.close()
+    return r, tried(list, of_coroutines([1, 2])), tried(list, of_coroutines(5))
+
+
+def ended(generator):
+    try:
+        return generator.send(None)
+    except StopIteration as stop:
+        return "returned", stop.value
+    except (TypeError, KeyError) as error:
+        return repr(error)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks
@@ -13,6 +14,8 @@ from framejit.objects import abstract, build
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
+
+OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
 
 
 @op("GET_ITER", "iterable -- iterator")
@@ -47,7 +50,7 @@ def yield_value(vm: Any, frame: Frame, instruction: Instruction) -> None:
 
 @op("GET_YIELD_FROM_ITER", "iterable -- iterator")
 def get_yield_from_iter(vm: Any, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
-    return abstract.iter_(vm, iterable)
+    return abstract.delegate(vm, iterable, bool(frame.code.co_flags & OF_COROUTINES))
 
 
 @op("SEND", "receiver sent -- receiver value", raw=True)

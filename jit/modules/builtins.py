@@ -14,7 +14,7 @@ from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
 from framejit.modules.app import support
-from framejit.modules.app.parsing import field_parts, template_parts
+from framejit.modules.app.parsing import template_fields
 from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, may_be_constant
 from framejit.objects.iterobject import callable_iterator
@@ -329,8 +329,8 @@ def str_(vm: VM, obj: Object | None = None, encoding: Object | None = None, erro
         return text.str_(vm, obj)
     if any(arg is not None and not issubclass(vm.observe(arg).cls, str) for arg in (encoding, errors)):
         vm.unsupported(breaks.UnsupportedCall("str() with an encoding that is no str"))
-    args = [vm.observe(arg).constant(vm) for arg in (encoding, errors) if arg is not None]
-    return abstract.fold(vm, str, vm.observe(obj).constant(vm), *args)
+    given = {"encoding": encoding, "errors": errors}
+    return abstract.fold(vm, str, vm.observe(obj).constant(vm), **{name: vm.observe(arg).constant(vm) for name, arg in given.items() if arg is not None})
 
 
 @models(str.join)
@@ -357,18 +357,11 @@ def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> 
     if all(may_be_constant(arg) and arg.cls in abstract.FOLDABLE and arg.cls is not tuple for arg in (*observed, *named.values())):
         real = {name: arg.constant(vm) for name, arg in named.items()}
         return abstract.fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
+    pieces = template_fields(template.constant(vm), len(args))
+    if pieces is None:
+        vm.unsupported(breaks.UnsupportedCall("str.format() of a template that it refuses"))
     held, by_name = vm.new_tuple(list(args)), vm.new_dict([(vm.const(name), value) for name, value in kwargs.items()])
-    return vm.call_app(plain.format_template, [template, held, by_name])  # type: ignore[arg-type]
-
-
-@models(template_parts)
-def parse_template(vm: VM, template: Object) -> Object:
-    return vm.from_real(template_parts(vm.observe(template).constant(vm)))
-
-
-@models(field_parts)
-def parse_field(vm: VM, name: Object) -> Object:
-    return vm.from_real(field_parts(vm.observe(name).constant(vm)))
+    return vm.call_app(plain.format_template, [vm.from_real(pieces), held, by_name])  # type: ignore[arg-type]
 
 
 @models(repr)

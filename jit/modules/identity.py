@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import copyreg
+import struct
 from types import MemberDescriptorType
 from typing import Any
 
@@ -62,7 +63,17 @@ def get_ident(vm: VM) -> Object:
     return IdObject(vm.const(_thread))
 
 
+POINTER = struct.calcsize("P")
+MANAGED_DICT = 1 << 4
 OVERRIDES = ("__reduce__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+
+
+def has_hidden_state(cls: type) -> bool:
+    """Whether instances have fields of C's (Objects/typeobject.c: object_getstate_default, which refuses to copy them)."""
+    size = object.__basicsize__ + POINTER * (classes.weakrefoffset(cls) > 0)
+    if classes.dictoffset(cls) and not classes.flags(cls) & MANAGED_DICT:
+        size += POINTER
+    return classes.itemsize(cls) > 0 or classes.basicsize(cls) > size
 
 
 @models(object.__reduce_ex__)
@@ -75,7 +86,7 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
     )
     slots = any(isinstance(member, MemberDescriptorType) for cls in classes.mro(self.cls) for member in classes.class_dict(cls).values())
     named_slots = vm.raw_type_lookup(self.cls, "__slotnames__") not in (MISSING, [])  # copyreg's note of them
-    if not plain or slots or named_slots or vm.observe(protocol).cls is not int or protocol.constant(vm) < 2:
+    if not plain or has_hidden_state(self.cls) or slots or named_slots or vm.observe(protocol).cls is not int or protocol.constant(vm) < 2:
         raise NotConstant(self)
     namespace = self.instance_dict(vm)
     state = NONE if namespace is None or not namespace.open(vm) else namespace

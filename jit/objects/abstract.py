@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import CoroutineType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks
@@ -528,6 +528,16 @@ def call_special_with(vm: VM, obj: Object, name: str, args: list[Object], kwargs
 
 
 # Generators.
+
+
+def delegate(vm: VM, iterable: Object, of_coroutines: bool) -> Object:
+    """GET_YIELD_FROM_ITER (Python/bytecodes.c): what a generator yields from, which may be a coroutine in one that is `of_coroutines`."""
+    iterable = vm.observe(iterable)
+    if iterable.cls is not CoroutineType:
+        return iter_(vm, iterable)
+    if not of_coroutines:
+        vm.raise_(TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator")
+    vm.unsupported(breaks.UnsupportedValue("a coroutine"))
 
 
 def send(vm: VM, receiver: Object, value: Object) -> tuple[Object, bool]:

@@ -31,6 +31,7 @@ CONTAINERS = frozenset(map(id, {
 a class that they are asked for may have a metaclass with a `__hash__` of the program's."""
 WEAKLY_HELD = frozenset(map(id, (set, frozenset, collections.deque, collections.OrderedDict, array.array)))
 """Types of C that programs make weak references to, and framejit doesn't."""
+VIEWS = frozenset(map(id, (memoryview, type(iter(memoryview(b""))))))
 SILENT = frozenset(map(id, (int, float, complex, bool, str, bytes, type(None), tuple, list, dict, torch.Tensor, torch.nn.Parameter)))
 METHODS = frozenset(map(id, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)))
 MOST, MOST_DEEP = 10_000, 1_000
@@ -40,7 +41,7 @@ MOST, MOST_DEEP = 10_000, 1_000
 def runs_at_end(value: Any) -> bool:
     """Whether the end of a value is seen: a frame that waits, whose `finally` and `with` blocks are left; a finalizer; weak references to it.
 
-    So is the end of a weak reference with a callback, which is not called any more then.
+    So is the end of a weak reference with a callback, which is not called any more then, and that of a view of a bytearray, whose size can change then.
     """
     cls = type(value)
     if id(cls) in SILENT:
@@ -51,6 +52,8 @@ def runs_at_end(value: Any) -> bool:
         return value.cr_frame is not None
     if cls is types.AsyncGeneratorType:
         return value.ag_frame is not None
+    if id(cls) in VIEWS:
+        return True
     if issubclass(cls, weakref.ReferenceType):
         return weakref.ReferenceType.__dict__["__callback__"].__get__(value) is not None
     if cls is types.FunctionType and not is_local(value):

@@ -33,6 +33,9 @@ NAMED: dict[int, frozenset[str]] = {
 }
 """The parameters that may be given by name of functions that have no signature to ask for."""
 
+NOT_CALLABLE = 1 << 7
+"""Py_TPFLAGS_DISALLOW_INSTANTIATION: only C code makes instances of the class, and no `__new__` does."""
+
 EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
 
@@ -155,9 +158,9 @@ def as_positional(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def nearest_maker(cls: type) -> Any:
-    """Objects/typeobject.c: tp_new_wrapper: the `__new__` of the most derived C class, past those that classes in Python define."""
+    """Objects/typeobject.c: tp_new_wrapper: the `__new__` of the most derived C class, past those that classes in Python define; None if it has none."""
     base: type | None = cls
-    while base is not None:
+    while base is not None and not classes.flags(base) & NOT_CALLABLE:
         found = classes.class_dict(base).get("__new__")
         if isinstance(found, BuiltinFunctionType):
             return found

@@ -15,14 +15,10 @@ from framejit.objects import abstract, typefields
 from framejit.objects.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.object import IdentityConstant, NotConstant, Object
 from framejit.objects.registry import is_pure, models, wraps
-from framejit.objects.signatures import by_registry
+from framejit.objects.signatures import NOT_CALLABLE, by_registry
 from framejit.objects.vm import VM, Codegen
 
 DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-
-
-NOT_CALLABLE = 1 << 7
-"""Py_TPFLAGS_DISALLOW_INSTANTIATION."""
 
 
 class TypeObject(IdentityConstant):

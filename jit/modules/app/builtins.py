@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from framejit.modules.app.parsing import field_parts, template_parts
-
 
 def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
     """`iter(function, sentinel)`."""
@@ -20,26 +18,22 @@ def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
         yield value
 
 
-def format_template(template: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """`template.format(*args, **kwargs)`."""
-    pieces = []
-    automatic = 0
-    for literal, name, spec, conversion in template_parts(template):
-        pieces.append(literal)
-        if name is None:
+def format_template(pieces: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """`template.format(*args, **kwargs)`, for the pieces of the template."""
+    texts = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            texts.append(piece)
             continue
-        if name == "" or name[0] in ".[":
-            name = str(automatic) + name
-            automatic += 1
-        first, rest = field_parts(name)
-        value = args[first] if isinstance(first, int) else kwargs[first]
-        for is_attribute, part in rest:
-            value = getattr(value, str(part)) if is_attribute else value[part]
+        argument, steps, conversion, spec = piece
+        value = args[argument] if isinstance(argument, int) else kwargs[argument]
+        for is_attribute, step in steps:
+            value = getattr(value, str(step)) if is_attribute else value[step]
         if conversion == "r":
             value = repr(value)
         elif conversion == "s":
             value = str(value)
         elif conversion == "a":
             value = ascii(value)
-        pieces.append(format(value, format_template(spec, args, kwargs) if "{" in spec else spec))
-    return "".join(pieces)
+        texts.append(format(value, spec if isinstance(spec, str) else format_template(spec, args, kwargs)))
+    return "".join(texts)

@@ -1,17 +1,61 @@
-"""The parsing of format templates, done for real: the functions here are called on constants, not traced."""
+"""The parsing of format templates, done for real: the function here is called on constants, not traced."""
 
 from __future__ import annotations
 
 import _string
 import string
+from typing import Any
+
+DEPTH = 2
+"""How deep templates nest: the format spec of a field may be one, that of a field in there may not."""
 
 
-def template_parts(template: str) -> tuple[tuple[str, str | None, str, str | None], ...]:
-    """(literal, field name, spec, conversion) for each piece of a str.format template."""
-    return tuple([(literal, name, spec or "", conversion) for literal, name, spec, conversion in string.Formatter().parse(template)])
+class Numbering:
+    """Gives the fields of a template without a number theirs (Objects/stringlib/unicode_format.h: AutoNumber)."""
+
+    def __init__(self, positions: int) -> None:
+        self.positions = positions
+        self.automatic: bool | None = None
+        self.used = 0
+
+    def number(self, first: int | str) -> int | str:
+        """The position or the name of the argument that a field asks for. Raises ValueError and IndexError, in any words."""
+        if isinstance(first, str) and first:
+            return first
+        automatic = first == ""
+        if self.automatic not in (None, automatic):
+            raise ValueError(first)
+        self.automatic = automatic
+        if isinstance(first, str):
+            first, self.used = self.used, self.used + 1
+        if first >= self.positions:
+            raise IndexError(first)
+        return first
 
 
-def field_parts(name: str) -> tuple[int | str, tuple[tuple[bool, int | str], ...]]:
-    """The first part of a field name, and the attributes (True) and items (False) that follow."""
-    first, rest = _string.formatter_field_name_split(name)
-    return first, tuple(rest)
+def template_fields(template: str, positions: int) -> tuple[Any, ...] | None:
+    """The pieces of a template for a call of str.format with so many positional arguments; None if it refuses the template.
+
+    A piece is a literal, or a field: which argument, the attributes (True) and items (False) of it that follow, conversion, format spec. The spec is
+    text, or pieces itself.
+    """
+    try:
+        return pieces_of(template, Numbering(positions), DEPTH)
+    except (ValueError, IndexError):
+        return None
+
+
+def pieces_of(template: str, numbering: Numbering, depth: int) -> tuple[Any, ...]:
+    if depth == 0:
+        raise ValueError(template)
+    pieces: list[Any] = []
+    for literal, name, spec, conversion in string.Formatter().parse(template):
+        pieces.append(literal)
+        if name is not None:
+            first, rest = _string.formatter_field_name_split(name)
+            argument, steps = numbering.number(first), tuple(rest)
+            if conversion not in (None, "r", "s", "a"):
+                raise ValueError(conversion)
+            spec = spec or ""
+            pieces.append((argument, steps, conversion, pieces_of(spec, numbering, depth - 1) if "{" in spec else spec))
+    return tuple(pieces)
