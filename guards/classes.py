@@ -42,6 +42,11 @@ def lookup(cls: type, name: str, default: Any = None) -> Any:
     return next((class_dict(base)[name] for base in mro(cls) if name in class_dict(base)), default)
 
 
+def has_names_only(cls: type) -> bool:
+    """Whether the keys of the class's own dict are exact strings, which compare without any code. A class gets others when it is made, or never."""
+    return set(map(type, class_dict(cls))) <= {str}
+
+
 def can_change(cls: type) -> bool:
     """Whether a program can assign to attributes of the class."""
     return flags(cls) & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE

@@ -113,6 +113,7 @@ class Tracer:
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
         self._classes: dict[int, type] = {}
+        self._classes_of_names: dict[int, type] = {}  # whose keys have been looked at
         """Classes that were asked for attributes, by identity: a metaclass may say what their hashes are."""
         self._raw_attributes: dict[tuple[int, str], Any] = {}
         self._attributes: dict[tuple[int, str], Object | None] = {}
@@ -599,6 +600,10 @@ class Tracer:
         if key in self._raw_attributes:
             return self._raw_attributes[key]
         self._classes[id(cls)] = cls
+        for base in classes.mro(cls):
+            self.look_at_keys(base)
+            if name in classes.class_dict(base):
+                break
         found = classes.lookup(cls, name, MISSING)
         if classes.can_change(cls):
             source = self.root_source.child(Pinned, cls).child(TypeAttr, name)
@@ -611,6 +616,13 @@ class Tracer:
         self._raw_attributes[key] = found
         self.trail.log(self._raw_attributes.pop, key)
         return found
+
+    def look_at_keys(self, cls: type) -> None:
+        """Break for a class whose own dict has keys that compare by code of the program: that would run with each look into it."""
+        if id(cls) not in self._classes_of_names:
+            if not classes.has_names_only(cls):
+                self.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, whose class has keys that are no strings"))
+            self._classes_of_names[id(cls)] = cls
 
     def rest_on_bases(self, cls: type) -> None:
         key = (id(cls), "")  # the name of no attribute

@@ -54,6 +54,13 @@ static PyObject *type_name(PyObject *module, PyObject *type) {
     return PyUnicode_FromString(((PyTypeObject *)type)->tp_name);
 }
 
+static PyObject *made_by_object_new(PyObject *module, PyObject *type) {
+    if (!PyType_Check(type)) {
+        return PyErr_Format(PyExc_TypeError, "made_by_object_new: expected a class, got a %.100s", Py_TYPE(type)->tp_name);
+    }
+    return PyBool_FromLong(((PyTypeObject *)type)->tp_new == PyBaseObject_Type.tp_new);
+}
+
 static PyMethodDef module_functions[] = {
     {"mark_code", mark_code, METH_VARARGS,
      "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run as written; OPAQUE: "
@@ -63,6 +70,8 @@ static PyMethodDef module_functions[] = {
      "entries of tracebacks. Raises ValueError where the code has free variables or no such instruction."},
     {"type_name", type_name, METH_O,
      "type_name(type, /)\n--\n\nThe name of a class in the interpreter's messages: with its module where C code has defined it in one."},
+    {"made_by_object_new", made_by_object_new, METH_O,
+     "made_by_object_new(type, /)\n--\n\nWhether the slot by which a class makes instances is object's own. One that has ever had a `__new__` in Python keeps another."},
     {"hook_installed", hook_installed, METH_NOARGS, "hook_installed()\n--\n\nWhether the interpreter's frame evaluator is framejit's now."},
     {NULL},
 };

@@ -131,7 +131,7 @@ def map_add(vm: VM, target: Object, key: Object, value: Object) -> None:
 def mapping_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]] | None:
     """The items of a mapping, as PyDict_Merge takes them; None where it is no mapping (it has no `keys`)."""
     mapping = vm.observe(mapping)
-    if isinstance(mapping, DictObject) and (mapping.cls is dict or getattr(mapping.cls, "__iter__", None) is mapping.family.__iter__):
+    if isinstance(mapping, DictObject) and (mapping.cls is dict or vm.raw_type_lookup(mapping.cls, "__iter__") is mapping.family.__iter__):
         return mapping.items(vm)
     keys = abstract.lookup_attr(vm, mapping, "keys")
     if keys is None:

@@ -9,6 +9,7 @@ from types import FrameType, MemberDescriptorType
 from typing import Any
 
 from framejit import breaks
+from framejit._runtime import made_by_object_new
 from framejit.guards import classes
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
@@ -133,10 +134,12 @@ def object_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Objec
     """Objects/typeobject.c: object_new."""
     real = vm.observe(cls).constant(vm)
     if args or kwargs:
-        if vm.raw_type_lookup(real, "__new__") is not object.__new__:
+        maker = vm.raw_type_lookup(real, "__new__")
+        if not made_by_object_new(real) or getattr(maker, "__func__", maker) is not object.__new__:
             vm.raise_(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
         if vm.raw_type_lookup(real, "__init__") is object.__init__:
             vm.raise_(TypeError, f"{classes.name(real)}() takes no arguments")
+    vm.raw_type_lookup(real, "__abstractmethods__")  # guarded: the flag is set with it
     if classes.flags(real) & IS_ABSTRACT:
         vm.unsupported(breaks.UnsupportedCall(f"making an instance of the abstract class {classes.name(real)}"))
     if vm.raw_type_lookup(real, "__del__") is not MISSING:
