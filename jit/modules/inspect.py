@@ -10,6 +10,8 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import IsMissing, ValueIs
 from framejit.guards.source import MISSING, FunctionField, Pinned
+from framejit.objects import abstract
+from framejit.objects.dictobject import DictObject
 from framejit.objects.funcobject import FunctionObject, MethodObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure
@@ -18,12 +20,20 @@ from framejit.objects.vm import VM
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
 
 
+SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")
+"""Attributes of functions that say what their signature is."""
+
+
 @models(inspect.signature)
 def signature(vm: VM, target: Object, **options: Object) -> Object:
-    """The real signature of a real function, class or method; which function it is, is guarded."""
+    """The real signature of a real function or method; which function it is, and what else the answer depends on, is guarded."""
     if options:
         vm.unsupported(breaks.UnsupportedCall("inspect.signature with options"))
-    return vm.pin(inspect.signature(real_callable(vm, vm.observe(target))))
+    real = real_callable(vm, vm.observe(target))
+    try:
+        return vm.pin(inspect.signature(real))
+    except (TypeError, ValueError):
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {vm.name_of(target)}, which has none"))
 
 
 def real_callable(vm: VM, target: Object) -> Any:
@@ -41,15 +51,20 @@ def real_callable(vm: VM, target: Object) -> Any:
                 vm.guard(IsMissing, field)
             else:
                 vm.guard(ValueIs, field, found)
+        annotations = vm.observe(abstract.getattr_(vm, target, "__annotations__"))
+        if not isinstance(annotations, DictObject):
+            vm.unsupported(breaks.UnsupportedCall("inspect.signature of a function whose __annotations__ are no dict"))
+        for _, annotation in annotations.items(vm):
+            if annotation.source is not None:
+                vm.guard(ValueIs, annotation.source, annotation.value)
         attributes = target.instance_dict(vm)
         if attributes is not None:
-            if attributes.lookup(vm, "__signature__") is not None:
-                vm.unsupported(breaks.UnsupportedCall("inspect.signature of a function with a __signature__"))
+            for name in SIGNATURES:
+                if attributes.lookup(vm, name) is not None:
+                    vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of a function with a {name}"))
             wrapped = attributes.lookup(vm, "__wrapped__")
             if wrapped is not None:
                 real_callable(vm, vm.observe(wrapped))
-        return target.value
-    if issubclass(target.cls, type):
         return target.value
     vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {vm.name_of(target)}"))
 
