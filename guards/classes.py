@@ -19,7 +19,7 @@ flags: Callable[[type], int] = type.__dict__["__flags__"].__get__
 dictoffset: Callable[[type], int] = type.__dict__["__dictoffset__"].__get__
 """`cls.__dictoffset__`: 0 where instances have no `__dict__`."""
 weakrefoffset: Callable[[type], int] = type.__dict__["__weakrefoffset__"].__get__
-"""`cls.__weakrefoffset__`: above 0 where instances have a field for weak references."""
+"""`cls.__weakrefoffset__`: 0 where instances have no field for weak references."""
 basicsize: Callable[[type], int] = type.__dict__["__basicsize__"].__get__
 """`cls.__basicsize__`, in bytes."""
 itemsize: Callable[[type], int] = type.__dict__["__itemsize__"].__get__

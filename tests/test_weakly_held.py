@@ -358,6 +358,17 @@ def address_of_what_tells_its_end():
 
 
 @program
+def hash_of_what_tells_its_end():
+    ends = []
+    x = Told(ends)
+    framejit.graph_break()
+    numbers = [hash(x), hash((x, 1))]
+    del x
+    framejit.graph_break()
+    return len(numbers), len(ends)
+
+
+@program
 def address_of_a_list_of_what_tells_its_end():
     ends = []
     x = [Told(ends)]

@@ -10,13 +10,13 @@ from typing import Any
 from framejit import breaks
 from framejit._runtime import type_name
 from framejit.guards import classes
-from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
 from framejit.modules.app import support
 from framejit.modules.app.parsing import template_fields
 from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, may_be_constant
+from framejit.objects.finalizers import guard_address
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.object import IdentityConstant, Object
 from framejit.objects.registry import app, models, pure, refuse
@@ -420,7 +420,7 @@ def object_order(vm: VM, self: Object, other: Object) -> Object:
 @models(object.__hash__)
 def object_hash(vm: VM, self: Object) -> Object:
     if self.source is not None and self.value is not MISSING:
-        vm.guard(ValueIs, self.source, self.value)
+        guard_address(vm, self, "hash()")
         return vm.const(object.__hash__(self.value))
     if isinstance(self, IdentityConstant):
         return vm.const(object.__hash__(self.value))

@@ -10,11 +10,10 @@ from typing import Any
 
 from framejit import breaks
 from framejit.guards import classes
-from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.objects import operators
 from framejit.objects.constobject import NONE
-from framejit.objects.finalizers import ends_visibly
+from framejit.objects.finalizers import guard_address
 from framejit.objects.object import NotConstant, Object, settle
 from framejit.objects.registry import models
 from framejit.objects.userobject import UserObject
@@ -48,9 +47,7 @@ def id_(vm: VM, obj: Object) -> Object:
     """The address of an object: a constant of one from outside, which is then known by identity."""
     obj = vm.observe(obj)
     if obj.source is not None and obj.value is not MISSING:
-        if not obj.cls.__weakrefoffset__ and ends_visibly(obj):  # the guard would keep it alive
-            vm.unsupported(breaks.UnsupportedCall(f"id() of a {obj.type_name} whose end shows, and which can't be referenced weakly"))
-        vm.guard(ValueIs, obj.source, obj.value)
+        guard_address(vm, obj, "id()")
         return vm.const(id(obj.value))
     if obj.cls in (type(None), bool) or issubclass(obj.cls, type):
         return vm.const(id(obj.constant(vm)))

@@ -10,15 +10,20 @@ import sys
 import types
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from framejit import breaks
 from framejit.guards import classes
+from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object, settle
+
+if TYPE_CHECKING:
+    from framejit.objects.vm import VM
 
 EMPTY: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), collections.deque())
 CONTAINERS = frozenset(map(id, {
@@ -162,3 +167,11 @@ def ends_visibly(value: Object) -> bool:
         if attrs is not None:
             waiting.append(attrs)
     return False
+
+
+def guard_address(vm: VM, obj: Object, asked: str) -> None:
+    """Guard which object a value from outside is. The guard keeps alive what can't be referenced weakly, so that breaks where its end shows."""
+    if not classes.weakrefoffset(obj.cls) and ends_visibly(obj):
+        vm.unsupported(breaks.UnsupportedCall(f"{asked} of a {obj.type_name} whose end shows, and which can't be referenced weakly"))
+    assert obj.source is not None
+    vm.guard(ValueIs, obj.source, obj.value)
