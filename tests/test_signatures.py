@@ -103,6 +103,12 @@ LOOP = fresh()
 LOOP.__wrapped__ = LOOP
 
 
-@pytest.mark.parametrize("target", [str, 3, Loop(), LOOP, type("Plain", (), {}), dict.fromkeys, functools.partial(fresh(), 1)], ids=repr)
+TARGETS = {
+    "class in C": str, "no callable": 3, "loop of objects": Loop(), "loop of functions": LOOP, "plain class": type("Plain", (), {}),
+    "method in C": dict.fromkeys, "partial": functools.partial(fresh(), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_signatures_that_there_are_or_are_not(target):
     agree_in_text(lambda: str(tried(inspect.signature, target)))
