@@ -348,3 +348,31 @@ class Delta(datetime.timedelta):
 
 def test_a_field_of_a_c_type_that_a_subclass_overrides():
     agree(lambda x, delta: x * delta.days, torch.ones(1), Delta(2))
+
+
+class Grade(enum.IntEnum):
+    TWO = 2
+
+
+class KindOfInt(int):
+    pass
+
+
+@pytest.mark.parametrize("number", [Grade.TWO, KindOfInt(2), True, np.int64(2)])
+@pytest.mark.parametrize("symbol", ["+", "-", "*", "/", "//", "%", "**", "==", "<", "&", "<<", ">>"])
+def test_tensors_with_numbers_of_a_subclass(symbol, number):
+    """`Tensor.__pow__` and `__ipow__` are functions whose own names are others."""
+    dtype = torch.int64 if symbol in ("&", "<<", ">>") else torch.float32
+    forward, backward = (eval(f"lambda x, number: {text}") for text in (f"(x {symbol} number).tolist()", f"(number {symbol} x).tolist()"))
+    agree(forward, torch.tensor([3, 4], dtype=dtype), number)
+    agree(backward, torch.tensor([3, 4], dtype=dtype), number)
+
+
+def test_power_in_place_of_an_int_subclass():
+    def function(x, number):
+        before = x
+        x **= number
+        return x.tolist(), x is before, x.__pow__(number).tolist()
+
+    expected, result = (run(torch.tensor([3.0, 4.0]), Grade.TWO) for run in (function, framejit.compile(function, backend="eager")))
+    assert result == expected == ([9.0, 16.0], True, [81.0, 256.0])

@@ -12,6 +12,8 @@ import pytest
 import torch
 from agreement import agree_in_text, tried
 
+import framejit
+
 PROGRAMS = []
 
 
@@ -400,3 +402,63 @@ def alias3():
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_type_checks(program):
     agree_in_text(program)
+
+
+class Claiming:
+    """Counts how often it is asked for its class."""
+
+    def __init__(self):
+        self.asked = 0
+
+    @property
+    def __class__(self):
+        self.asked += 1
+        return int
+
+
+def test_an_object_in_the_place_of_a_class_is_asked_for_its_class_as_often_as_in_eager():
+    def function(x, claiming):
+        return (
+            x.item(), tried(isinstance, 1, claiming), tried(issubclass, int, claiming), tried(isinstance, 1, (str, claiming)),
+            tried(lambda: type(claiming | typing.Union[int, str]).__name__), claiming.asked,
+        )  # fmt: skip
+
+    compiled = framejit.compile(function, backend="eager")
+    for _ in range(2):
+        assert compiled(torch.ones(()), Claiming()) == function(torch.ones(()), Claiming())
+
+
+class Suspicious(type):
+    def __subclasscheck__(cls, other):
+        ASKED.append(other.__name__)
+        return cls.answer
+
+
+class Refused(Exception, metaclass=Suspicious):
+    answer = False
+
+
+class Welcome(Exception, metaclass=Suspicious):
+    answer = True
+
+
+ASKED = []
+
+
+@pytest.mark.parametrize("kind", [Refused, Welcome])
+def test_making_instances_and_matching_handlers_asks_no_subclass_hook(kind):
+    def function(x):
+        made = kind(1)
+        try:
+            raise KeyError(2)
+        except kind:
+            found = "matched"
+        except LookupError:
+            found = "not matched"
+        return x.shape, type(made).__name__, made.args, found
+
+    ASKED.clear()
+    expected = function(torch.ones(1))
+    assert ASKED == []
+    assert framejit.compile(function, backend="eager", fullgraph=True)(torch.ones(1)) == expected
+    assert ASKED == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import abc
 import collections
+import functools
 import gc
+import re
 import unittest
 import weakref
 
@@ -377,6 +379,56 @@ def address_of_a_list_of_what_tells_its_end():
     x = None
     framejit.graph_break()
     return len(numbers), len(ends)
+
+
+class WithMethod:
+    def method(self):
+        return 1
+
+
+def finished():
+    if False:
+        yield
+
+
+def end(generator):
+    list(generator)
+    return generator
+
+
+MAKERS = {
+    "method": lambda: WithMethod().method,
+    "method of a builtin": lambda: [].append,
+    "finished generator": lambda: end(finished()),
+    "memoryview": lambda: memoryview(b"ab"),
+    "partial": lambda: functools.partial(len),
+    "pattern": lambda: re.compile("held weakly"),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_argument_with_a_weak_reference_lives_as_long_as_its_function(make):
+    """Nothing reads the argument after the graph break; the caller's value is a temporary one."""
+
+    def held(value):
+        reference = weakref.ref(value)
+        framejit.graph_break()
+        alive = reference() is not None
+        framejit.graph_break()
+        return alive, reference() is not None
+
+    agree_in_text(lambda: (held(make()), held(make())))
+
+
+@program
+def finalizers():
+    seen = []
+    x = I()
+    finalizer = weakref.finalize(x, seen.append, 1)
+    before = finalizer.alive, finalizer.atexit
+    finalizer.atexit = False
+    del x
+    return before, finalizer.alive, seen, finalizer.atexit
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

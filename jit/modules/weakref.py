@@ -47,4 +47,5 @@ def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
 
 
 # Finalizers know each other by one dict, which changes whenever something dies that has one, in the compiler too.
-refuse(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in vars(weakref.finalize).values() if type(method) is FunctionType))
+METHODS = [getattr(method, "fget", method) for method in vars(weakref.finalize).values()]
+refuse(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in METHODS if type(method) is FunctionType))

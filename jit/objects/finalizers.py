@@ -34,7 +34,10 @@ CONTAINERS = frozenset(map(id, {
 }))  # fmt: skip
 """Types of values that let go of what they hold when they go, and which are looked into. By identity, as the other sets of types here:
 a class that they are asked for may have a metaclass with a `__hash__` of the program's."""
-WEAKLY_HELD = frozenset(map(id, (set, frozenset, collections.deque, collections.OrderedDict, array.array)))
+WEAKLY_HELD = frozenset(map(id, {
+    *(set, frozenset, collections.deque, collections.OrderedDict, array.array),
+    *(types.MethodType, types.BuiltinMethodType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
+}))  # fmt: skip
 """Types of C that programs make weak references to, and framejit doesn't."""
 VIEWS = frozenset(map(id, (memoryview, type(iter(memoryview(b""))))))
 SILENT = frozenset(map(id, (int, float, complex, bool, str, bytes, type(None), tuple, list, dict, torch.Tensor, torch.nn.Parameter)))
@@ -51,12 +54,12 @@ def runs_at_end(value: Any) -> bool:
     cls = type(value)
     if id(cls) in SILENT:
         return False
-    if cls is types.GeneratorType:
-        return value.gi_frame is not None
-    if cls is types.CoroutineType:
-        return value.cr_frame is not None
-    if cls is types.AsyncGeneratorType:
-        return value.ag_frame is not None
+    if cls is types.GeneratorType and value.gi_frame is not None:
+        return True
+    if cls is types.CoroutineType and value.cr_frame is not None:
+        return True
+    if cls is types.AsyncGeneratorType and value.ag_frame is not None:
+        return True
     if id(cls) in VIEWS:
         return True
     if issubclass(cls, weakref.ReferenceType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from types import GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -469,12 +469,20 @@ def tensor_type(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object
     vm.unsupported(breaks.UnsupportedOperation(f"type() of a tensor on {self.fake.device}"))
 
 
+UNDER_OTHER_NAMES = {
+    function: name
+    for name, function in vars(torch.Tensor).items()
+    if type(function) is FunctionType and getattr(torch.Tensor, function.__name__, None) is not function
+}
+"""Methods of torch.Tensor that are found by another name than their own: `__pow__` is a function named `pow`."""
+
+
 def tensor_method(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A method of torch.Tensor, C or Python, called on a tensor: a node. None: its receiver is no tensor."""
     receiver = vm.observe(args[0]) if args else None
     if not isinstance(receiver, TensorObject):
         return None
-    name: str = function.__name__
+    name: str = UNDER_OTHER_NAMES.get(function, function.__name__)
     if getattr(torch.Tensor, name, None) is function:
         return vm.graph.call_method(name, receiver, args[1:], kwargs)
     if type(function) is WrapperDescriptorType:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import itertools
 import linecache
 import os
+import re
 import sys
 import traceback
 import types
+import unittest.mock
 from pathlib import Path
 from typing import Any
 
 import torch
 from agreement import Comparison
-from differential.programs import PRELUDE, programs
+from differential.basics import PRELUDE
+from differential.programs import programs
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -56,11 +60,17 @@ def places(error: BaseException, path: str) -> list[tuple[str, int | None]]:
     return [(frame.name.partition(" (resumed at")[0], frame.lineno) for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
 
 
+def without_addresses(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]{6,}", "0x", text)
+
+
 def chain(error: BaseException | None, path: str) -> list[Any]:
     """The exception and what stands behind it."""
     found: list[Any] = []
     while error is not None and len(found) < 8:
-        found.append((type(error).__name__, [repr(arg) for arg in error.args], error.__suppress_context__, places(error, path)))
+        said = without_addresses(repr([type(error).__name__, error.args, getattr(error, "name", None), getattr(error, "__notes__", None)]))
+        cause = error.__cause__
+        found.append((said, type(cause).__name__, cause is error.__context__, error.__suppress_context__, places(error, path)))
         error = error.__context__
     return found
 
@@ -84,14 +94,15 @@ def in_context(handled: int, function: Any, args: tuple[Any, ...]) -> Any:
 def run(program: types.ModuleType, function: Any, args: tuple[Any, ...], handled: int = 0) -> tuple[list[Any], Any]:
     """What a call shows: printed text, exception; and the value, the arguments, the globals afterwards."""
     printed = io.StringIO()
-    value, raised = None, None
-    with contextlib.redirect_stdout(printed):
+    value, raised, unraisable = None, None, []
+    with contextlib.redirect_stdout(printed), unittest.mock.patch("sys.unraisablehook", lambda seen: unraisable.append(repr(seen.exc_value))):
         try:
             value = in_context(handled, function, args)
-        except Exception as error:
+        except (Exception, GeneratorExit, SystemExit) as error:
             raised = chain(error, str(program.__file__))
+        gc.collect()  # what holds itself ends here, in both runs
     state = {name: getattr(program, name) for name in ("LOG", "COUNT", "SCALE")}
-    return [printed.getvalue(), raised, torch.is_grad_enabled()], (value, list(args), state)
+    return [without_addresses(printed.getvalue()), raised, torch.is_grad_enabled(), unraisable], (value, list(args), state)
 
 
 def check(source: str, calls: list[tuple[Any, ...]], path: Path) -> None:
@@ -103,20 +114,36 @@ def check(source: str, calls: list[tuple[Any, ...]], path: Path) -> None:
     for number, call in enumerate(calls):
         expected, left = run(eager, eager.main, arguments(eager, *call[:4]), *call[4:])
         got, right = run(traced, compiled, arguments(traced, *call[:4]), *call[4:])
-        for what, a, b in zip(("printed text", "exception", "grad mode"), expected, got, strict=True):
+        for what, a, b in zip(("printed text", "exception", "grad mode", "unraisable"), expected, got, strict=True):
             assert a == b, f"call {number}, {what}:\n  eager    {a}\n  compiled {b}"
         Comparison().same(portable(left), portable(right), f"call {number}")
 
 
-def portable(value: Any) -> Any:
-    """The value with instances of the program's classes, which differ from module to module, as (name, attributes)."""
-    if type(value).__module__ == "program":
-        return type(value).__name__, portable(vars(value))
+def portable(value: Any, seen: dict[int, Any] | None = None) -> Any:
+    """The value with instances of the program's classes, which differ from module to module, as lists of class, contents and attributes.
+
+    What is shared in the value, or holds itself, does so in the answer.
+    """
+    seen = {} if seen is None else seen
+    if id(value) in seen:
+        return seen[id(value)][0]
+    ours = type(value).__module__ == "program"
+    if not ours and type(value) not in (dict, list, tuple):
+        return without_addresses(value) if type(value) is str else value
+    made: Any = {} if type(value) is dict else []
+    seen[id(value)] = made, value
     if isinstance(value, dict):
-        return {key: portable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [portable(item) for item in value]
-    return value
+        items: Any = {without_addresses(repr(key)) if type(key).__module__ == "program" else key: portable(item, seen) for key, item in value.items()}
+        made.update(items) if type(value) is dict else made.append(items)
+    elif isinstance(value, (list, tuple)):
+        made.extend(portable(item, seen) for item in value)
+    elif isinstance(value, (int, float, str, BaseException)):
+        made.append(next(base for base in (int, float, str, BaseException) if isinstance(value, base)).__repr__(value))
+    if ours:
+        slots = {slot for base in type(value).__mro__ for slot in vars(base).get("__slots__", ()) if slot != "__weakref__"}
+        made += [type(value).__name__, portable(getattr(value, "__dict__", {}), seen)]
+        made += [portable(object.__getattribute__(value, slot), seen) for slot in sorted(slots) if slot in dir(value)]
+    return made
 
 
 @profile
