@@ -208,6 +208,12 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
     return nullptr;
 }
 
+/* Whether it is the descriptor of `type.__mro__`, which CPython 3.12 has no member for, but a getter: of tp_mro, like the member. */
+bool is_mro(PyObject *payload) {
+    return PyObject_TypeCheck(payload, &PyGetSetDescr_Type) && PyDescr_TYPE(payload) == &PyType_Type &&
+           PyUnicode_CompareWithASCIIString(PyDescr_NAME(payload), "__mro__") == 0;
+}
+
 /* The object that a node compares or walks with: its payload, or of a slot_member the class, since a descriptor would keep that
  * alive. Borrowed; NULL where the payload is a number or nothing. */
 PyObject *payload_object(const Node &node, PyObject *payload) {
@@ -217,7 +223,7 @@ PyObject *payload_object(const Node &node, PyObject *payload) {
         case Accessor::c_attr:
         case Accessor::type_attr: return payload;
         case Accessor::slot_member:
-            if (Py_IS_TYPE(payload, &PyMemberDescr_Type)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));
+            if (Py_IS_TYPE(payload, &PyMemberDescr_Type) || is_mro(payload)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));
             PyErr_SetString(PyExc_TypeError, "a slot_member's payload must be a member descriptor");
             return nullptr;
         default: return nullptr;
@@ -230,6 +236,10 @@ int lower_payload(Node &node, PyObject *payload) {
         case Accessor::item:
             return PyObject_Hash(payload) == -1 ? -1 : 0;
         case Accessor::slot_member: {
+            if (is_mro(payload)) {
+                node.hint = static_cast<int32_t>(offsetof(PyTypeObject, tp_mro));
+                return 0;
+            }
             const PyMemberDef *member = reinterpret_cast<PyMemberDescrObject *>(payload)->d_member; /* checked by payload_object */
             node.hint = static_cast<int32_t>(member->offset);
             node.none_if_null = member->type == T_OBJECT;
