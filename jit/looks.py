@@ -15,6 +15,10 @@ from framejit.stops import GraphBreak
 LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Builtins that see the variables of the function that calls them, those included that exec() has made."""
 
+FRAME_GETTERS = frozenset({"_getframe", "currentframe"})
+LATER = frozenset({"f_locals", "f_lineno", "f_lasti"})
+"""What a frame that runs on shows of itself."""
+
 NAMESPACES = {"eval()": 1, "exec()": 1, "locals()": 0, "vars()": 0}
 """Of those that may change what later ones see, or what they give: with how many arguments they look at the caller's variables."""
 
@@ -29,11 +33,23 @@ def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger
 
 def innermost_as_written(stop: GraphBreak) -> bool:
     """Whether the innermost frame has to run as written: what the instruction at fault does with its variables, only a later look shows."""
+    frame: Frame = stop.frames[-1]
+    if keeps_frame(frame):
+        return True
     if not isinstance(stop.reason, breaks.FrameIntrospection) or stop.reason.what not in NAMESPACES:
         return False
-    frame: Frame = stop.frames[-1]
     count = NAMESPACES[stop.reason.what]
     return frame.instruction.op == "CALL" and frame.instruction.arg == count and looks_again(frame.decoded)
+
+
+def keeps_frame(frame: Frame) -> bool:
+    """Whether a function of the program is about to keep its own frame, for a look at what it will be later."""
+    decoded = frame.decoded
+    if frame.instruction.op != "CALL" or kind_of(frame.code, frame.globals.value) is not Kind.PROGRAM:
+        return False
+    following = decoded.instructions[frame.pc + 1]
+    gives_frame = any(each.value in FRAME_GETTERS for each in decoded.instructions[max(frame.pc - 4, 0) : frame.pc] if each.op.startswith("LOAD_"))
+    return gives_frame and following.op not in ("LOAD_ATTR", "LOAD_METHOD") and not LATER.isdisjoint(frame.code.co_names)
 
 
 def looks_again(decoded: Decoded) -> bool:

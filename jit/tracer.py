@@ -40,6 +40,7 @@ from framejit.guards.source import (
     TypeAttr,
     UserLine,
 )
+from framejit.library import OURS
 from framejit.modules.app import support
 from framejit.modules.app.functools import apply
 from framejit.objects import abstract, build, exceptions
@@ -109,6 +110,8 @@ class Tracer:
         self.guarded_generators: list[Frame] = []
         self.failed_stand_ins: list[Frame] = []
         self.restarted: list[Frame] = []
+        self.asks_for_end: Frame | None = None
+        """The frame that `next_with_end` runs in."""
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
@@ -211,6 +214,19 @@ class Tracer:
             self.guarded_generators.append(frame)
             self.trail.log(self.guarded_generators.pop)
         return signal.value, type(signal) is not Yield
+
+    def next_with_end(self, iterator: Object) -> Object | None:
+        before, self.asks_for_end = self.asks_for_end, self.frame
+        try:
+            return iterator.next(self)
+        finally:
+            self.asks_for_end = before
+
+    def hands_on_ends(self) -> bool:
+        frame = self.frame
+        while frame is not None and frame is not self.asks_for_end and frame.code.co_filename.startswith(OURS):
+            frame = frame.parent  # a stand-in for an iterator in C
+        return frame is not None and frame is self.asks_for_end
 
     def call_natively(self, stand_in: GeneratorObject) -> NoReturn:
         """An iterator in C goes on after an exception, and takes StopIteration for its end; the generator that stands in for it doesn't."""

@@ -472,3 +472,103 @@ def test_reversed_says_how_much_is_left(error):
 def test_reversed_takes_the_length_when_it_is_made(program):
     expected = program()
     assert framejit.compile(program, backend="eager")() == expected
+
+
+def stop(value: Any) -> Any:
+    raise StopIteration(value)
+
+
+class Stops:
+    """Ends at once, with a value."""
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        raise StopIteration(7)
+
+
+class Late(StopIteration):
+    pass
+
+
+def returning() -> Any:
+    yield from ()
+    return 5
+
+
+def raises_late(item: Any) -> Any:
+    raise Late(item)
+
+
+ENDING: dict[str, Callable[[], Any]] = {
+    "map": lambda: map(stop, [1]),
+    "map over one": lambda: map(abs, Stops()),
+    "map raising a subclass": lambda: map(raises_late, [1]),
+    "filter": lambda: filter(stop, [1]),
+    "filter over one": lambda: filter(None, Stops()),
+    "zip": lambda: zip(Stops(), [1]),
+    "zip of a generator": lambda: zip(returning()),
+    "enumerate": lambda: enumerate(Stops()),
+    "enumerate of a generator": lambda: enumerate(returning()),
+    "chain": lambda: itertools.chain(Stops(), returning()),
+    "cycle": lambda: itertools.cycle(Stops()),
+    "islice": lambda: itertools.islice(Stops(), 3),
+    "compress": lambda: itertools.compress(Stops(), [1]),
+    "pairwise": lambda: itertools.pairwise(Stops()),
+    "takewhile": lambda: itertools.takewhile(stop, [1]),
+    "dropwhile": lambda: itertools.dropwhile(stop, [1]),
+    "filterfalse": lambda: itertools.filterfalse(stop, [1]),
+    "starmap": lambda: itertools.starmap(stop, [(1,)]),
+    "accumulate": lambda: itertools.accumulate([1, 2], lambda a, b: stop(4)),
+    "groupby": lambda: itertools.groupby([1], stop),
+    "zip_longest": lambda: itertools.zip_longest(Stops(), [1]),
+    "call until": lambda: iter(lambda: stop(3), 1),
+    "nested": lambda: zip(map(abs, enumerate(Stops()))),
+}
+
+
+@pytest.mark.parametrize("make", ENDING.values(), ids=ENDING)
+def test_the_value_with_which_an_iterator_ends(make):
+    """C code hands on the very StopIteration by which an inner iterator has ended."""
+
+    def delegated():
+        value = yield from make()
+        yield "value", value
+
+    def program(t):
+        ends = []
+        for ask in (next, lambda iterator: iterator.__next__()):
+            try:
+                ask(make())
+            except StopIteration as end:
+                ends.append((type(end), end.value))
+        return t + 1, ends, list(itertools.islice(delegated(), 5)), [item for item in make()] if make is not ENDING["cycle"] else None
+
+    agree(program, torch.ones(2), fullgraph=False)
+
+
+class Indexed:
+    """Counts how often it is asked for its number."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __index__(self) -> int:
+        self.asked += 1
+        return 0
+
+
+@pytest.mark.parametrize("key", [2**70, -(2**70), 0, True, "a", None, Indexed], ids=str)
+@pytest.mark.parametrize("container", [(1,), "a", b"a", frozenset(), range(3), 5, None], ids=lambda value: type(value).__name__)
+def test_a_store_to_what_has_no_items(container, key):
+    """PyObject_SetItem asks what has the slots of a sequence for the index first, and finds out then that there is nothing to store to."""
+
+    def program(t):
+        used = key() if key is Indexed else key
+        try:
+            operator.setitem(container, used, t)
+        except (TypeError, IndexError) as error:
+            return t + 1, type(error), str(error), getattr(used, "asked", 0)
+
+    agree(program, torch.ones(2), fullgraph=False)

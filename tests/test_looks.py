@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -202,3 +203,36 @@ def test_one_look_splits_the_function_as_ever() -> None:
     before = framejit.statistics()["fallbacks"]
     assert repr(framejit.compile(looks, backend="eager")(x)) == repr(looks(x))
     assert framejit.statistics()["fallbacks"] == before
+
+
+def keeps_its_frame(t: Any) -> Any:
+    frame = sys._getframe()
+    later = t + 1
+    return later, sorted(frame.f_locals), frame.f_lineno - frame.f_code.co_firstlineno
+
+
+def keeps_the_current_frame(t: Any) -> Any:
+    frame = inspect.currentframe()
+    assert frame is not None
+    later = t + 1
+    framejit.graph_break()
+    return later, sorted(frame.f_locals)
+
+
+def keeps_it_around_a_break(t: Any) -> Any:
+    frame = sys._getframe()
+    framejit.graph_break()
+    number = 3
+    return t + number, frame.f_locals["number"]
+
+
+def looks_at_once(t: Any) -> Any:
+    name = sys._getframe().f_code.co_name
+    return t + 1, name, sys._getframe().f_lineno - sys._getframe().f_code.co_firstlineno
+
+
+@pytest.mark.parametrize("function", [keeps_its_frame, keeps_the_current_frame, keeps_it_around_a_break, looks_at_once])
+def test_a_frame_that_is_kept_shows_what_it_has_become(function: Any) -> None:
+    compiled = framejit.compile(function, backend="eager")
+    for _ in range(2):
+        assert compiled(x) == function(x)

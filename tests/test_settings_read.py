@@ -244,7 +244,8 @@ def test_codecs_and_error_handlers_of_the_programs_own_run_at_each_call():
     codecs.register_error("framejit-test", handler)
 
     def program(t):
-        return t + 1, "é".encode("ascii", "framejit-test"), b"\xff".decode(errors="framejit-test"), "é".encode("UTF-8"), b"a".decode("ascii"), "é".encode()
+        own = "é".encode("ascii", "framejit-test"), b"\xff".decode(errors="framejit-test"), str(b"\xff", "ascii", "framejit-test")
+        return t + 1, own, bytes("é", "ascii", "framejit-test"), "é".encode("UTF-8"), b"a".decode("ascii"), "é".encode(), bytes("a", "utf-8")
 
     compiled = framejit.compile(program, backend="eager")
     runs = []

@@ -14,6 +14,7 @@ from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
 from framejit.modules.app import support
 from framejit.modules.app.parsing import template_fields
+from framejit.modules.codecs import check_codec
 from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, may_be_constant
 from framejit.objects.finalizers import guard_address
@@ -24,7 +25,7 @@ from framejit.objects.sequence import sort
 from framejit.objects.userobject import attribute_name
 from framejit.objects.vm import VM
 
-pure(ord, complex, bytes, str.maketrans)
+pure(ord, complex, str.maketrans)
 app(gives=callable_iterator)(plain.call_until)
 app(gives=type(iter(type("", (), {"__getitem__": None})())))(support.sequence_iterator)  # type: ignore[call-overload]
 
@@ -113,7 +114,7 @@ def next_(vm: VM, iterator: Object, default: Object | None = None) -> Object:
         if found is None:
             vm.raise_(TypeError, f"'{iterator.type_name}' object is not an iterator")
         return found
-    found = iterator.next(vm)
+    found = vm.next_with_end(iterator)
     if found is None:
         vm.raise_(StopIteration)
     return found
@@ -329,8 +330,9 @@ def str_(vm: VM, obj: Object | None = None, encoding: Object | None = None, erro
         return text.str_(vm, obj)
     if any(arg is not None and not issubclass(vm.observe(arg).cls, str) for arg in (encoding, errors)):
         vm.unsupported(breaks.UnsupportedCall("str() with an encoding that is no str"))
-    given = {"encoding": encoding, "errors": errors}
-    return abstract.fold(vm, str, vm.observe(obj).constant(vm), **{name: vm.observe(arg).constant(vm) for name, arg in given.items() if arg is not None})
+    given = {name: vm.observe(arg).constant(vm) for name, arg in (("encoding", encoding), ("errors", errors)) if arg is not None}
+    check_codec(vm, "str()", **given)
+    return abstract.fold(vm, str, vm.observe(obj).constant(vm), **given)
 
 
 @models(str.join)

@@ -1,4 +1,4 @@
-"""str.encode and bytes.decode: with the codecs and error handlers of Python's own. What a program registers runs its code, at each call."""
+"""str.encode, bytes.decode and bytes(): with the codecs and error handlers of Python's own. What a program registers runs its code, at each call."""
 
 from __future__ import annotations
 
@@ -18,15 +18,28 @@ HANDLERS = frozenset({"strict", "ignore", "replace", "surrogateescape", "surroga
 OWN_HANDLERS: dict[str, Any] = {name: codecs.lookup_error(name) for name in HANDLERS}
 
 
+def check_codec(vm: VM, function: str, encoding: Any = "utf-8", errors: Any = "strict") -> None:
+    """Break where the function would run more than Python's own C code. A program may have put another error handler in the place of Python's."""
+    if str(encoding).lower() not in CODECS or errors not in HANDLERS or codecs.lookup_error(errors) is not OWN_HANDLERS[errors]:
+        vm.unsupported(breaks.UnsupportedCall(f"{function} by the codec {encoding!r} with the error handler {errors!r}"))
+
+
 def transcoder(method: Any) -> None:
     @models(method)
     def transcode(vm: VM, self: Object, encoding: Object | None = None, errors: Object | None = None) -> Object:
         arguments = {name: vm.observe(value).as_real(vm) for name, value in (("encoding", encoding), ("errors", errors)) if value is not None}
-        codec, handler = str(arguments.get("encoding", "utf-8")).lower(), arguments.get("errors", "strict")
-        if codec not in CODECS or handler not in HANDLERS or codecs.lookup_error(handler) is not OWN_HANDLERS[handler]:
-            vm.unsupported(breaks.UnsupportedCall(f"{method.__qualname__} by the codec {codec!r} with the error handler {handler!r}"))
+        check_codec(vm, method.__qualname__, **arguments)
         return abstract.fold(vm, lambda text: method(text, **arguments), self.as_real(vm))
 
 
 transcoder(str.encode)
 transcoder(bytes.decode)
+
+
+@models(bytes)
+def bytes_(vm: VM, source: Object | None = None, encoding: Object | None = None, errors: Object | None = None) -> Object:
+    named = (("source", source), ("encoding", encoding), ("errors", errors))
+    given = {name: vm.observe(value).as_real(vm) for name, value in named if value is not None}
+    if encoding is not None or errors is not None:
+        check_codec(vm, "bytes()", given.get("encoding", "utf-8"), given.get("errors", "strict"))
+    return abstract.fold(vm, bytes, **given)

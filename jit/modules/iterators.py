@@ -96,7 +96,7 @@ def range_reversed(vm: VM, self: Object) -> Object:
 
 def step(vm: VM, self: Object) -> Object:
     """`iterator.__next__()`."""
-    found = self.next(vm)
+    found = vm.next_with_end(self)
     if found is None:
         vm.raise_(StopIteration)
     return found

@@ -318,6 +318,9 @@ def getitem_of_class(vm: VM, cls: Object, key: Object) -> Object:
 def setitem(vm: VM, obj: Object, key: Object, value: Object) -> None:
     obj = vm.observe(obj)
     if not obj.setitem(vm, key, value) and call_special(vm, obj, "__setitem__", key, value) is None:
+        key = vm.observe(key)
+        if vm.raw_type_lookup(key.cls, "__index__") is not MISSING and not (key.cls is int and abs(key.constant(vm)) <= sys.maxsize):
+            vm.unsupported(breaks.UnsupportedOperation(f"storing to an item of a {obj.type_name}"))  # what has a sequence's slots asks for the index first
         vm.raise_(TypeError, f"'{obj.type_name}' object does not support item assignment")
 
 
@@ -380,11 +383,19 @@ def generic_next(vm: VM, iterator: Object) -> Object | None:
         found = call_special(vm, iterator, "__next__")
     except vm.Raise as raised:
         if issubclass(raised.exc.cls, StopIteration):
+            drop_end(vm, raised.exc)
             return None
         raise
     if found is None:
         vm.raise_(TypeError, f"'{iterator.type_name}' object is not an iterator")
     return found
+
+
+def drop_end(vm: VM, exc: Object) -> None:
+    """An iterator has ended by this exception, of which the trace keeps no more than that. Breaks where C code would hand it on to the program:
+    `next(zip(it))` raises the very StopIteration, with its value, that `it` has raised."""
+    if (exc.cls is not StopIteration or exc.args) and vm.hands_on_ends():  # type: ignore[attr-defined]
+        vm.unsupported(breaks.UnsupportedOperation("the end of an iterator by a StopIteration with a value, which another iterator hands on"))
 
 
 def each(vm: VM, obj: Object) -> Iterator[Object]:
@@ -550,7 +561,7 @@ def send(vm: VM, receiver: Object, value: Object) -> tuple[Object, bool]:
             if isinstance(vm.raw_type_lookup(receiver.cls, "__next__"), FunctionType):  # the value of its StopIteration is wanted
                 found = call_special(vm, receiver, "__next__")
             else:
-                found = receiver.next(vm)
+                found = vm.next_with_end(receiver)
             return (vm.const(None), True) if found is None else (found, False)
         return call_method(vm, receiver, "send", value), False
     except vm.Raise as raised:

@@ -46,6 +46,8 @@ class GeneratorObject(Object):
 
     def next(self, vm: VM) -> Object | None:
         value, finished = vm.resume_generator(self, vm.const(None), None)
+        if finished and vm.hands_on_ends() and vm.observe(value).cls is not type(None):
+            vm.unsupported(breaks.UnsupportedOperation("the end of a generator that returns a value, which an iterator in C hands on"))
         return None if finished else value
 
     def reconstruct(self, cg: Codegen) -> None:

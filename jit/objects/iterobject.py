@@ -335,6 +335,7 @@ def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:
         return call()
     except vm.Raise as raised:
         if issubclass(raised.exc.cls, StopIteration):
+            abstract.drop_end(vm, raised.exc)
             return None
         raise
 

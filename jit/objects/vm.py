@@ -170,6 +170,12 @@ class VM(Protocol):
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
         """Run a generator on: what it yields and False, or what it returns and True. Raises what it raises."""
 
+    def next_with_end(self, iterator: Object) -> Object | None:
+        """`iterator.next()` for what gives the program the exception by which an iterator ends: `next()`, `__next__()`, `yield from`."""
+
+    def hands_on_ends(self) -> bool:
+        """Whether an iterator that ends now ends another one in C, for `next_with_end`: no code of the program's lies between them."""
+
     def waits(self, generator: Object) -> bool:
         """Whether the generator is one that can be stepped: not started yet, or suspended."""
 
