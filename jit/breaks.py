@@ -439,9 +439,10 @@ class ChangesFromCallToCall(Break):
 class RunsAtEnd(Break):
     """The program lets go of a value that runs code of its own at its end: a `__del__`, or the `finally` and `with` blocks of a waiting generator.
 
-    Its place in the order of things is between what the trace has done so far and what follows. So the graph ends here; no instruction
-    runs outside the graphs for it. Only values that have crossed an earlier break are watched; a generator that would be made and dropped in
-    one graph is called natively instead.
+    Its place in the order of things is between what the trace has done so far and what follows. So the graph ends here. No instruction
+    runs outside the graphs for a variable's value, which is watched if it has crossed an earlier break; a generator that would be made and
+    dropped in one graph is called natively instead. An instruction that takes such a value out of a container or an attribute from outside
+    runs as written.
     """
 
     what: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
@@ -50,6 +50,7 @@ from framejit.objects.constobject import const_object
 from framejit.objects.delivery import Delivery
 from framejit.objects.dictobject import DictObject
 from framejit.objects.exceptions import ExceptionObject
+from framejit.objects.finalizers import runs_code_at_end
 from framejit.objects.funcobject import FunctionObject, bind
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.instancedict import InstanceDictObject
@@ -400,6 +401,11 @@ class Tracer:
 
     def trace_anew(self, place: tuple[CodeType, int], reason: breaks.Break) -> NoReturn:
         raise CallNatively(place, reason)
+
+    def lets_go(self, values: Iterable[Any]) -> None:
+        for value in values:
+            if value is not MISSING and runs_code_at_end(value):
+                self.unsupported(breaks.RunsAtEnd(f"a {type(value).__qualname__}"))
 
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
         return splitting.restart_generator(self, generator)

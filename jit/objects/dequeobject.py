@@ -66,6 +66,9 @@ class DequeObject(Object):
 
     def store(self, vm: VM, elements: list[Object]) -> None:
         """Give the deque other items, as many as it has, in the places of the old ones."""
+        if self.source is not None:
+            kept = set(map(id, elements))
+            vm.lets_go(element.value for element in self.elements or () if id(element) not in kept)
         vm.trail.set(self, "elements", elements)
         if self.source is not None:
             vm.effects.mutated(self)

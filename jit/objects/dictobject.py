@@ -173,11 +173,21 @@ class DictObject(Object):
         if self.source is not None:
             if not self.complete and type(hash_key) is not str and not is_plain(hash_key):
                 self.open(vm)
+            vm.lets_go((self._held(hash_key),))
             self._put(vm, self.stores, hash_key, key, value)
             vm.effects.mutated(self)
             if not self.complete:
                 return
         self._put(vm, self.entries, hash_key, key, value)
+
+    def _held(self, hash_key: Any) -> Any:
+        """The real value that a dict from outside has for a key; MISSING where that isn't known."""
+        entry = self.stores.get(hash_key) or self.entries.get(hash_key)
+        if entry is not None:
+            return entry[1].value
+        if self.complete or hash_key in self.removed or not self.has_plain_keys():
+            return MISSING
+        return dict.get(self.value, hash_key, MISSING)
 
     def _put(self, vm: VM, table: dict[Any, Entry], hash_key: Any, key: Object, value: Object) -> None:
         old = table.get(hash_key)
@@ -193,6 +203,7 @@ class DictObject(Object):
         if self.lookup(vm, name) is None:
             return False
         if self.source is not None:
+            vm.lets_go((self._held(name),))
             if name in self.stores:
                 self._take(vm, "stores", name)
             if name not in self.removed:
@@ -218,6 +229,9 @@ class DictObject(Object):
 
     def replace(self, vm: VM, entries: dict[Any, Entry]) -> None:
         """Give the dict new contents altogether (clear, move_to_end(last=False))."""
+        if self.source is not None:
+            kept = {id(value.value) for _, value in entries.values()}
+            vm.lets_go(value for value in dict.values(self.value) if id(value) not in kept)
         for name in self.entries:
             self.taken.append(name)
             vm.trail.log(self.taken.pop)

@@ -34,6 +34,8 @@ CONTAINERS = frozenset(map(id, {
 }))  # fmt: skip
 """Types of values that let go of what they hold when they go, and which are looked into. By identity, as the other sets of types here:
 a class that they are asked for may have a metaclass with a `__hash__` of the program's."""
+KEEPS_RESULT = frozenset(map(id, (enumerate, zip, type(iter({}.items())), type(reversed({}.items())))))
+"""Iterators that keep the last tuple they have given, to use it again. Its items are a variable's, and at the next step no longer the iterator's."""
 WEAKLY_HELD = frozenset(map(id, {
     *(set, frozenset, collections.deque, collections.OrderedDict, array.array),
     *(types.MethodType, types.BuiltinMethodType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
@@ -42,6 +44,7 @@ WEAKLY_HELD = frozenset(map(id, {
 VIEWS = frozenset(map(id, (memoryview, type(iter(memoryview(b""))))))
 SILENT = frozenset(map(id, (int, float, complex, bool, str, bytes, type(None), tuple, list, dict, torch.Tensor, torch.nn.Parameter)))
 METHODS = frozenset(map(id, (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)))
+CALLBACK: Any = weakref.ReferenceType.__dict__["__callback__"]
 MOST, MOST_DEEP = 10_000, 1_000
 """Where there are more values than so many, a container is taken to hold something that runs at its end."""
 
@@ -63,10 +66,26 @@ def runs_at_end(value: Any) -> bool:
     if id(cls) in VIEWS:
         return True
     if issubclass(cls, weakref.ReferenceType):
-        return weakref.ReferenceType.__dict__["__callback__"].__get__(value) is not None
+        return calls_back(value)
     if cls is types.FunctionType and not is_local(value):
         return False  # framejit may have weak references to it
     return has_finalizer(cls) or (may_be_weakly_held(cls) and not issubclass(cls, torch.nn.Module) and weakref.getweakrefcount(value) > 0)
+
+
+def runs_code_at_end(value: Any) -> bool:
+    """Whether more than memory goes when a value ends, or what it holds: a finalizer, a frame that waits, a view, the callback of a weak reference."""
+    return any(
+        issubclass(type(item), (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType))
+        or id(type(item)) in VIEWS
+        or has_finalizer(type(item))
+        or (may_be_weakly_held(type(item)) and any(map(calls_back, weakref.getweakrefs(item))))
+        for item in finalizers_in(value).values()
+    )
+
+
+def calls_back(reference: Any) -> bool:
+    """Whether a weak reference, and no proxy, has a callback."""
+    return issubclass(type(reference), weakref.ReferenceType) and CALLBACK.__get__(reference) is not None
 
 
 def may_be_weakly_held(cls: type) -> bool:
@@ -114,6 +133,8 @@ def has_finalizer(cls: type) -> bool:
 def inside(value: Any, deep: bool) -> Sequence[Any]:
     """What goes with a value, where that is looked into: containers, exceptions with their frames; `deep`, also methods, functions, instances."""
     cls = type(value)
+    if id(cls) in KEEPS_RESULT:
+        return gc.get_referents(value)[:1]
     if id(cls) in CONTAINERS or issubclass(cls, BaseException):
         return gc.get_referents(value)
     if deep and cls is types.FunctionType:

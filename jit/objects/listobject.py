@@ -62,7 +62,10 @@ class ListObject(Object):
 
     def replace(self, vm: VM, elements: list[Object]) -> None:
         """Give the list other contents altogether."""
-        self.items(vm)
+        old = self.items(vm)
+        if self.source is not None:
+            kept = set(map(id, elements))
+            vm.lets_go(element.value for element in old if id(element) not in kept)
         vm.trail.set(self, "elements", elements)
         if self.source is not None:
             vm.effects.mutated(self)
@@ -70,6 +73,8 @@ class ListObject(Object):
     def set_at(self, vm: VM, index: int, item: Object) -> None:
         """`self[index] = item` for an index that is in range and not negative."""
         elements = self.items(vm)
+        if self.source is not None:
+            vm.lets_go((elements[index].value,))
         vm.trail.log(elements.__setitem__, index, elements[index])
         elements[index] = item
         if self.source is not None:
@@ -78,6 +83,8 @@ class ListObject(Object):
     def pop_last(self, vm: VM) -> Object:
         """Take the last item of a list that is not empty."""
         elements = self.items(vm)
+        if self.source is not None:
+            vm.lets_go((elements[-1].value,))
         item = elements.pop()
         vm.trail.log(elements.append, item)
         if self.source is not None:

@@ -94,7 +94,9 @@ class SetObject(Object):
 
     def replace(self, vm: VM, table: dict[Any, Object]) -> None:
         """Give the set other contents altogether."""
-        self.open(vm)
+        old = self.open(vm)
+        if self.source is not None:
+            vm.lets_go(element.value for key, element in old.items() if key not in table)
         vm.trail.set(self, "table", table)
         self.changed(vm)
 

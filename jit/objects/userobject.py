@@ -56,6 +56,16 @@ class UserObject(Object):
             vm.guard(IsMissing, source)
             return None
 
+    def _held(self, member: MemberDescriptorType) -> Any:
+        """The real value that a slot of an instance from outside holds; MISSING where it is unset or made by the trace."""
+        if member in self.slots:
+            found = self.slots[member]
+            return MISSING if found is None else found.value
+        try:
+            return member.__get__(self.value)
+        except AttributeError:
+            return MISSING
+
     def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
         if is_c_member(member):
             vm.unsupported(breaks.UnsupportedOperation(f"storing to the C member {classes.name(self.cls)}.{member.__name__}"))
@@ -64,6 +74,8 @@ class UserObject(Object):
                 self.get_slot(vm, member)
             except vm.Raise:
                 vm.raise_(AttributeError, member.__name__)
+        if self.source is not None:
+            vm.lets_go((self._held(member),))
         vm.trail.log(self._restore, dict(self.slots), dict(self.stored))
         self.slots[member] = value
         self.stored[member] = None

@@ -5,7 +5,7 @@ Objects know no opcodes, no frames and no assembler; everything they need of tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -196,6 +196,9 @@ class VM(Protocol):
 
     def trace_anew(self, place: tuple[CodeType, int], reason: Break) -> NoReturn:
         """Begin the trace anew, to break at this place."""
+
+    def lets_go(self, values: Iterable[Any]) -> None:
+        """A container, a cell or an attribute from outside is to lose these real values (some may be MISSING). Breaks where code runs at their end."""
 
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
         """What makes a generator that waits of a state, and that state."""
