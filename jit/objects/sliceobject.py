@@ -47,7 +47,9 @@ class SliceObject(Object):
         return self.real(vm)
 
     def hash_key(self, vm: VM) -> Any:
-        vm.raise_(TypeError, "unhashable type: 'slice'")
+        if slice.__hash__ is None:  # type: ignore[comparison-overlap]  # before Python 3.12
+            vm.raise_(TypeError, "unhashable type: 'slice'")
+        return super().hash_key(vm)
 
     def truth(self, vm: VM) -> bool:
         return True

@@ -253,6 +253,9 @@ OF_THE_ALIAS = frozenset({
 })  # fmt: skip
 """Attributes that a parametrised generic has itself; all others are its origin's (Objects/genericaliasobject.c: attr_exceptions)."""
 
+EVALUATED = frozenset({"__bound__", "__constraints__"})
+"""Attributes of type variables that may run the program's code when they are read (PEP 695)."""
+
 
 class AliasObject(IdentityConstant):
     """A parametrised generic (`list[int]`) or a union (`int | None`): a constant known by identity."""
@@ -287,13 +290,24 @@ class AliasObject(IdentityConstant):
     def getattr(self, vm: VM, name: str) -> Object:
         if self.cls is GenericAlias and name not in OF_THE_ALIAS:
             return abstract.getattr_(vm, vm.const(self.value.__origin__), name)
-        if classes.dictoffset(self.cls) and name in vars(self.value):  # typing's are made in Python, and can be changed
-            origin = vm.root_source.child(Pinned, self.value) if self.source is None else self.source
-            vm.guard(ValueIs, origin.child(InstanceDict).child(Item, name), vars(self.value)[name])
+        if classes.dictoffset(self.cls):
+            self.rest_on_own(vm, name)
         try:
             return vm.from_real(getattr(self.value, name))
         except AttributeError as error:
             vm.raise_(AttributeError, *error.args)
+
+    def rest_on_own(self, vm: VM, name: str) -> None:
+        """Guard an attribute that the alias itself may have, which can be changed.
+
+        A type variable of Python 3.12 has attributes of its own in no `__dict__`, and evaluates its bound and constraints when they are first read.
+        """
+        own = getattr(self.value, "__dict__", None)
+        if own is None and (name in EVALUATED or not hasattr(self.cls, name)):
+            vm.unsupported(breaks.UnsupportedOperation(f"reading {name} of a {self.type_name}"))
+        if own is not None and name in own:
+            origin = vm.root_source.child(Pinned, self.value) if self.source is None else self.source
+            vm.guard(ValueIs, origin.child(InstanceDict).child(Item, name), own[name])
 
 
 @wraps(GenericAlias, UnionType, by_identity=True)
