@@ -44,6 +44,9 @@ def test_what_differs_is_seen(tmp_path, monkeypatch):
         "class T(unittest.TestCase):\n"
         "    def test_same(self): self.assertEqual(1 + 1, 2)\n"
         "    def test_fails_both_ways(self): self.fail()\n"
+        "    def test_leaves_builtins_changed(self):\n"
+        "        __import__('builtins').len = None\n"
+        "        self.fail()\n"
         "    def test_wrong(self): self.assertNotIn('framejit', sys.modules)\n"
         "    def test_dies(self):\n"
         "        if 'framejit' in sys.modules: __import__('os')._exit(3)\n"
@@ -54,5 +57,6 @@ def test_what_differs_is_seen(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(hook)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     report = score.compare("test_of_ours", limit=3)
+    assert report.verdicts.pop("T.test_leaves_builtins_changed") in ("same", "internal")  # the compiler calls len
     assert report.verdicts == {"T.test_same": "same", "T.test_fails_both_ways": "same", "T.test_wrong": "wrong", "T.test_dies": "crash", "T.test_hangs": "slow"}
     assert "AssertionError" in report.details["T.test_wrong"]
