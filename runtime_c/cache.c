@@ -171,8 +171,9 @@ PyTypeObject FJ_EntryType = {
     .tp_getset = entry_getset,
 };
 
+/* From the last to the first, as a tuple of them is freed where the entry runs in a frame. */
 void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry) {
-    for (Py_ssize_t i = 0; i < entry->n_captures; i++) {
+    for (Py_ssize_t i = entry->n_captures - 1; i >= 0; i--) {
         Py_CLEAR(captured->values[i]);
     }
     if (captured->values != captured->few + 1) {

@@ -11,6 +11,7 @@ import unittest
 import weakref
 
 import pytest
+import torch
 from agreement import agree_in_text
 
 import framejit
@@ -434,3 +435,48 @@ def finalizers():
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_weak_references_to_what_variables_hold(program):
     agree_in_text(program)
+
+
+class Numbered:
+    def __init__(self, number, ends):
+        self.number, self.ends = number, ends
+
+    def __del__(self):
+        self.ends.append(self.number)
+
+
+def test_variables_end_in_their_order():
+    """Also at the first call, whose entry runs in a frame."""
+
+    def function(x, ends):
+        a, b, c = Numbered(1, ends), Numbered(2, ends), Numbered(3, ends)
+        framejit.graph_break()
+        return x + 1
+
+    def callback_of_a_reference_that_ends_first(x, ends):
+        reference = None
+
+        def inner():
+            return x
+
+        reference = weakref.ref(inner, lambda gone: ends.append("called"))
+        framejit.graph_break()
+        return x + 1
+
+    def callback_of_a_reference_that_ends_last(x, ends):
+        inner = None
+        reference = Numbered(1, ends)
+        inner, reference = reference, weakref.ref(reference, lambda gone: ends.append("called"))
+        framejit.graph_break()
+        return x + 1
+
+    for program, expected in (
+        (function, [1, 2, 3]),
+        (callback_of_a_reference_that_ends_first, []),
+        (callback_of_a_reference_that_ends_last, [1, "called"]),
+    ):
+        compiled = framejit.compile(program, backend="eager")
+        for run in (program, compiled, compiled):
+            ends = []
+            run(torch.ones(1), ends)
+            assert ends == expected

@@ -127,8 +127,10 @@ def plan(trace: FinishedTrace) -> Plan:
             elif kind is Kind.SOURCE:
                 captures.setdefault(id(payload), payload)
                 source_uses[id(payload)] = source_uses.get(id(payload), 0) + 1
-    for source in trace.held:
-        captures.setdefault(id(source), source)
+    # A tuple lets go of its items from the last to the first, a frame of its variables from the first to the last.
+    for source in reversed(trace.held):
+        captures.pop(id(source), None)
+        captures[id(source)] = source
     return Plan(trace, statements, values, list(outputs.values()), list(captures.values()), source_uses)
 
 

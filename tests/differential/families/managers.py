@@ -146,7 +146,7 @@ FAMILY = Family(
         ),
         "i": ("1", "len(LOG)", "(c.answer if isinstance(c, Exit) else {i})"),
         "t": (
-            "x", "with_decoration({t}, 1)", "with_decoration({t}, {i}) if n != 2 else x", "nested({t}, 1).__enter__()",
+            "x", "with_decoration({t}, 1)", "with_decoration({t}, {i}) if n != 2 else x",
             "Doubling(x.clone()).__enter__()",
         ),
         "c": ("n > m", "torch.is_grad_enabled()", "Truth({i})", "(x * 2).requires_grad", "stack.pop_all() is stack"),
@@ -155,7 +155,7 @@ FAMILY = Family(
         "m": ("Exit(opaque({i}) > 1)", "managed({bi})", "nested({bt}, 2)", "Exit({bc})", "Manager({bi}, False, (ValueError, TypeError))"),
     },
     statements=(
-        "c = {m}", "LOG.append(tried(lambda: shown({m}.__enter__())[0]))", "LOG.append(tried(lambda: {m}.__exit__(None, None, None)))",
+        "c = {m}", "LOG.append(tried(lambda: shown(c.__enter__())[0]))", "LOG.append(tried(lambda: {m}.__exit__(None, None, None)))",
         "LOG.append(tried(with_decoration, x, {i}) is None)", "stack.callback(LOG.append, {i})",
         "LOG.append(tried(lambda: shown(stack.enter_context({m}))[0]))", "LOG.append(tried(stack.push, {m}) is None)", "stack.close()",
         "LOG.append(tried(lambda: next({never;twice}({i}).gen)))", "c.answer = {i}", "stack.push(lambda *error: LOG.append(error[0]))",
