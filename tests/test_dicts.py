@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import ChainMap, Counter, OrderedDict, defaultdict
 
@@ -424,3 +425,33 @@ def test_truth_is_guarded_as_far_as_it_is_seen():
     assert torch.equal(compiled(x, {(1, x): 2, "b": 3}), x + 1)
     assert recompiles() == before
     assert torch.equal(compiled(x, {}), x - 1)
+
+
+HASHED = []
+
+
+class HashedLoudly:
+    def __hash__(self):
+        HASHED.append("hash")
+        return 1
+
+    def __eq__(self, other):
+        HASHED.append("eq")
+        return self is other
+
+
+@functools.lru_cache
+def cached(*args):
+    return len(args)
+
+
+def test_keys_of_a_cache_are_hashed_and_compared_as_in_eager():
+    def function(x, key):
+        return x + 1, cached(key), cached((key, 1)), cached(key, 2)
+
+    compiled = framejit.compile(function, backend="eager")
+    for run in (function, compiled, compiled):
+        cached.cache_clear()
+        HASHED.clear()
+        run(torch.ones(1), HashedLoudly())
+        assert HASHED == ["hash"] * 3

@@ -192,10 +192,18 @@ def real_argument(vm: VM, arg: Object) -> Any:
 
 
 def is_key(value: Any) -> bool:
-    """Whether a value can be hashed, as the key of a cache; a value that the trace has made, and that is no constant, has no hash yet."""
-    if issubclass(type(value), tuple):
-        return all(map(is_key, value))
-    return value is not MISSING and lookup(type(value), "__hash__") is not None
+    """Whether a value can be the key of a cache without that code of the program's runs, which hashes or compares it; a value that the trace has
+    made, and that is no constant, has no hash yet."""
+    if value is MISSING or any(map(is_of_program, (lookup(type(value), "__hash__"), lookup(type(value), "__eq__")))):
+        return False
+    return not issubclass(type(value), tuple) or all(map(is_key, tuple.__iter__(value)))
+
+
+def is_of_program(method: Any) -> bool:
+    """Whether a special method is none, or a function of the program's."""
+    if type(method) is not FunctionType:
+        return method is None
+    return library.kind_of(method.__code__, method.__globals__) is library.Kind.PROGRAM
 
 
 def is_constant_result(vm: VM, result: Object) -> bool:
