@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from framejit.errors import behind_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.kinds import (
     OF_CONTENTS,
@@ -68,8 +71,14 @@ class Note:
         return Failure(None, self.source, self.expected, "something else", self.line, self.hint)
 
     def __str__(self) -> str:
-        line = "" if self.line is None else f"  # {self.line}"
-        return f"{self.kind:<16} {self.source} {self.expected}{line}"
+        line = "" if self.line is None else f"  # {shown(self.line)}"
+        return behind_break(f"{self.kind:<16} {self.source} {self.expected}{line}")
+
+
+def shown(line: UserLine) -> str:
+    """A line for listings: its file as it is found from where modules are imported (`torch/nn/modules/linear.py`)."""
+    roots = [os.path.join(path, "") for path in sys.path if path and line.filename.startswith(os.path.join(path, ""))]
+    return f"{line.filename.removeprefix(max(roots, key=len, default=''))}:{line.lineno} in {program_name(line.function)}"
 
 
 HINTS: dict[type[Guard], str] = {

@@ -455,6 +455,10 @@ def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return f"{read.__name__}{args}"
 
 
+KEYS = "dispatch keys"
+"""How the names end of those parts of the global state that are sets of bits, which say nothing as numbers."""
+
+
 @dataclass(frozen=True, eq=False)
 class GlobalState(Guard):
     """torch's global modes and settings on this thread. source: the root. Made by `global_state.global_state_guard`.
@@ -474,12 +478,14 @@ class GlobalState(Guard):
         return self.read() == self.state and all(same_constant(read(*args), found) for read, args, found in self.settings)
 
     def expected(self) -> str:
-        pairs = [f"{name} {value!r}" for name, value in zip(self.names, self.state)]
+        told = [(name, value) for name, value in zip(self.names, self.state) if value != () and not name.endswith(KEYS)]
+        pairs = [f"{name} {value!r}" for name, value in told]
         return "torch's global state: " + ", ".join(pairs + [f"{told_setting(read, args)} {found!r}" for read, args, found in self.settings])
 
     def found(self, value: Any, call: Call) -> str:
         now = self.read()
-        changed = [f"{name} {new!r}" for name, old, new in zip(self.names, self.state, now) if old != new]
+        differs = [(name, new) for name, old, new in zip(self.names, self.state, now) if old != new]
+        changed = [f"other {name}" if name.endswith(KEYS) else f"{name} {new!r}" for name, new in differs]
         settings = [(told_setting(read, args), old, read(*args)) for read, args, old in self.settings]
         changed_settings = [f"{name} {new!r}" for name, old, new in settings if not same_constant(new, old)]
         return ", ".join(changed + changed_settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import linecache
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
@@ -23,6 +24,11 @@ RESUMED = " (resumed at "
 def program_name(name: str) -> str:
     """The name of a code object as the program has it."""
     return name.partition(RESUMED)[0]
+
+
+def behind_break(text: str) -> str:
+    """A text in which each resume function is named by the function that it goes on with, and from where."""
+    return re.sub(rf"([\w.<>]+){re.escape(RESUMED)}([^)]*)\)", r"what follows \2 in \1", text)
 
 
 @dataclass(frozen=True, slots=True)

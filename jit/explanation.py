@@ -17,7 +17,7 @@ from framejit.backends.registry import BackendFn
 from framejit.breaks import Break
 from framejit.compiled_module import raw_call
 from framejit.directives import untraced
-from framejit.errors import BadArgument, UserFrame, explain_break
+from framejit.errors import BadArgument, UserFrame, behind_break, explain_break
 from framejit.report import STAGES, FrameNote, place, recording
 
 
@@ -154,7 +154,7 @@ def explanation(function: str, notes: list[FrameNote]) -> Explanation:
         breaks=[stop(broke.reason, broke.stack, broke.before, tuple(broke.after)) for broke in broken],
         fallbacks=[stop(note.fallback, note.fallback_stack) for note in notes if note.fallback is not None],
         entries=[
-            CompiledEntry(note.function, f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds)
+            CompiledEntry(behind_break(note.function), f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds)
             for note in notes
             if note.fallback is None
         ],

@@ -12,7 +12,7 @@ from torch import nn
 
 from framejit import breaks, logs
 from framejit._runtime import Entry
-from framejit.errors import RESUMED, RecompileError, UserFrame
+from framejit.errors import RecompileError, UserFrame, behind_break
 from framejit.guards.source import Call
 
 IMPLEMENTATION = nn.Module._wrapped_call_impl.__code__.co_filename
@@ -39,8 +39,7 @@ def name_of(function: types.FunctionType, module: nn.Module | None) -> str:
     """What to call the function in reports: the module's class, where it is only what runs every module's calls."""
     if module is not None and function.__code__.co_filename == IMPLEMENTATION:
         return f"the module {type(module).__qualname__}"
-    name, _, place = function.__qualname__.partition(RESUMED)
-    return f"what follows {place.removesuffix(')')} in {name}" if place else name
+    return behind_break(function.__qualname__)
 
 
 def first_failing(entry: Entry, call: Call) -> Any:
