@@ -437,6 +437,7 @@ abstract = types.SimpleNamespace(
     store_item=native(lambda vm, obj, key, value: operator.setitem(obj, key, value)),
     delitem=native(lambda vm, obj, key: operator.delitem(obj, key)),
     iter_=native(lambda vm, obj: iter(obj)),
+    delegate=lambda vm, iterable, of_coroutines: abstract.iter_(vm, iterable),
     next_=next_,
     call=call,
     call_ex=lambda vm, function, args, kwargs: call(vm, function, list(args), dict(kwargs or {})),
