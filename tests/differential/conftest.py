@@ -9,6 +9,8 @@ import torch
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_suspended() -> Iterator[None]:
+    gc.freeze()  # programs collect their garbage after each call: what was there before them is not looked at
     yield
+    gc.unfreeze()
     gc.collect()  # closes generators that were dropped inside `no_grad`, which switch the mode as they go
     torch.set_grad_enabled(True)

@@ -139,9 +139,9 @@ FAMILY = Family(
             "s", "o", "n", "x", "True", "'a'", "xs", "d", "Square(x, {i})", "Registered()", "Later(x, 1)", "Loud({t}, 1)", "FakeClass()",
             "Broken()", "Pair(x, n)", "int", "Shape", "abstract", "None", "len", "iter(xs)", "1.5", "layer", "ValueError(n)", CLASS,
         ),
-        "k": (
-            "int", CLASS, CLASS, CLASS, "({k}, {k})", "(int, ({k}, str))", "{k} | {k}", "int | None", "(int | str, {k})", "list[int]",
-            "typing.List", "typing.Union[int, {k}]", "typing.Optional[{k}]", "(int, 3)", "3", "abstract", "abstract.bases[0]", "Broken()",
+        "j": (
+            "int", CLASS, CLASS, CLASS, "({j}, {j})", "(int, ({j}, str))", "{j} | {j}", "int | None", "(int | str, {j})", "list[int]",
+            "typing.List", "typing.Union[int, {j}]", "typing.Optional[{j}]", "(int, 3)", "3", "abstract", "abstract.bases[0]", "Broken()",
             "()", "None", "typing.Any", "typing.Callable", "(int, list[int])", "int | list[int]", "type(s)", "(Open, Hooked)",
         ),
         "i": (
@@ -153,42 +153,42 @@ FAMILY = Family(
             "[{t} for each in ({s}, {s}) if isinstance(each, " + CLASS + ")][-1]",
         ),
         "c": (
-            "n > m", "isinstance({s}, {k})", "isinstance({s}, " + CLASS + ")", "issubclass(type({s}), " + CLASS + ")",
+            "n > m", "isinstance({s}, {j})", "isinstance({s}, " + CLASS + ")", "issubclass(type({s}), " + CLASS + ")",
             "isinstance(s, (" + CLASS + ", int))", "callable({s})",
         ),
     },
     breaking={
-        "i": ("isinstance(Thing(x, {bi}), ByOpaque) + 1", "isinstance({bi}, {k}) + 1"),
-        "c": ("isinstance(o, ByOpaque)", "isinstance({bt}, {k})"),
+        "i": ("isinstance(Thing(x, {bi}), ByOpaque) + 1", "isinstance({bi}, {j}) + 1"),
+        "c": ("isinstance(o, ByOpaque)", "isinstance({bt}, {j})"),
     },
     statements=(
-        "s = {s}", "LOG.append(tried(isinstance, {s}, {k}))", "LOG.append(tried(issubclass, type({s}), {k}))",
-        "LOG.append(tried(lambda: issubclass({k}, {k})))", "LOG.append(tried(lambda: issubclass({s}, {k})))",
-        "LOG.append(tried(lambda: isinstance({s}, {k})))",
+        "s = {s}", "LOG.append(tried(isinstance, {s}, {j}))", "LOG.append(tried(issubclass, type({s}), {j}))",
+        "LOG.append(tried(lambda: issubclass({j}, {j})))", "LOG.append(tried(lambda: issubclass({s}, {j})))",
+        "LOG.append(tried(lambda: isinstance({s}, {j})))",
         "LOG.append(tried(lambda: shown({Open;Hooked;HasStep;Shape}.register({Thing;Loud;int;Registered;Square;3}))))",
-        "LOG.append(tried({Shape;Square;Open;HasStep}))", "LOG.append(tried(lambda: shown({k} | {k})))",
-        "LOG.append(tried(lambda: {k} == {k}))", "LOG.append(sorted(getattr(type({s}), '__abstractmethods__', ())))",
-        "LOG.append(tried(issubclass, {k}, {k}))", "LOG.append(isinstance(o, Hooked) or n)",
+        "LOG.append(tried({Shape;Square;Open;HasStep}))", "LOG.append(tried(lambda: shown({j} | {j})))",
+        "LOG.append(tried(lambda: {j} == {j}))", "LOG.append(sorted(getattr(type({s}), '__abstractmethods__', ())))",
+        "LOG.append(tried(issubclass, {j}, {j}))", "LOG.append(isinstance(o, Hooked) or n)",
         "LOG.append(tried(lambda: shown(s.__class__)))", "LOG.append(tried(lambda: type({s}).__name__))",
-        "LOG.append(tried(lambda: Shape.__subclasscheck__({k})))", "LOG.append(tried(lambda: {k}.__instancecheck__({s})))",
+        "LOG.append(tried(lambda: Shape.__subclasscheck__({j})))", "LOG.append(tried(lambda: {j}.__instancecheck__({s})))",
         "abstract.bases = (*abstract.bases[:3], WithBases())", "LOG.append(issubclass(abstract.bases[0], abstract))",
         "LOG.append(tried(issubclass, Thing, Broken()))", "LOG.append(tried(lambda: type(int | str).__name__))",
-        "LOG.append(tried(lambda: typing.get_args({k})))", "LOG.append(tried(lambda: shown(typing.get_origin({k}))))",
-        "LOG.append(tried(lambda: hash(int | {k}) == hash({k} | int)))",
+        "LOG.append(tried(lambda: typing.get_args({j})))", "LOG.append(tried(lambda: shown(typing.get_origin({j}))))",
+        "LOG.append(tried(lambda: hash(int | {j}) == hash({j} | int)))",
     ),
     breaking_statements=(
-        "LOG.append((opaque({i}), tried(isinstance, {s}, {k})))", "print(tried(isinstance, {s}, {k}))", "s = Later({bt}, {bi})",
-        "print(tried(issubclass, type({s}), {k}), opaque(n))", "LOG.append(tried(lambda: isinstance(Thing(x, opaque(n)), {k})))",
+        "LOG.append((opaque({i}), tried(isinstance, {s}, {j})))", "print(tried(isinstance, {s}, {j}))", "s = Later({bt}, {bi})",
+        "print(tried(issubclass, type({s}), {j}), opaque(n))", "LOG.append(tried(lambda: isinstance(Thing(x, opaque(n)), {j})))",
     ),
     blocks=(
-        "if isinstance({s}, {k}):\n    BLOCK\nelse:\n    BLOCK",
+        "if isinstance({s}, {j}):\n    BLOCK\nelse:\n    BLOCK",
         "class NEW({Thing;Square;Loud;Shape;abc.ABC, Thing}):\n    @{abc.abstractmethod;classmethod;staticmethod;property}\n"
             "    def extra(self=None):\n        nonlocal n, x\n        BLOCK\n        return n\n"
             "LOG.append(tried(lambda: shown(NEW(x, n))))\nLOG.append(tried(lambda: {Open;Shape;Hooked}.register(NEW) is NEW))\n"
-            "LOG.append([isinstance(o, NEW), issubclass(NEW, Open), issubclass(NEW, {k})])",
+            "LOG.append([isinstance(o, NEW), issubclass(NEW, Open), issubclass(NEW, {j})])",
         "class NEW(abc.ABC):\n    @classmethod\n    def __subclasshook__(cls, other):\n        nonlocal n, x\n        BLOCK\n"
             "        return {True;False;NotImplemented;opaque(n) > 1}\n"
-            "LOG.append(tried(lambda: (isinstance({s}, NEW), isinstance({s}, NEW), issubclass({k}, NEW))))",
+            "LOG.append(tried(lambda: (isinstance({s}, NEW), isinstance({s}, NEW), issubclass({j}, NEW))))",
         "class NEW(type):\n    def __instancecheck__(cls, each):\n        nonlocal n, x\n        BLOCK\n"
             "        return {True;False;n > 1;opaque(n);[];type(each) is Thing}\nNEW = NEW('Made', (), {{}})\n"
             "LOG.append(tried(lambda: (isinstance({s}, NEW), isinstance({s}, (int, NEW)), isinstance({s}, NEW | None))))",
@@ -197,7 +197,7 @@ FAMILY = Family(
         "@functools.singledispatch\ndef NEW(q):\n    return 'any'\n@NEW.register\n"
             "def _(q: {Thing;int;Open;Shape;collections.abc.Sized}):\n    nonlocal n, x\n    BLOCK\n    return 'one'\n"
             "LOG.append(tried(NEW, {s}))",
-        "try:\n    raise {ValueError(n);KeyError(m);{e}}\nexcept {k} as error:\n    LOG.append(repr(error))\n    BLOCK",
+        "try:\n    raise {ValueError(n);KeyError(m);{e}}\nexcept {j} as error:\n    LOG.append(repr(error))\n    BLOCK",
     ),
     handlers=("TypeError",),
 )  # fmt: skip
