@@ -99,7 +99,7 @@ def iter_(vm: VM, obj: Object, sentinel: Object | None = None) -> Object:
     if sentinel is None:
         return abstract.iter_(vm, obj)
     if vm.raw_type_lookup(vm.observe(obj).cls, "__call__") is MISSING:
-        vm.raise_(TypeError, "iter(v, w): v must be callable")
+        return abstract.fold(vm, iter, None, None)  # raises TypeError in this Python's words
     return vm.call_app(plain.call_until, [obj, sentinel])  # type: ignore[arg-type]
 
 
