@@ -29,7 +29,7 @@ numbers = itertools.count()
 examples = int(os.environ.get("FRAMEJIT_FUZZ", "0"))
 """How many programs the nightly target runs, other ones each time; 0 in the suite, which runs the same ones each time."""
 profile = settings(
-    max_examples=examples or 250,
+    max_examples=examples or 100,
     derandomize=not examples,
     database=None,
     deadline=None,
