@@ -69,6 +69,8 @@ def runs_at_end(value: Any) -> bool:
         return calls_back(value)
     if cls is types.FunctionType and not is_local(value):
         return False  # framejit may have weak references to it
+    if cls is types.BuiltinFunctionType and type(value.__self__) in (types.ModuleType, type(None)):
+        return False  # nor is this one made by a call, and guards refer to it weakly
     return has_finalizer(cls) or (may_be_weakly_held(cls) and not issubclass(cls, torch.nn.Module) and weakref.getweakrefcount(value) > 0)
 
 
