@@ -21,7 +21,7 @@ class Entry:
         code: CodeType | None,
         tree: Any,
         n_inputs: int,
-        keep: object = None,
+        spec: object = None,
         step: Callable[[Any], tuple[int, Any]] | None = None,
         resumes: tuple[CompiledFunction, ...] = (),
         direct: tuple[Any, ...] | None = None,
@@ -42,7 +42,7 @@ class Entry:
     @property
     def tree(self) -> Any: ...
     @property
-    def keep(self) -> Any: ...
+    def spec(self) -> Any: ...
     @property
     def n_inputs(self) -> int: ...
     @property

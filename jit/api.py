@@ -12,12 +12,14 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import cache, config, directives, logs, retained
+from framejit import config, directives, logs, retained
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
-from framejit.cache import Options
 from framejit.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.directives import untraced
+from framejit.driver.callback import Compiler
+from framejit.driver.callback import reset as reset_compiled
+from framejit.driver.options import Options
 from framejit.errors import BadArgument, suggestion
 from framejit.library import OURS
 from framejit.report import reset_statistics
@@ -195,7 +197,7 @@ def compile_function(function: Function, settings: Options, pooled: bool = True)
     record = retained.take(function, settings) if pooled and not settings.isolated else None
     backend, held = retained.weakly(settings.backend)
     if record is None:
-        compiled = cache.Compiler(dataclasses.replace(settings, backend=backend), pooled=pooled, held_backend=held).attach(function)
+        compiled = Compiler(dataclasses.replace(settings, backend=backend), pooled=pooled, held_backend=held).attach(function)
     else:
         record.compiler.hold_backend()
         compiled = record.compiler.attach(function, record.entries)
@@ -206,7 +208,7 @@ def compile_function(function: Function, settings: Options, pooled: bool = True)
 @untraced
 def reset() -> None:
     """Throw away everything compiled, and the statistics; functions compile again when they are next called."""
-    cache.reset()
+    reset_compiled()
     reset_statistics()
 
 

@@ -47,7 +47,7 @@ def compare_verdicts(entry: Entry, call: Call) -> str | None:
 
     The native tree is asked before and after: where it changes its mind, another thread is at work.
     """
-    guards = getattr(entry.keep, "guards", None)
+    guards = getattr(entry.spec, "guards", None)
     if guards is None or not entry.tree.alive:
         return None
     before = entry.tree.match(call.locals, call.function) is not None
@@ -56,7 +56,7 @@ def compare_verdicts(entry: Entry, call: Call) -> str | None:
         return None
     if before != (entry.tree.match(call.locals, call.function) is not None):
         return None
-    number = getattr(entry.keep, "number", 0)
+    number = entry.spec.origin.number
     if failing is not None:
         return f"entry {number} accepts a call that the reference rejects: {failing.source.describe()} expected that it {failing.expected()}"
     rejecting = guards[entry.tree.failing(call.locals, call.function) or 0]

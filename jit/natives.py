@@ -85,7 +85,7 @@ MOST_IDLE = 3
 """After so many traces without a tensor operation, a function that native code calls runs as written for good."""
 
 
-class Record:
+class NativeUse:
     """Whether compiling a function that native code calls has come to something."""
 
     def __init__(self) -> None:

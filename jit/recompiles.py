@@ -47,7 +47,7 @@ def first_failing(entry: Entry, call: Call) -> Any:
     number = entry.tree.failing(call.locals, call.function)
     if number is None or number < 0:
         return None
-    return entry.keep.guards[number]
+    return entry.spec.guards[number]
 
 
 def cause_of(entry: Entry, call: Call) -> Cause:
@@ -68,13 +68,13 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> l
     Entries that differ only in what they expect at the same place are told of together.
     """
     alike: dict[Any, tuple[Any, list[str], list[int]]] = {}
-    for entry in sorted(entries, key=lambda entry: entry.keep.number):
-        found = explain().failures(entry.keep.guards, call) if everything else [failure_of(entry, call)]
+    for entry in sorted(entries, key=lambda entry: entry.spec.origin.number):
+        found = explain().failures(entry.spec.guards, call) if everything else [failure_of(entry, call)]
         for failure in [failure for failure in found if failure is not None] or [None]:
             key = None if failure is None else (type(failure.guard), failure.source, failure.found, failure.line, failure.hint)
             _, expected, numbers = alike.setdefault(key, (failure, [], []))
-            if entry.keep.number not in numbers:  # those of other functions have numbers of their own
-                numbers.append(entry.keep.number)
+            if entry.spec.origin.number not in numbers:  # those of other functions have numbers of their own
+                numbers.append(entry.spec.origin.number)
             if failure is not None and failure.expected not in expected:
                 expected.append(failure.expected)
     lines = []

@@ -30,7 +30,7 @@ _records: dict[int, list[Record]] = {}
 
 
 class Record:
-    """The entries of one compiled function that is gone. `compiler`: its cache.Compiler, which goes on in the next compiled function."""
+    """The entries of one compiled function that is gone. `compiler`: its driver.callback.Compiler, which goes on in the next compiled function."""
 
     def __init__(self, compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...], anchors: list[Any]) -> None:
         self.compiler = compiler
@@ -42,7 +42,7 @@ class Record:
         self._watched: list[Any] = [weakref.ref(anchor, end) for anchor in anchors]
         for entry in entries:
             gone = functools.partial(_remove, weakref.ref(self), weakref.ref(entry))
-            compared = {id(guard.reference): guard.reference.weak for guard in entry.keep.guards if hasattr(guard, "reference")}
+            compared = {id(guard.reference): guard.reference.weak for guard in entry.spec.guards if hasattr(guard, "reference")}
             for known in compared.values():
                 value = None if known is None else known()
                 if value is not None:
@@ -79,7 +79,7 @@ def keep(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...]
 
 def is_own(entry: Entry) -> bool:
     """Whether the entry was made for the function that had it, and not taken over from another one's."""
-    return entry.keep is not None and not entry.keep.adopted
+    return entry.spec is not None and not entry.spec.origin.adopted
 
 
 def anchors_of(function: types.FunctionType) -> list[Any]:

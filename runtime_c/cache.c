@@ -32,11 +32,11 @@ static int check_step(PyObject *step, PyObject *resumes) {
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"code", "tree", "n_inputs", "keep", "step", "resumes", "direct", "watched", "outcome", NULL};
-    PyObject *code, *tree, *keep = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None, *outcome = Py_None;
+    static char *keywords[] = {"code", "tree", "n_inputs", "spec", "step", "resumes", "direct", "watched", "outcome", NULL};
+    PyObject *code, *tree, *spec = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None, *outcome = Py_None;
     Py_ssize_t n_inputs;
     int watched = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$pO:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &keep, &step,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$pO:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &spec, &step,
                                      &PyTuple_Type, &resumes, &direct, &watched, &outcome) ||
         check_step(step, resumes) < 0) {
         return NULL;
@@ -58,7 +58,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     self->code = Py_NewRef(code);
     self->tree = Py_NewRef(tree);
-    self->keep = Py_NewRef(keep);
+    self->spec = Py_NewRef(spec);
     self->step = step == Py_None ? NULL : Py_NewRef(step);
     self->resumes = Py_XNewRef(resumes);
     self->n_inputs = n_inputs;
@@ -91,7 +91,7 @@ static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
     }
     Py_VISIT(self->code);
     Py_VISIT(self->tree);
-    Py_VISIT(self->keep);
+    Py_VISIT(self->spec);
     Py_VISIT(self->step);
     Py_VISIT(self->resumes);
     Py_VISIT(self->outcome);
@@ -100,7 +100,7 @@ static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
 }
 
 static int entry_clear(FJ_Entry *self) {
-    Py_CLEAR(self->keep); /* the rest stays valid for whoever still runs the entry */
+    Py_CLEAR(self->spec); /* the rest stays valid for whoever still runs the entry */
     Py_CLEAR(self->step);
     Py_CLEAR(self->resumes);
     Py_CLEAR(self->outcome);
@@ -114,7 +114,7 @@ static void entry_dealloc(FJ_Entry *self) {
     }
     Py_CLEAR(self->code);
     Py_CLEAR(self->tree);
-    Py_CLEAR(self->keep);
+    Py_CLEAR(self->spec);
     Py_CLEAR(self->step);
     Py_CLEAR(self->resumes);
     Py_CLEAR(self->outcome);
@@ -139,7 +139,7 @@ static PyGetSetDef entry_getset[] = {
 static PyMemberDef entry_members[] = {
     {"code", T_OBJECT, offsetof(FJ_Entry, code), READONLY, "The code that runs in the frame's place, or None to run the frame as written."},
     {"tree", T_OBJECT, offsetof(FJ_Entry, tree), READONLY, "The guard tree that decides whether the entry fits a call."},
-    {"keep", T_OBJECT, offsetof(FJ_Entry, keep), READONLY, "What lives as long as the entry."},
+    {"spec", T_OBJECT, offsetof(FJ_Entry, spec), READONLY, "What the entry was made of, but for its code (framejit.compiler.entry_spec)."},
     {"step", T_OBJECT, offsetof(FJ_Entry, step), READONLY, "What goes on with the value that the code returns, or None."},
     {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
     {"watched", T_BOOL, offsetof(FJ_Entry, watched), READONLY, "Without code: whether functions that the frame calls natively may be compiled."},
@@ -152,7 +152,7 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, keep=None, step=None, resumes=(), direct=None, *, watched=False, outcome=None)\n--\n\n"
+    .tp_doc = "Entry(code, tree, n_inputs, spec=None, step=None, resumes=(), direct=None, *, watched=False, outcome=None)\n--\n\n"
               "One compiled version of a function: `code` runs where `tree` matches the call. The first n_inputs captures of the tree arrive in a "
               "list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "

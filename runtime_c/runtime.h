@@ -14,7 +14,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *code;      /* code object, or None: run the frame as written */
     PyObject *tree;      /* GuardTree */
-    PyObject *keep;      /* lives as long as the entry */
+    PyObject *spec;      /* what the entry was made of, for Python */
     PyObject *step;      /* NULL, or what goes on with the value that `code` returns: step(value) -> (choice, state) */
     PyObject *resumes;   /* with `step`: tuple of CompiledFunctions; resumes[choice](state) is the rest of the call */
     PyObject *flat_code; /* `code` with all slots as positional parameters, made when first needed; or NULL */

@@ -10,10 +10,10 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from framejit import pipeline
+from framejit.compiler import compile
 from framejit.objects import registry
 
-assert pipeline  # which fills the registry
+assert compile  # which fills the registry
 
 MODULES = (
     "_collections", "_functools", "_heapq", "_operator", "builtins", "collections", "functools", "itertools", "math", "cmath", "operator", "typing",

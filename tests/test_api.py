@@ -18,8 +18,12 @@ from agreement import Comparison
 from torch import nn
 
 import framejit
-from framejit import build_check, cache, config, pipeline
+from framejit import build_check, config
 from framejit._runtime import CompiledFunction
+from framejit.compiler import compile as stages
+from framejit.compiler import compiled as compiled_stage
+from framejit.compiler import planned as planned_stage
+from framejit.driver import loader
 from framejit.objects import abstract
 from framejit.tracer import Tracer
 
@@ -540,7 +544,7 @@ def broken(*args, **kwargs):
     raise LookupError("a bug")
 
 
-PLACES = [(Tracer, "run"), (pipeline, "plan"), (pipeline, "compile_graph"), (pipeline, "emit")]
+PLACES = [(Tracer, "run"), (planned_stage, "plan"), (compiled_stage, "compile_graph"), (stages, "emit")]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
@@ -598,7 +602,7 @@ def test_an_interrupt_leaves_everything_usable(monkeypatch):
     from_backend = framejit.compile(step, backend=interrupted)
     with pytest.raises(KeyboardInterrupt):
         from_backend(x)
-    for place in [(Tracer, "run_function"), (Tracer, "guard"), (pipeline, "plan"), (pipeline, "emit"), (cache, "pipeline")]:
+    for place in [(Tracer, "run_function"), (Tracer, "guard"), (planned_stage, "plan"), (stages, "emit"), (loader, "compiler")]:
         with monkeypatch.context() as patch:
             patch.setattr(*place, interrupted)
             with pytest.raises(KeyboardInterrupt):

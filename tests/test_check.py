@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import framejit
-from framejit import _runtime, check, config, pipeline, second_run
+from framejit import _runtime, check, config, second_run
+from framejit.compiler import compile as stages
 from framejit.errors import CheckError
 from framejit.guards.kinds import Equals, TensorMatch
 from framejit.guards.source import Call
@@ -55,7 +56,7 @@ def test_unknown_checks_are_refused():
 @pytest.mark.parametrize(("what", "verified"), [("compile", True), ("guards", False), ("results", False), ("", False)])
 def test_new_guards_are_compared_with_their_reference_where_asked(what, verified, monkeypatch):
     seen = []
-    monkeypatch.setattr(pipeline, "verify", lambda guards, call: seen.append(call))
+    monkeypatch.setattr(stages, "verify", lambda guards, call: seen.append(call))
     checked(lambda t: t + 1, what)(x)
     assert bool(seen) is verified
 

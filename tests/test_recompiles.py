@@ -150,8 +150,8 @@ def test_the_log_says_which_guard_where_and_what_to_do(told, name):
     text = told()
     title, _, rest = text.partition("\n")
     assert title == "recompiling <lambda>: no entry fits; this makes entry 1"
-    entry = next(entry for entry in compiled.entries if entry.keep.number == 0)
-    [guard] = {guard.leaf for guard in entry.keep.guards if guard.leaf == leaf}
+    entry = next(entry for entry in compiled.entries if entry.spec.origin.number == 0)
+    [guard] = {guard.leaf for guard in entry.spec.guards if guard.leaf == leaf}
     TOLD[guard] = text
     match = re.match(r"entry 0: (.*?): expected that it (.*?); found (.*?)(?:, needed here:|)\n", rest)
     assert match, text

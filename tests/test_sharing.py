@@ -121,7 +121,7 @@ def test_closures_made_in_a_loop_compile_once(backend):
         for f, fast in zip(functions, compiled):
             assert same(fast(x), f(x))
     assert backend.graphs == 1
-    assert len({fast.entries[0].keep.graph for fast in compiled}) == 1 and all(fast.entries[0].hits == 2 for fast in compiled)
+    assert len({fast.entries[0].spec.graph for fast in compiled}) == 1 and all(fast.entries[0].hits == 2 for fast in compiled)
     other = make(torch.rand(3, 3), torch.rand(3))
     assert same(framejit.compile(other, backend=backend)(x), other(x)) and backend.graphs == 2
 
@@ -449,7 +449,7 @@ def test_entries_of_functions_outlive_the_last_one(backend):
     compiled = [make(torch.rand(3, 3)) for _ in range(3)]
     for fast in compiled:
         fast(x)
-    graph = weakref.ref(compiled[0].entries[0].keep.graph)
+    graph = weakref.ref(compiled[0].entries[0].spec.graph)
     del fast, compiled[0]
     gc.collect()
     assert same(make(weight := torch.rand(3, 3))(x), x @ weight) and backend.graphs == 1

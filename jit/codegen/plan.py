@@ -82,7 +82,7 @@ class Statement:
     groups: list[Group] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The order of everything. `outputs`: the FX nodes that the graph must return; `captures`: what the guard walk must fetch."""
 
@@ -98,11 +98,11 @@ class Plan:
         """Whether the graph is called at all."""
         return bool(self.outputs) or self.trace.graph_needed
 
-    def run_again_from(self, sources: Sequence[Source]) -> None:
-        """Let the code call the function with its arguments anew, all captured, if the graph raises."""
-        self.trace = replace(self.trace, again=sources)
+    def run_again_from(self, sources: Sequence[Source]) -> Plan:
+        """The plan whose code calls the function with its arguments anew, all captured, if the graph raises."""
         known = set(map(id, self.captures))
-        self.captures += [source for source in sources if id(source) not in known]
+        more = [source for source in sources if id(source) not in known]
+        return replace(self, trace=replace(self.trace, again=sources), captures=[*self.captures, *more])
 
 
 def plan(trace: FinishedTrace) -> Plan:

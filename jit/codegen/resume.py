@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 from framejit import breaks
 from framejit.bytecode import splice
@@ -174,28 +174,20 @@ class Split:
     names: tuple[dict[str, str], ...]
 
 
-class Resumes:
-    """The resume functions of one compiled function: one for each place, layout and inner resume function, shared by all entries."""
+class ResumeFunctions(Protocol):
+    """Where the resume functions of one compiled function are kept: one for each place, layout and inner resume function, shared by all entries."""
 
-    def __init__(self) -> None:
-        self._made: dict[Any, FunctionType] = {}
-        self._keep: list[Any] = []
-
-    def get(self, key: tuple[Any, ...], code: CodeType, namespace: dict[str, Any], make: Callable[[], CodeType]) -> FunctionType:
-        """The function for a key; `code` and `namespace` are told apart by identity."""
-        full = (id(code), id(namespace), *key)
-        found = self._made.get(full)
-        if found is None:
-            found = self._made[full] = splice.function_of(make(), namespace)
-            self._keep += (code, namespace)
-        return found
+    def resume_function(
+        self, key: tuple[Any, ...], code: CodeType, namespace: dict[str, Any], make: Callable[[], FunctionType]
+    ) -> FunctionType:
+        """The function for a key, made if there is none yet; `code` and `namespace` are told apart by identity."""
 
 
-def split(frames: Sequence[SplitFrame], resumes: Resumes) -> Split:
+def split(frames: Sequence[SplitFrame], known: ResumeFunctions) -> Split:
     """Plan how the frames (outermost first) go on. Raises CannotGenerate where the innermost instruction can't be run by itself."""
     for frame in frames:
         check(frame)
-    return _Splitter(frames, resumes).split()
+    return _Splitter(frames, known).split()
 
 
 def check(frame: SplitFrame) -> None:
@@ -209,9 +201,9 @@ def check(frame: SplitFrame) -> None:
 
 
 class _Splitter:
-    def __init__(self, frames: Sequence[SplitFrame], resumes: Resumes) -> None:
+    def __init__(self, frames: Sequence[SplitFrame], known: ResumeFunctions) -> None:
         self.frames = frames
-        self.resumes = resumes
+        self.known = known
         self.chosen: list[FunctionType] = []
         self.found: list[tuple[tuple[str, str], ...]] = []
         self.names: list[dict[str, str]] = []
@@ -296,8 +288,8 @@ class _Splitter:
             index, stack, drops = index + 1, stack[:-1], 1
         layout = Layout(frame.bound(index), stack)
         offset = splice.start_of(frame.code, frame.decoded, index)
-        function = self.resumes.get(
-            ("after", frame.index, offset, layout), frame.code, frame.namespace,
+        function = self.resume_function(
+            frame, ("after", frame.index, offset, layout),
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), None, frame.index, frame.decoded),
         )  # fmt: skip
         results = len(frame.results) if stack[: len(frame.lower)] == frame.lower and not frame.pauses else 0
@@ -312,8 +304,8 @@ class _Splitter:
                 raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
             return None
         layout = Layout(frame.bound(handler.target), (*frame.items[: handler.depth], Kind.VALUE))
-        function = self.resumes.get(
-            ("raising", frame.index, layout), frame.code, frame.namespace,
+        function = self.resume_function(
+            frame, ("raising", frame.index, layout),
             lambda: splice.resume_raising(frame.code, layout, frame.position, self.name(frame), handler, frame.decoded, frame.index),
         )  # fmt: skip
         return Outcome(self.choose(level, function, layout), layout)
@@ -358,10 +350,14 @@ class _Splitter:
         offset = splice.start_of(frame.code, frame.decoded, frame.index + 1)
         how = frame.delivery.how
         made = splice.Inner(inner, how, FINISH[how])
-        return self.resumes.get(
-            ("around", frame.index, layout, inner, how), frame.code, frame.namespace,
+        return self.resume_function(
+            frame, ("around", frame.index, layout, inner, how),
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), made, frame.index, frame.decoded),
         )  # fmt: skip
+
+    def resume_function(self, frame: SplitFrame, key: tuple[Any, ...], write: Callable[[], CodeType]) -> FunctionType:
+        """The resume function of a frame for a key; `write` gives its code, where there is none yet."""
+        return self.known.resume_function(key, frame.code, frame.namespace, lambda: splice.function_of(write(), frame.namespace))
 
     def name(self, frame: SplitFrame) -> str:
         return f"{frame.code.co_name}{RESUMED}{os.path.basename(frame.code.co_filename)}:{frame.position.lineno})"
@@ -498,4 +494,4 @@ def place_of_raise(code: CodeType, index: int) -> RaisedAt:
     return RaisedAt(splice.origin_of_raise(code, decode(code).instructions[index].offset))
 
 
-__all__ = ["Resumes", "Split", "SplitFrame", "original_place", "place_of_raise", "restart", "split"]
+__all__ = ["Split", "SplitFrame", "original_place", "place_of_raise", "restart", "split"]

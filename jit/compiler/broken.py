@@ -1,0 +1,124 @@
+"""Planning for a trace that has stopped: the call is split there, as far inwards as that can be done, or its frame runs as written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from framejit import boundary, breaks, logs, looks, regions, stacks
+from framejit.bytecode.decode import decode
+from framejit.ceval.frame import Frame
+from framejit.codegen import CannotGenerate
+from framejit.codegen.resume import split
+from framejit.compiler.planned import AsWritten, Behind, Planned, plan_end
+from framejit.compiler.traced import Attempt
+from framejit.directives import NESTED, breaks_are_errors, innermost
+from framejit.errors import Unsupported, UserFrame
+from framejit.guards.kinds import Guard
+from framejit.modules import ecosystem
+from framejit.predictions import RAISES, Prediction, predict
+from framejit.report import STATISTICS, BreakNote, place
+from framejit.splitting import split_frames, within_reach
+from framejit.stops import CallNatively, GraphBreak, Pause
+
+WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger)
+"""Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
+
+EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
+"""Reasons that need no warning: the program asked for it, or its own exception says all."""
+
+
+def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
+    """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, CallNatively where another trace is needed."""
+    tracer, family = attempt.tracer, attempt.request.family
+    stop = boundary.outside(tracer, stop)
+    stop.stack = stacks.shown(stop.stack)
+    prediction = predict(stop, any(node.op.startswith("call") for node in tracer.graph.graph.nodes))
+    refuted = None if prediction is None else family.refuted.get(prediction.key)
+    errors = breaks_are_errors(tracer.directives_before, tracer.directives, family.number, attempt.request.options.fullgraph)
+    asked_by_torch = errors is None
+    whole = bool(ecosystem.asked_for_errors(tracer) if asked_by_torch else errors)
+    if whole and (prediction is None or refuted is not None):
+        raise Unsupported(refuted or stop.reason, stop.stack)
+    tracer.rest_on_directives()
+    guards = tuple(tracer.guards)
+    if refuted is not None:
+        return as_written(attempt, refuted, stop.stack, guards)
+    if prediction is not None and (prediction.certain or whole):
+        return as_written(attempt, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
+    planned = None if isinstance(stop.reason, WHOLE_FRAME) else plan_split(attempt, stop, asked_by_torch)
+    return planned or as_written(attempt, stop.reason, stop.stack, guards)
+
+
+def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Planned | AsWritten | None:
+    """The call split at the break, in the innermost frame in which that can be done; None where it can be in none."""
+    reach = frames_to_split(attempt, stop)
+    broke = BreakNote(stop.reason, tuple(stop.stack))
+    while reach:
+        try:
+            return plan_split_in(attempt, reach, isinstance(stop, Pause) and reach[-1] is stop.frames[-1], broke, asked_by_torch)
+        except CallNatively:
+            raise
+        except (CannotGenerate, GraphBreak) as refused:
+            logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")
+            reach.pop()
+    return None
+
+
+def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
+    """The frames that a split at the break may reach, outermost first."""
+    skipped = isinstance(stop.reason, breaks.SkippedFrame) or looks.innermost_as_written(stop)
+    reach = within_reach(stop.frames[:-1] if skipped else stop.frames)
+    if innermost(attempt.tracer.directives, NESTED) is False:
+        # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.
+        del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != regions.__file__), 0) :]
+    return reach
+
+
+def plan_split_in(attempt: Attempt, reach: Sequence[Frame], pauses: bool, broke: BreakNote, asked_by_torch: bool) -> Planned | AsWritten:
+    """The call split in the innermost of these frames. Raises CannotGenerate or GraphBreak where that can't be done."""
+    tracer, request = attempt.tracer, attempt.request
+    parts = split(split_frames(tracer, reach, pauses), request.family)
+    resumes = tuple(
+        request.resume(function, broke, found, names) for function, found, names in zip(parts.resumes, parts.found, parts.names, strict=True)
+    )
+    if asked_by_torch:
+        ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
+    return plan_end(attempt, parts.state, Behind(parts.step, resumes, broke))
+
+
+def as_written(
+    attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], prediction: Prediction | None = None
+) -> AsWritten:
+    """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
+    watched = not isinstance(reason, (*RAISES, breaks.DidNotRaise))
+    expected = isinstance(reason, EXPECTED)
+    if attempt.request.native_use is not None and attempt.request.behind is None and expected:
+        return AsWritten(attempt, guards, None, watched, prediction)  # it would run as written anyway: nothing to report
+    STATISTICS.add("fallbacks")
+    STATISTICS.reason(f"{reason}{at(stack)}")
+    if watched:
+        STATISTICS.add("graph_breaks")
+    attempt.note.fallback, attempt.note.fallback_stack = reason, tuple(stack)
+    logs.fallback(stacks.home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)
+    return AsWritten(attempt, guards, reason, watched, prediction)
+
+
+def report_break(planned: Planned, behind: Behind) -> None:
+    """Tell of a graph break that has split a call."""
+    broke, function = behind.broke, planned.attempt.tracer.function
+    STATISTICS.add("graph_breaks")
+    STATISTICS.reason(f"{broke.reason}{at(broke.stack)}")
+    broke.before = planned.operations or 0
+    planned.attempt.note.broke = broke
+    logs.graph_break(broke)
+    if logs.enabled("resume"):
+        for resume in behind.resumes:
+            code = resume.function.__code__
+            listing = decode(code).listing() if logs.enabled("resume", detail=True) else ""
+            logs.info("resume", f"{function.__qualname__} goes on in {code.co_name}", listing)
+
+
+def at(stack: Sequence[UserFrame]) -> str:
+    """Where it happened, for the end of a sentence."""
+    return f" at {place(stack)}" if stack else ""

@@ -1,0 +1,108 @@
+"""The third stage: the backend makes a callable of the graph, and says what it relies upon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from framejit import logs
+from framejit.backends.calling import drawing_again
+from framejit.backends.compile import compile_graph
+from framejit.backends.eager import BACKEND as RECORDED
+from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
+from framejit.compiler.planned import Planned
+from framejit.compiler.surroundings import as_the_program_has_it
+from framejit.errors import InternalError
+from framejit.graph.builder import GraphResult
+from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
+from framejit.report import STATISTICS
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A plan with its graph's callable; None where the graph isn't called. `boxed`: it takes one list of inputs, which it may empty."""
+
+    planned: Planned
+    fn: Callable[..., Any] | None
+    boxed: bool
+    guards: tuple[Guard, ...]
+
+
+def compile_planned(planned: Planned) -> Compiled:
+    """Compile the plan's graph. Raises BackendError."""
+    if planned.operations is None:
+        return Compiled(planned, None, True, planned.guards)
+    attempt, graph = planned.attempt, planned.graph
+    if logs.enabled("graph_code"):
+        logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
+    attempt.note.operations = planned.operations
+    request = request_of(planned)
+    with as_the_program_has_it(attempt.collects):
+        compiled = compile_graph(request)
+    fn = drawing_again(compiled.fn) if planned.plan.trace.again else compiled.fn
+    STATISTICS.add("graphs")
+    attempt.note.lap("backend")
+    if logs.enabled("backends"):
+        takes = f"{planned.operations} operations, {len(graph.inputs)} inputs, {len(planned.plan.outputs)} outputs"
+        seconds = attempt.note.seconds["backend"]
+        logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
+    asked = (translated for guard in compiled.guards for translated in backend_guards(guard, graph))
+    return Compiled(planned, fn, compiled.boxed, (*planned.guards, *asked))
+
+
+def request_of(planned: Planned) -> GraphRequest:
+    """What the backend needs."""
+    attempt, graph = planned.attempt, planned.graph
+    builder, node = attempt.tracer.graph, attempt.tracer.graph.autograd_node
+    backend = attempt.request.options.backend if node is None or not node.differentiated_twice else RECORDED
+    with graph.modes.applied():
+        return GraphRequest(
+            gm=graph.gm,
+            inputs=inputs_of(graph),
+            shape_env=builder.shape_env,
+            fake_mode=builder.fake_mode,
+            backend=backend,
+            frame_id=attempt.frame_id,
+            frame_compile_id=attempt.request.origin.number,
+        )
+
+
+def inputs_of(graph: GraphResult) -> list[InputInfo]:
+    """The graph's inputs as the backend sees them; of several with one source name, all but the first get a number."""
+    inputs: list[InputInfo] = []
+    names: dict[str, int] = {}
+    for described in graph.inputs:
+        name = described.source.describe()
+        count = names[name] = names.get(name, -1) + 1
+        inputs.append(
+            InputInfo(
+                name=described.name,
+                source_name=f"{name}#{count}" if count else name,
+                value=described.tensor,
+                is_parameter=described.is_parameter,
+                is_buffer=described.is_buffer,
+                static=described.static,
+                origin=described.source,
+            )
+        )
+    return inputs
+
+
+def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
+    """What the backend relies upon, as guards of ours."""
+    sources = [described.source for described in graph.inputs]
+    if isinstance(asked, FrozenInputGuard):
+        return [ValueIs(sources[asked.index], None, graph.inputs[asked.index].tensor)]
+    if isinstance(asked, SameTensorGuard):
+        return [Same(sources[asked.first], None, sources[asked.second])]
+    if isinstance(asked, StorageOverlapGuard):
+        indices = sorted({*asked.overlapping, *asked.separate})
+        if not indices:
+            return []
+        groups: dict[int, int] = {}
+        tensors = [graph.inputs[i].tensor for i in indices]
+        numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
+        offsets = tuple(t.storage_offset() for t in tensors)
+        return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), numbers, offsets)]
+    raise InternalError(f"a guard on symbolic shapes from a static graph: {asked}")

@@ -1,0 +1,77 @@
+"""The last stage before an entry: all that is needed to make it, as data, so that it can be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from framejit import breaks
+from framejit._runtime import CompiledFunction, Entry
+from framejit.driver.request import Origin
+from framejit.guards.build import build
+
+if TYPE_CHECKING:
+    from framejit.codegen.direct import Direct
+    from framejit.guards.kinds import Guard
+    from framejit.guards.source import Source
+    from framejit.predictions import Prediction
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySpec:
+    """All that an entry is made of. An entry has its own in `Entry.spec`, with the guards numbered as its tree numbers them, and without the code:
+    the garbage collector looks into a code object only where the entry is its one owner.
+
+    Attributes:
+        guards: what the entry rests on.
+        origin: why it was made.
+        code: runs in place of the frame; None where the frame runs as written.
+        inputs, captures: what the walk over the guards fetches: the graph's inputs, and what else the code needs.
+        graph: the graph's callable.
+        direct: how the entry runs without a frame; None where it needs one.
+        step, resumes: of a split call, what runs the instruction at fault, and the functions that it chooses from.
+        reason: why the frame runs as written, where that is to be reported.
+        watched: whether what a frame that runs as written calls may be compiled.
+        outcome: what is held against the outcome of a frame that runs as written.
+        shared: whether the guards say all that the entry rests on, so that it may serve other functions of the same code.
+    """
+
+    guards: Sequence[Guard]
+    origin: Origin = Origin()
+    code: CodeType | None = None
+    inputs: Sequence[Source] = ()
+    captures: Sequence[Source] = ()
+    graph: Callable[..., Any] | None = None
+    direct: Direct | None = None
+    step: Callable[..., Any] | None = None
+    resumes: tuple[CompiledFunction, ...] = ()
+    reason: breaks.Break | None = None
+    watched: bool = False
+    outcome: Prediction | None = None
+    shared: bool = False
+
+
+def make(spec: EntrySpec) -> Entry:
+    """The entry. Raises ValueError where something that the guards compare with is gone."""
+    built = build(spec.guards, spec.inputs, spec.captures)
+    own = replace(spec, guards=built.guards, code=None)
+    return Entry(
+        spec.code, built.tree, len(spec.inputs), own, spec.step, spec.resumes, spec.direct, watched=spec.watched, outcome=spec.outcome
+    )
+
+
+def adopt(entry: Entry) -> Entry:
+    """The entry of another function, made once more: it has a tree of its own, which remembers what it has found, and is fast while that stays."""
+    spec: EntrySpec = entry.spec
+    code = None if entry.code is None else entry.code.replace()  # its one owner is the new entry
+    try:
+        return make(replace(spec, code=code, origin=replace(spec.origin, adopted=True)))
+    except ValueError:
+        return entry  # something that it compares with is going: the entry will not last
+
+
+def run_as_written(origin: Origin) -> Entry:
+    """An entry for every call, which runs as written."""
+    return make(EntrySpec([], origin))

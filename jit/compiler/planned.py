@@ -1,0 +1,206 @@
+"""The second stage: from the end of a trace, or from where it is split, to what is to be built and the graph that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import FunctionType
+
+from framejit import breaks, logs, stacks
+from framejit._runtime import CompiledFunction
+from framejit.bytecode.instruction import Position
+from framejit.codegen import CannotGenerate, FinishedTrace, Plan, plan
+from framejit.compiler.traced import Attempt
+from framejit.directives import CURRENT, Directives, made_real
+from framejit.effects import Logged
+from framejit.errors import UserFrame, program_name
+from framejit.graph.builder import GraphResult
+from framejit.graph.state import MODE_CHANGES
+from framejit.guards import classes
+from framejit.guards.kinds import Distinct, Guard
+from framejit.guards.source import UserLine
+from framejit.objects.object import NotConstant, Object
+from framejit.objects.vm import Codegen
+from framejit.predictions import Prediction
+from framejit.report import BreakNote
+from framejit.stops import GraphBreak
+from framejit.tracer import Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """How a split call goes on: the step runs the instruction at fault and chooses one of the resume functions. `broke`: for reports."""
+
+    step: FunctionType
+    resumes: tuple[CompiledFunction, ...]
+    broke: BreakNote
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the replacement code does. `behind`: what follows it, where the call is split. `operations`: of the graph; None where it isn't called."""
+
+    attempt: Attempt
+    plan: Plan
+    graph: GraphResult
+    guards: tuple[Guard, ...]
+    operations: int | None
+    behind: Behind | None
+
+
+@dataclass(frozen=True, slots=True)
+class AsWritten:
+    """The frame runs as written for the calls that the guards accept. `reason`: why, where that is to be reported.
+
+    `watched`: what it calls may be compiled; `outcome`: how the call will end, according to the trace.
+    """
+
+    attempt: Attempt
+    guards: tuple[Guard, ...]
+    reason: breaks.Break | None = None
+    watched: bool = False
+    outcome: Prediction | None = None
+
+
+def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> Planned | AsWritten:
+    """Plan how to build the result: what the frame returns, or the state of the frames of a call that is split.
+
+    Raises GraphBreak where that can't be done, CallNatively where another trace is needed.
+    """
+    tracer = attempt.tracer
+    refuse_open_inference_mode(tracer, behind)
+    announce_settings(attempt, behind)
+    tracer.find_variables()
+    planned = plan_code(tracer, result)
+    tracer.check_generators()
+    planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))
+    graph = tracer.graph.finish(planned.outputs, debug="compile" in tracer.config.checks())
+    planned = with_graph(tracer, planned, graph)
+    guard_aliasing(attempt)
+    log_effects(tracer)
+    attempt.note.lap("plan")
+    use = attempt.request.native_use
+    if use is not None:
+        use.note(planned.needs_graph, ends=behind is None)
+        if not planned.needs_graph and behind is None and attempt.request.behind is None:
+            return AsWritten(attempt, tuple(tracer.guards))
+    return Planned(attempt, planned, graph, tuple(tracer.guards), count_operations(graph) if planned.needs_graph else None, behind)
+
+
+def here(tracer: Tracer) -> list[UserFrame]:
+    """Where the traced frame is."""
+    return [UserFrame.of(tracer.function.__code__, tracer.root_position())]
+
+
+def refuse_open_inference_mode(tracer: Tracer, behind: Behind | None) -> None:
+    """A frame must not return inside an inference mode that it has entered."""
+    if behind is None and tracer.modes.inference_open:
+        raise GraphBreak(breaks.GlobalStateUnsupported("an inference mode that was entered is still in force at the return"), here(tracer))
+
+
+def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
+    """Have the replacement code leave torch's modes and framejit's directives as the trace has left them."""
+    tracer = attempt.tracer
+    change = tracer.modes.final_difference()
+    if change is not None:
+        tracer.effects.at_end(change)
+    left = tracer.directives
+    if behind is not None:
+        left = made_real(tracer.directives_before, left, attempt.request.family.number)
+    if left != tracer.directives_before:
+        tracer.rest_on_directives()
+        tracer.effects.at_end(DirectivesChange(left))
+
+
+def plan_code(tracer: Tracer, result: Object) -> Plan:
+    """The plan of the replacement code. Raises GraphBreak where a value can't be built."""
+    position = tracer.root_position()
+    finished = FinishedTrace(result, tracer.effects, tracer.function.__code__, False, position, position, tracer.held_arguments())
+    try:
+        return plan(finished)
+    except CannotGenerate as refused:
+        raise GraphBreak(refused.reason, here(tracer)) from refused
+    except NotConstant as needed:
+        raise GraphBreak(breaks.CannotReconstruct(repr(needed.obj)), here(tracer)) from needed
+
+
+def with_what_must_run(tracer: Tracer, outputs: Sequence[object]) -> list[object]:
+    """The outputs, and nodes that nothing needs and that have to run all the same."""
+    known = [*outputs]
+    known += tracer.graph.unused_under_handlers(known)
+    known += tracer.graph.unused_draws(known)
+    return known
+
+
+def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
+    """The plan with what the finished graph says: whether it must run, from where, and what becomes of a call whose graph raises."""
+    code, finished, place = tracer.function.__code__, planned.trace, graph.place
+    if graph.has_effects:
+        finished = replace(finished, graph_needed=True)
+    if place is not None and (place.filename, place.function) == (code.co_filename, program_name(code.co_qualname)):
+        called_at = Position(place.lineno, place.end_lineno, place.col_offset, place.end_col_offset)
+        finished = replace(finished, call_position=called_at)
+    planned = replace(planned, trace=finished)
+    if planned.needs_graph and tracer.handled and graph.repeatable:
+        return planned.run_again_from(tracer.call_sources())
+    return planned
+
+
+def guard_aliasing(attempt: Attempt) -> None:
+    """A value from outside that the trace changes must be none of the other values it has looked at."""
+    tracer = attempt.tracer
+    observed = tracer.shared_values()
+    for logged in tracer.effects.order():
+        obj = logged.effect
+        if not isinstance(obj, Object) or obj.source is None:
+            continue
+        others = tuple(other.source for other in observed if other is not obj and other.cls is obj.cls and other.source is not None)
+        if others:
+            tracer.guards.append(Distinct(obj.source, line_of(attempt, logged.position), others))
+
+
+def line_of(attempt: Attempt, position: Position) -> UserLine:
+    """A place in the traced frame, for guards."""
+    function = attempt.tracer.function
+    code = stacks.home(function, attempt.first_argument)
+    if code is not function.__code__:
+        position = Position(None, None, None, None)
+    columns = (position.end_lineno, position.column, position.end_column)
+    return UserLine(code.co_filename, position.lineno or code.co_firstlineno, program_name(code.co_qualname), columns)
+
+
+def count_operations(graph: GraphResult) -> int:
+    """Operators in the graph; switches of modes are none."""
+    return sum(node.op in ("call_function", "call_method") and node.target not in MODE_CHANGES for node in graph.gm.graph.nodes)
+
+
+def log_effects(tracer: Tracer) -> None:
+    """What the replacement code changes outside itself, for the log."""
+    if logs.enabled("effects"):
+        text = "\n".join(map(describe_effect, tracer.effects.order())) or "none"
+        logs.info("effects", f"effects of {tracer.function.__qualname__}", text)
+
+
+def describe_effect(logged: Logged) -> str:
+    """An effect in a line."""
+    effect = logged.effect
+    where = "" if logged.position.lineno is None else f"  # line {logged.position.lineno}"
+    if isinstance(effect, Object) and effect.source is not None:
+        return f"{effect.source.told()}, a {classes.qualname(effect.cls)}, is changed{where}"
+    return f"{type(effect).__name__}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectivesChange:
+    """The effect of leaving the trace with other directives in force than it began with."""
+
+    after: Directives
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the call that puts them in force."""
+        cg.load_const(self.after)
+        cg.call_const(CURRENT.set, 1)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return []

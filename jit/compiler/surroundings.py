@@ -1,0 +1,73 @@
+"""What is arranged around a compile: one at a time, with room on the stack, and invisible to the program."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import threading
+from collections.abc import Iterator
+
+from framejit import interrupts
+from framejit.aside import aloud, hooks_and_profilers, silent
+
+FRAMES_FOR_TRACING = 5000
+"""Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
+
+ONE_AT_A_TIME = threading.RLock()
+"""Held while a frame is compiled, by its backend too: torch's tracers patch `nn.Module` for the whole process, which no other trace may see."""
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[bool]:
+    """Nothing of the program's is met inside the `with` block; gives whether the program has the garbage collector on."""
+    with interrupts.waiting(), hooks_and_profilers(), silent(), collector(False) as collects:
+        yield collects
+
+
+@contextlib.contextmanager
+def as_the_program_has_it(collects: bool) -> Iterator[None]:
+    """Run code inside the `with` block that is none of ours, and may take long: a backend."""
+    with collector(collects), interrupts.at_once(), aloud():
+        yield
+
+
+@contextlib.contextmanager
+def collector(enabled: bool) -> Iterator[bool]:
+    """Python's garbage collector on or off inside the `with` block; gives whether it was on before.
+
+    A trace makes hundreds of thousands of objects that nearly all stay till its end: collections in between would take a third of its
+    time and find nothing.
+    """
+    before = gc.isenabled()
+    if enabled and gc.get_freeze_count() == 0:
+        # What the trace has made so far becomes old without being looked at; most of it goes by its reference counts very soon.
+        gc.freeze()
+        gc.unfreeze()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        yield before
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+@contextlib.contextmanager
+def deeper_recursion() -> Iterator[None]:
+    """Room on the stack for the compiler, which takes some thirty frames where the program takes three."""
+    limit = sys.getrecursionlimit()
+    raised = limit + FRAMES_FOR_TRACING
+    sys.setrecursionlimit(raised)
+    try:
+        yield
+    finally:
+        if sys.getrecursionlimit() == raised:
+            sys.setrecursionlimit(limit)
+
+
+def wait() -> bool:
+    """Let a compilation on another thread end first, which may have made an entry that serves. Whether there was one."""
+    if ONE_AT_A_TIME.acquire(blocking=False):
+        ONE_AT_A_TIME.release()
+        return False
+    with ONE_AT_A_TIME:
+        return True

@@ -1,0 +1,350 @@
+"""The compile callback of a CompiledFunction: what happens when no entry matches a call."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import threading
+import types
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from framejit import breaks, compiled_module, config, directives, interrupts, logs, recompiles, retained, stacks
+from framejit._runtime import CompiledFunction, Entry, Unset
+from framejit.driver import loader
+from framejit.driver.history import Families, Family, History
+from framejit.driver.options import Options
+from framejit.driver.policy import Decision, Subject, decide, is_allowed
+from framejit.driver.request import CompileRequest, Found, Origin
+from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
+from framejit.guards.source import MISSING, Call
+from framejit.natives import Natives, NativeUse
+from framejit.observers import observer
+from framejit.report import STATISTICS, BreakNote, place
+from framejit.sharing import Pool, pool_of
+
+if TYPE_CHECKING:
+    from framejit.predictions import Prediction
+
+_functions: weakref.WeakSet[Any] = weakref.WeakSet()
+_functions_lock = threading.Lock()
+
+
+class Compiler:
+    """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches.
+
+    `pooled`: entries may come from, and go to, other functions of the same code object. `natives`: those of the compiled function that
+    this belongs to. `native_use`: of a function that native code calls. `held_backend`: what the options hold weakly (`retained.weakly`).
+    `behind`: the first graph break that led here, of a resume function; for reports.
+    """
+
+    compilations = 0
+    """How many there have been in this process."""
+
+    def __init__(
+        self,
+        options: Options,
+        family: Family | None = None,
+        pooled: bool = False,
+        natives: Natives | None = None,
+        native_use: NativeUse | None = None,
+        held_backend: Any = None,
+        behind: BreakNote | None = None,
+    ) -> None:
+        self.options = options
+        self.held_backend = held_backend
+        self.family = Family() if family is None else family
+        self.families = Families()
+        self.history = History()
+        self.natives = Natives(functools.partial(compiled_natively, replace(options, fullgraph=False))) if natives is None else natives
+        self.native_use = native_use
+        self.behind = behind
+        self.surveyed: tuple[int, int | None] | None = None
+        """What retained.py has found out: as of which number of compilations, and with what the entries go."""
+        self._owner: weakref.ref[Any] | None = None
+        self._pooled = pooled and options.shareable
+        self._pool: Pool | None = None
+
+    def attach(self, function: types.FunctionType, entries: Iterable[Entry] = ()) -> CompiledFunction:
+        """The CompiledFunction of a function with this as its callback, and with these entries, the latest first."""
+        compiled = CompiledFunction(function, self, self.rejected, self._ended if self._pooled and self.native_use is None else None)
+        for entry in reversed(list(entries)):
+            compiled.add(entry)
+        compiled.natives = self.natives
+        self._owner = weakref.ref(compiled)
+        with _functions_lock:
+            _functions.add(compiled)
+        if self.options.config.checks():
+            importlib.import_module("framejit.check").install(self.options.config)
+        return compiled
+
+    def hold_backend(self) -> None:
+        """It is in use again, and needs the backend."""
+        if isinstance(self.options.backend.call, retained.WeakBackend):
+            self.held_backend = self.options.backend.call.function()
+
+    def _ended(self, function: types.FunctionType, entries: tuple[Entry, ...]) -> None:
+        retained.keep(self, function, entries)
+
+    def goes_on_for(self, function: types.FunctionType, options: Options) -> bool:
+        """Whether what was compiled may serve a new compiled function of this function or of its code."""
+        return self._pool is not None and self._pool.serves(function, options)
+
+    # What the runtime calls.
+
+    def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Any:
+        """An Entry, None to run the call as written, or NotImplemented to look for an entry once more."""
+        if config.current().disable:
+            return None
+        if self.native_use is not None and self.native_use.is_idle() and self.behind is None:
+            self._enable(False)
+            return None
+        if self.behind is None:
+            return self._entry_for(call_of(function, args))
+        try:
+            return self._entry_for(call_of(function, args))
+        except BaseException as error:
+            try:
+                return loader.compiler().leave(function, args, error)
+            finally:
+                directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.family.number))
+
+    def rejected(self, function: types.FunctionType, args: tuple[Any, ...], entry: Entry) -> None:
+        """None of a few entries made for a call has accepted it. Where other threads can have changed what is guarded, the call runs as
+        written; otherwise framejit is to blame.
+
+        Raises Unsupported where running as written is not wanted, InternalError in strict mode where framejit is to blame.
+        """
+        call = call_of(function, args)
+        number = entry.tree.failing(call.locals, function)
+        guard: Any = entry.spec.guards[number] if number is not None and number >= 0 else None
+        holds = hasattr(guard, "check") and guard.check(guard.source.fetch(call), call) and entry.tree.failing(call.locals, function) == number
+        if holds or threading.active_count() == 1:
+            error = InternalError(f"guards of a new entry reject the call that they were made for: {guard}")
+            self._internal_error(function, error)
+            return
+        failure = None if guard is None else recompiles.failure_of(entry, call)
+        changing = "something that has changed back" if failure is None else failure.difference
+        name = recompiles.name_of(function, compiled_module.module_in(args[0]) if args else None)
+        self._report(call, breaks.ChangesMeanwhile(name, changing))
+
+    def refuted(self, prediction: Prediction, compiled: Any, error: BaseException | None, entry: Entry) -> None:
+        """A call that was to raise has returned, or raised something else. Traces are not to be believed in this again.
+
+        Raises Unsupported where the call should have been compiled in one piece, InternalError in strict mode where framejit is to blame.
+        """
+        function = compiled.function
+        against = prediction.against(error)
+        reason = breaks.DidNotRaise(against) if prediction.certain else prediction.reason
+        origin = entry.spec.origin
+        self._family_of(None if origin.module is None else origin.module()).refuted[prediction.key] = reason
+        compiled.remove(entry)
+        if prediction.certain:
+            STATISTICS.add("internal_errors")
+            alone = threading.active_count() == 1  # else another thread may have changed what the trace rested on
+            if alone and self._is_strict():
+                raise InternalError(f"framejit failed on {function.__qualname__}: {against}") from error
+            logs.internal_error(function.__code__, InternalError(against))
+        if error is None and prediction.whole:
+            raise Unsupported(reason, prediction.stack)
+
+    # A call that no entry matches.
+
+    def _entry_for(self, call: Call) -> Any:
+        """An entry made for another function, a new one, or none: then the call runs as written."""
+        if call.locals and compiled_module.catch_up(call.locals[0]):
+            return None  # from the next call on it is the new class's `__call__` that runs
+        entries = self._entries()
+        pool = self._pool_for(call.function)
+        found = pool.find(call.function, call.locals, entries) if pool is not None else None
+        if found is not None and pool is not None:
+            adopted = loader.compiler().adopt(found)
+            pool.add(adopted)
+            return adopted
+        if self._is_observed(call):
+            return None
+        module = compiled_module.module_in(call.locals[0]) if call.locals else None
+        subject = self._subject(call, module, entries)
+        if not is_allowed(subject):
+            return None
+        if loader.compiler().wait():
+            return NotImplemented
+        decision = decide(subject)
+        if decision.limit:
+            self._over_limit(subject, decision)
+            return None
+        origin = Origin(self.history.next_number(), decision.cause, None if module is None else weakref.ref(module))
+        log_compilation(subject, origin, pool)
+        entry = self._compile(subject, origin)
+        if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
+            pool.add(entry)
+        return entry
+
+    def _subject(self, call: Call, module: nn.Module | None, entries: tuple[Entry, ...]) -> Subject:
+        return Subject(
+            name=recompiles.name_of(call.function, module),
+            call=call,
+            options=self.options,
+            history=self.history,
+            family=self._family_of(module),
+            resumed=self.behind is not None,
+            entries=entries,
+            own=entries if module is None else tuple(entry for entry in entries if entry.spec.origin.is_for(module)),
+        )
+
+    def _family_of(self, module: nn.Module | None) -> Family:
+        return self.family if module is None or self.behind is not None else self.families.of(module)
+
+    def _is_observed(self, call: Call) -> bool:
+        """Whether something of the program's looks at each operator now, so that the call runs as written; told once. Raises Unsupported."""
+        seen_by = observer()
+        if seen_by is None:
+            return False
+        if self.options.fullgraph or seen_by not in self.history.observed_by:
+            self.history.observed_by.add(seen_by)
+            self._report(call, seen_by)
+        return True
+
+    def _pool_for(self, function: types.FunctionType) -> Pool | None:
+        if self._pooled and (self._pool is None or not self._pool.serves(function, self.options)):
+            self._pool = pool_of(function, self.options)
+        return self._pool
+
+    def _compile(self, subject: Subject, origin: Origin) -> Entry | None:
+        call, history = subject.call, self.history
+        function = call.function
+        resume = functools.partial(self._resume, subject.family)
+        request = CompileRequest(
+            function, call.locals, self.options, subject.family, history.changing, history.names, origin, self.behind, self.native_use, resume
+        )
+        Compiler.compilations += 1
+        try:
+            return loader.compiler().compile_call(request)
+        except interrupts.Interrupted as interrupted:
+            raised = interrupted.error
+        except RecursionError:
+            # The stack had no room for the compiler: this call runs as written, and a later one with more room may compile.
+            self._report(call, breaks.TooDeep(function.__qualname__))
+            return None
+        except Exception as error:
+            if isinstance(error, ResumeError) or (isinstance(error, FramejitError) and not isinstance(error, InternalError)):
+                raise
+            return self._internal_error(function, error, origin)
+        try:
+            raise raised
+        finally:
+            del raised  # its traceback leads to this frame
+
+    def _resume(self, family: Family, function: types.FunctionType, behind: BreakNote, found: Found, names: Mapping[str, str]) -> CompiledFunction:
+        """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt."""
+
+        def make() -> CompiledFunction:
+            return Compiler(self.options, family, natives=self.natives, native_use=self.native_use, behind=behind).attach(function)
+
+        compiled = family.compiled(function, make)
+        history: History = compiled.compile_callback.history  # type: ignore[attr-defined]
+        history.inherit(self.history.changing, found)
+        history.names = dict(names)
+        return compiled
+
+    def _entries(self) -> tuple[Entry, ...]:
+        """The entries that may still match something."""
+        owner = self._owner() if self._owner is not None else None
+        if owner is None:
+            return ()
+        for entry in owner.entries:
+            if not entry.tree.alive:
+                owner.remove(entry)
+        return owner.entries  # type: ignore[no-any-return]
+
+    # What becomes of calls that run as written.
+
+    def _enable(self, setting: bool) -> None:
+        owner = self._owner() if self._owner is not None else None
+        if owner is not None:
+            owner.enabled = setting
+
+    def _over_limit(self, subject: Subject, decision: Decision) -> None:
+        limit, over = decision.limit, decision.over
+        if self.options.config.fail_on_recompile_limit or config.current().fail_on_recompile_limit:
+            raise recompiles.error(subject.name, f"{limit} is reached", over, subject.call)
+        reported = self.history.limits_reported
+        if self.options.fullgraph or (subject.name, limit) not in reported:
+            reported.add((subject.name, limit))
+            reason, stack = recompiles.over_limit(subject.name, limit, over[0], subject.call, subject.call.function)
+            self._report(subject.call, reason, stack)
+
+    def _report(self, call: Call, reason: breaks.Break, stack: Sequence[UserFrame] = ()) -> None:
+        code = stacks.home(call.function, call.locals[0] if call.locals else None)
+        stack = stacks.shown(stack) or [UserFrame.of(code, None)]
+        if self.options.fullgraph:
+            raise Unsupported(reason, stack)
+        STATISTICS.add("fallbacks")
+        STATISTICS.reason(f"{reason} at {place(stack)}")
+        logs.fallback(code, reason, stack)
+
+    def _is_strict(self) -> bool:
+        return self.options.config.strict or config.current().strict
+
+    def _internal_error(self, function: types.FunctionType, error: BaseException, origin: Origin = Origin()) -> Entry:
+        STATISTICS.add("internal_errors")
+        if self._is_strict():
+            raise InternalError(f"framejit failed on {function.__qualname__}: {type(error).__name__}: {error}") from error
+        STATISTICS.add("fallbacks")
+        STATISTICS.reason(f"internal error: {type(error).__name__}: {error}")
+        logs.internal_error(function.__code__, error)
+        return loader.compiler().run_as_written(origin)
+
+    def is_sampled(self) -> bool:
+        """Whether this call is one of those that run eagerly too (`check="results"`)."""
+        return self.history.is_sampled(self.options.config.check_every)
+
+    def forget(self) -> None:
+        """Begin anew: part of `reset()`."""
+        self.history.forget()
+        self.families.clear()
+        self.family.lessons = 0
+        if self.native_use is not None:
+            self.native_use.forget()
+            self._enable(True)
+
+
+def reset() -> None:
+    """Throw all entries away; functions compile again when they are next called."""
+    retained.clear()
+    compiled_module.forget()
+    with _functions_lock:
+        functions = list(_functions)
+    for compiled in functions:
+        compiled.clear()
+        compiled.compile_callback.forget()
+    logs.forget()
+    proper = loader.loaded()
+    if proper is not None:
+        proper.forget()
+
+
+def compiled_natively(options: Options, function: types.FunctionType, natives: Natives) -> CompiledFunction:
+    """The CompiledFunction of a function that native code has called at a break."""
+    return Compiler(options, pooled=True, natives=natives, native_use=NativeUse()).attach(function)
+
+
+def call_of(function: types.FunctionType, args: tuple[Any, ...]) -> Call:
+    """A call as guards see it, from the argument slots that the runtime hands over."""
+    return Call(tuple(MISSING if arg is Unset else arg for arg in args), function)
+
+
+def log_compilation(subject: Subject, origin: Origin, pool: Pool | None) -> None:
+    """Count and report a compilation of what has been compiled before."""
+    name, call, number = subject.name, subject.call, origin.number
+    if origin.cause is not None:
+        STATISTICS.add("recompiles")
+        recompiles.log(name, number, subject.own, call)
+    elif subject.entries:
+        recompiles.log_other(name, number, subject.entries, call, detail=False)
+    elif pool is not None:
+        recompiles.log_other(name, number, tuple(pool.entries()), call, detail=True)

@@ -1,0 +1,48 @@
+"""What a user has asked `compile()` for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from framejit import retained
+from framejit.backends.registry import Backend
+from framejit.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `compile()` was asked for. `isolated`: share entries with no other compiled function."""
+
+    backend: Backend
+    fullgraph: bool
+    config: Config
+    isolated: bool = False
+
+    @property
+    def shareable(self) -> bool:
+        """Whether entries may serve other functions and modules. CUDA graphs are recorded for the addresses of one module's parameters."""
+        return not self.isolated and not self.backend.cudagraphs()
+
+    def same_as(self, other: Options) -> bool:
+        """Whether an entry made for one would be made alike for the other."""
+        ours, theirs = self.backend, other.backend
+        return (
+            self.fullgraph == other.fullgraph
+            and self.config == other.config
+            and type(ours) is type(theirs)
+            and retained.function_of(ours) is retained.function_of(theirs)
+            and all(getattr(ours, field) == getattr(theirs, field) for field in ("name", "inputs", "trusted", "needs_contexts", "one_autograd_node"))
+            and are_alike(ours.kwargs, theirs.kwargs)
+        )
+
+
+def are_alike(ours: Any, theirs: Any) -> bool:
+    """Whether two options of a backend mean the same: plain values that are equal, or the same object."""
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(are_alike(value, theirs[key]) for key, value in ours.items())
+    if isinstance(ours, (list, tuple)):
+        return len(ours) == len(theirs) and all(map(are_alike, ours, theirs))
+    return ours is theirs or (isinstance(ours, (str, int, float)) and ours == theirs)

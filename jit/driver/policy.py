@@ -1,0 +1,118 @@
+"""Whether a call that no entry matches may be compiled: what the stance, the limits and earlier lessons say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from framejit import config, recompiles, stance, torch_stance
+from framejit._runtime import Entry
+from framejit.driver.history import Family, History
+from framejit.driver.options import Options
+from framejit.guards.source import Call
+from framejit.recompiles import Cause
+
+FEW = 2
+"""Entries that are enough to tell that a value changes, in a family where one has been found to."""
+LESSONS = 4
+FAMILY_LESSONS = 16
+"""How often a resume function, and all of a family, may learn that values change: then calls over the limit run as written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be decided about: a call, and the function that it is made to.
+
+    Attributes:
+        name: of the function or module, for reports.
+        resumed: whether it goes on behind a graph break.
+        entries: all of the function's, the latest first.
+        own: those of them that were made for the module of this call, if it has one.
+    """
+
+    name: str
+    call: Call
+    options: Options
+    history: History
+    family: Family
+    resumed: bool
+    entries: tuple[Entry, ...]
+    own: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether to compile. `cause`: what the new entry is put down to, where there were others; `limit`: the limit that forbids one, as text,
+    or empty, and `over`: the entries that it counts."""
+
+    cause: Cause | None = None
+    limit: str = ""
+    over: tuple[Entry, ...] = ()
+
+
+def is_allowed(subject: Subject) -> bool:
+    """What the stance and `fail_on_recompile` say. Raises RecompileError."""
+    here = stance.current()
+    if here == "default":
+        here = torch_stance.current()
+    if here == "eager_on_recompile":
+        return False
+    if here == "eager_then_compile" and not subject.resumed and not subject.history.called:
+        subject.history.called = True
+        return False
+    if here == "fail_on_recompile":
+        raise recompiles.error(subject.name, "the stance is fail_on_recompile", subject.own, subject.call)
+    if subject.own and (subject.options.config.fail_on_recompile or config.current().fail_on_recompile):
+        raise recompiles.error(subject.name, "the option fail_on_recompile is set", subject.own, subject.call)
+    return True
+
+
+def decide(subject: Subject) -> Decision:
+    """What the limits say. What calls are found to differ in is learnt by the way."""
+    cause = None
+    if subject.own:
+        cause, limit = cause_of_new_entry(subject)
+        if cause is None:
+            return Decision(None, limit, subject.own)
+    if len(subject.entries) >= subject.options.config.accumulated_recompile_limit:
+        return Decision(None, limit_text("accumulated_recompile_limit", subject.options.config), subject.entries)
+    return Decision(cause)
+
+
+def cause_of_new_entry(subject: Subject) -> tuple[Cause | None, str]:
+    """What a new entry is put down to; None where a limit forbids one: the limit as text."""
+    settings, own, call = subject.options.config, subject.own, subject.call
+    recent = [entry for entry in own if entry.spec.origin.number >= subject.history.learnt_at]
+    if subject.family.lessons and len(recent) >= FEW and learn(subject, recent):
+        return recompiles.cause_of(recent[0], call), ""
+    if len(recent) < settings.recompile_limit:
+        for entry in recent or own:
+            cause = recompiles.cause_of(entry, call)
+            if sum(made.spec.origin.cause == cause for made in own) < settings.cause_limit - 1:
+                return cause, ""
+    if learn(subject, recent):
+        return recompiles.cause_of(recent[0], call), ""
+    return None, limit_text("recompile_limit" if len(recent) >= settings.recompile_limit else "cause_limit", settings)
+
+
+def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
+    """Note what keeps most of the entries from serving the call, so that the next entry serves all values of that; False where the
+    function has to be given up. Only what changes while one call runs is learnt, in a loop: a function called with sizes of many
+    kinds would be broken up at each operation.
+    """
+    history, family = subject.history, subject.family
+    if not subject.resumed or subject.options.fullgraph or history.lessons == LESSONS or family.lessons == FAMILY_LESSONS:
+        return False
+    counts = Counter(path for entry in entries for path in recompiles.explain().changed_contents(entry.spec.guards, subject.call))
+    found = {path for path, count in counts.items() if 2 * count > len(entries)} - history.changing
+    if not found:
+        return False
+    history.learn(found)
+    family.lessons += 1
+    return True
+
+
+def limit_text(name: str, settings: config.Config) -> str:
+    """An option that limits recompilation, with its value."""
+    return f"{name} ({getattr(settings, name)})"

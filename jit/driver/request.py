@@ -1,0 +1,70 @@
+"""What the compiler proper is asked for: one call of one function, and on whose behalf."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+
+from framejit._runtime import CompiledFunction
+from framejit.driver.history import Family
+from framejit.driver.options import Options
+from framejit.natives import NativeUse
+from framejit.recompiles import Cause
+from framejit.report import BreakNote
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Why an entry was made.
+
+    Attributes:
+        number: of the entry, among those that its function ever had.
+        cause: what the entry is put down to, if it was made although there were others.
+        module: the module that was the first argument of the call, if one was; held weakly.
+        adopted: whether it is an entry of another function's, made once more.
+    """
+
+    number: int = 0
+    cause: Cause | None = None
+    module: weakref.ref[nn.Module] | None = None
+    adopted: bool = False
+
+    def is_for(self, module: nn.Module) -> bool:
+        """Whether the entry was made for calls with this module, or for no module in particular."""
+        return self.module is None or self.module() is module
+
+
+Found = Iterable[tuple[str, str]]
+"""Where a resume function finds in its state what had a source in the function before it: (path there, path here)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """One call to be compiled.
+
+    Attributes:
+        args: the frame's raw argument slots, MISSING where unset.
+        family: what the function and its resume functions have made so far.
+        changing: paths of values whose contents the entry must not rest on.
+        names: what the state of a resumed frame holds, by path; for reports.
+        origin: what is to be said of the new entry.
+        behind: the first graph break that led here; None for a call of the user's.
+        native_use: of a function that native code calls.
+        resume: makes the CompiledFunction of a resume function, given that, the break before it, what it finds of ours, and the names in its state.
+    """
+
+    function: FunctionType
+    args: Sequence[Any]
+    options: Options
+    family: Family
+    changing: frozenset[str]
+    names: Mapping[str, str]
+    origin: Origin
+    behind: BreakNote | None
+    native_use: NativeUse | None
+    resume: Callable[[FunctionType, BreakNote, Found, Mapping[str, str]], CompiledFunction]
