@@ -25,7 +25,7 @@ UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
 
 def same_value(tracer: Tracer, a: Object, b: Object, unsure: bool) -> bool:
     """VM.same_value, guarded."""
-    if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_constant() and b.is_constant():
+    if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_knowable() and b.is_knowable():
         left, right = a.constant(tracer), b.constant(tracer)
         alike = left == right or (left != left and right != right)
         if left is right:

@@ -27,7 +27,7 @@ class Const(Object):
     def __init__(self, value):
         super().__init__(type(value), None, value)
 
-    def is_constant(self):
+    def is_knowable(self):
         return True
 
 

@@ -16,7 +16,7 @@ from framejit.modules.app import support
 from framejit.modules.app.parsing import template_fields
 from framejit.modules.codecs import check_codec
 from framejit.objects import abstract, operators, text, typefields
-from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, may_be_constant
+from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, would_be_knowable
 from framejit.objects.finalizers import guard_address
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.object import IdentityConstant, Object
@@ -159,7 +159,7 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
 
 
 def is_number(obj: Object) -> bool:
-    return obj.cls in NUMBERS and obj.is_constant()
+    return obj.cls in NUMBERS and obj.is_knowable()
 
 
 NUMBERS = frozenset({int, float, bool, complex})
@@ -238,7 +238,7 @@ def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object
     if mod is None or vm.observe(mod).cls is type(None):
         return operators.binary_op(vm, "**", base, exp)
     numbers = vm.observe_all([base, exp, mod])
-    if all(number.cls in NUMBERS and number.is_constant() for number in numbers):
+    if all(number.cls in NUMBERS and number.is_knowable() for number in numbers):
         return abstract.fold(vm, pow, *[number.constant(vm) for number in numbers])
     vm.unsupported(breaks.UnsupportedCall("pow() of three operands, of which each may answer"))
 
@@ -283,7 +283,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         return abstract.fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
     if obj.cls is int:
         return obj
-    if obj.is_constant():
+    if obj.is_knowable():
         return abstract.fold(vm, int, obj.constant(vm))
     for name in ("__int__", "__index__", "__trunc__"):
         found = abstract.call_special(vm, obj, name)
@@ -305,7 +305,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     obj = vm.observe(obj)
     if obj.cls is float:
         return obj
-    if obj.is_constant():
+    if obj.is_knowable():
         return abstract.fold(vm, float, obj.constant(vm))
     found = abstract.call_special(vm, obj, "__float__")
     if found is not None:
@@ -356,7 +356,7 @@ def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> 
     """Constants at once; others through their own `__format__`, where the template names them simply."""
     observed = vm.observe_all(args)
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}
-    if all(may_be_constant(arg) and arg.cls in abstract.FOLDABLE and arg.cls is not tuple for arg in (*observed, *named.values())):
+    if all(would_be_knowable(arg) and arg.cls in abstract.FOLDABLE and arg.cls is not tuple for arg in (*observed, *named.values())):
         real = {name: arg.constant(vm) for name, arg in named.items()}
         return abstract.fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
     pieces = template_fields(template.constant(vm), len(args))

@@ -167,7 +167,7 @@ class Look:
 def key_argument(vm: VM, arg: Object) -> Any:
     """The real value of an argument, guarded; MISSING where a cache would run code of the program's to find it."""
     arg = vm.observe(arg)
-    if arg.is_constant():
+    if arg.is_knowable():
         return arg.constant(vm)
     hashes: Any = arg.cls.__hash__
     equals: Any = arg.cls.__eq__
@@ -188,7 +188,7 @@ def real_argument(vm: VM, arg: Object) -> Any:
     if arg.value is not MISSING:
         return arg.value
     hashes: Any = arg.cls.__hash__
-    return arg.constant(vm) if arg.is_constant() else Opaque() if hashes is object.__hash__ else MISSING
+    return arg.constant(vm) if arg.is_knowable() else Opaque() if hashes is object.__hash__ else MISSING
 
 
 def is_key(value: Any) -> bool:
@@ -211,7 +211,7 @@ def is_constant_result(vm: VM, result: Object) -> bool:
     result = vm.observe(result)
     if isinstance(result, TupleObject):
         return all(is_constant_result(vm, item) for item in result.items(vm))
-    if result.is_constant():
+    if result.is_knowable():
         result.constant(vm)
         return True
     return False

@@ -30,7 +30,7 @@ def rounding(name: str) -> None:
 
     def model(vm: VM, number: Object) -> Object:
         number = vm.observe(number)
-        if number.is_constant():
+        if number.is_knowable():
             return abstract.fold(vm, function, number.constant(vm))
         found = abstract.call_special(vm, number, f"__{name}__")
         if found is not None:

@@ -111,7 +111,7 @@ class ScalarObject(ConstObject):
 
     def with_number(self, vm: VM, function: Any, other: Object, reflected: bool) -> Object | None:
         """An operator between this and another number; None where the other is something else."""
-        if (other.cls not in SCALARS and other.cls not in SCALAR_TYPES) or not other.is_constant():
+        if (other.cls not in SCALARS and other.cls not in SCALAR_TYPES) or not other.is_knowable():
             return None
         operands = (other.constant(vm), self.constant(vm)) if reflected else (self.constant(vm), other.constant(vm))
         return fold(vm, function, *operands)

@@ -26,7 +26,7 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
     """`template % values`: what `%s`, `%r` and `%a` show is made by the objects' own methods, in order; the rest is real formatting."""
     template = self.constant(vm)
     values = vm.observe(values)
-    if values.is_constant() and values.cls in abstract.FOLDABLE and values.cls is not tuple:
+    if values.is_knowable() and values.cls in abstract.FOLDABLE and values.cls is not tuple:
         return abstract.fold(vm, operator.mod, template, values.constant(vm))
     if isinstance(values, DictObject) and "%" not in KEYED.sub("", template):
         return percent_of_mapping(vm, template, values)

@@ -65,7 +65,7 @@ def truth(vm: VM, obj: Object) -> bool:
 
 
 def generic_truth(vm: VM, obj: Object) -> bool:
-    if obj.cls in FOLDABLE and obj.is_constant():
+    if obj.cls in FOLDABLE and obj.is_knowable():
         return bool(obj.constant(vm))
     found = call_special(vm, obj, "__bool__")
     if found is not None:
@@ -86,7 +86,7 @@ def length(vm: VM, obj: Object) -> Object:
 
 
 def generic_length(vm: VM, obj: Object) -> Object:
-    if obj.cls in FOLDABLE and obj.is_constant():
+    if obj.cls in FOLDABLE and obj.is_knowable():
         return fold(vm, len, obj.constant(vm))
     found = call_special(vm, obj, "__len__")
     if found is None:
@@ -295,7 +295,7 @@ def getitem(vm: VM, obj: Object, key: Object) -> Object:
     found = obj.getitem(vm, key)
     if found is not None:
         return found
-    if obj.cls in FOLDABLE and obj.is_constant() and vm.observe(key).is_constant():
+    if obj.cls in FOLDABLE and obj.is_knowable() and vm.observe(key).is_knowable():
         return fold(vm, operator.getitem, obj.constant(vm), key.constant(vm))
     found = call_special(vm, obj, "__getitem__", key)
     if found is None:

@@ -9,11 +9,12 @@ from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.calls import function_text
 from framejit.objects.cellobject import CellObject
-from framejit.objects.constobject import EXACT, ConstObject, const_object
+from framejit.objects.constobject import CONST_CLASSES, EXACT, ConstObject, const_object
 from framejit.objects.dictobject import DictObject
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.listobject import ListObject
+from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import Object
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.sliceobject import SliceObject
@@ -21,6 +22,8 @@ from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
     from framejit.objects.vm import VM
+
+CONST_CLASSES |= dict.fromkeys((int, float), NumberObject)
 
 
 def const(vm: VM, value: Any) -> Object:

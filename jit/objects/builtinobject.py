@@ -113,7 +113,7 @@ class BuiltinObject(IdentityConstant):
             namespace = obj.instance_dict(vm)
             if namespace is not None:
                 return namespace
-        if obj.is_constant():
+        if obj.is_knowable():
             return abstract.fold(vm, self.value.__get__, obj.constant(vm))
         vm.unsupported(breaks.UnsupportedValue(f"the attribute {text_of(self.value)}, computed by C code"))
 

@@ -1,13 +1,11 @@
-"""Constants: None, bool, int, float, complex, str, bytes and their like; and numbers whose computation is deferred.
+"""Constants: None, bool, complex, str, bytes and their like, and what all constants have in common.
 
-A constant that came from outside is guarded when its value is asked for, not before. Sums, differences and products of
-numbers from outside stay unasked: a `DeferredObject` knows its value, but computes it again in the generated code.
+A constant that came from outside is guarded when its value is asked for, not before.
 """
 
 from __future__ import annotations
 
 import enum
-import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
@@ -28,10 +26,6 @@ SINGLETONS: tuple[type, ...] = (NoneType, EllipsisType, NotImplementedType)
 ENUM_FIELDS = (enum.Enum.__dict__["value"], enum.Enum.__dict__["name"], MISSING)
 """What the class says of the fields of a member that doesn't override them: Enum's own properties, or nothing."""
 EXACT = frozenset(SCALARS + SINGLETONS)
-MAX_DEFERRED_DEPTH = 16
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "+=": operator.add, "-=": operator.sub, "*=": operator.mul,
-}  # fmt: skip
 
 pure_methods(*SCALARS, *SINGLETONS)
 
@@ -48,7 +42,10 @@ class ConstObject(Object):
         self.attrs = None
         self.pending = pending
 
-    def is_constant(self) -> bool:
+    def is_known(self) -> bool:
+        return not self.pending
+
+    def is_knowable(self) -> bool:
         return True
 
     def constant(self, vm: VM) -> Any:
@@ -72,12 +69,6 @@ class ConstObject(Object):
 
     def as_graph_argument(self, vm: VM) -> Any:
         return self.constant(vm)
-
-    def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        return negated(self, symbol) if self.pending else None
-
-    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        return deferred(vm, symbol, self, other, reflected)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
@@ -120,60 +111,14 @@ class EnumObject(ConstObject):
         return vm.generic_getattr(self, name)
 
 
-class DeferredObject(Object):
-    """An exact int or float computed from numbers from outside by `+`, `-` or `*`, which can't fail; recomputed on each call."""
-
-    __slots__ = ("symbol", "operands", "forced", "depth")
-
-    def __init__(self, symbol: str, operands: tuple[Object, ...], value: Any) -> None:
-        self.cls = type(value)
-        self.source = None
-        self.value = value
-        self.attrs = None
-        self.symbol = symbol
-        self.operands = operands
-        self.forced = False
-        self.depth = 1 + max(getattr(operand, "depth", 0) for operand in operands)
-
-    def peek(self) -> Any:
-        """The value as it is now; guards nothing."""
-        return self.value
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self, vm: VM) -> Any:
-        if not self.forced:
-            for operand in self.operands:
-                operand.constant(vm)
-            vm.trail.set(self, "forced", True)
-        return self.value
-
-    def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        return None if self.forced else negated(self, symbol)
-
-    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        return deferred(vm, symbol, self, other, reflected)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.forced:
-            cg.load_const(self.value)
-            return
-        left, right = self.operands
-        cg.load(left)
-        cg.load(right)
-        cg.binary_op(self.symbol)
-
-    def referents(self) -> list[Object]:
-        return [] if self.forced else list(self.operands)
-
-
 NONE = ConstObject(None)
 TRUE = ConstObject(True)
 FALSE = ConstObject(False)
 NOT_IMPLEMENTED = ConstObject(NotImplemented)
 SINGLETON_OBJECTS: dict[Any, ConstObject] = {None: NONE, NotImplemented: NOT_IMPLEMENTED, ...: ConstObject(...)}
 
+CONST_CLASSES: dict[type, type[ConstObject]] = dict.fromkeys((complex, str, bytes), ConstObject)
+"""The class of the Objects of scalars. build.py adds the numbers'."""
 CONST_BUILDERS: dict[type, Callable[[Any, Any], Object]] = {}
 """How containers of constants become Objects: exact type -> build(vm, value). Filled by the files of those types."""
 
@@ -185,8 +130,9 @@ def const_object(vm: VM, value: Any) -> Object:
         return TRUE if value else FALSE
     if cls in SINGLETONS:
         return SINGLETON_OBJECTS[value]
-    if cls in EXACT:
-        return ConstObject(value)
+    scalar = CONST_CLASSES.get(cls)
+    if scalar is not None:
+        return scalar(value)
     if issubclass(cls, enum.Enum):
         return EnumObject(value, vm.root_source.child(Pinned, value))
     build = CONST_BUILDERS.get(cls)
@@ -211,7 +157,7 @@ def wrap_scalar(vm: VM, value: Any, source: Source) -> Object:
         return EnumObject(value, source, pending=True)
     if type(value) not in EXACT:
         return wrapper_for(object).wrap(vm, value, source)
-    return ConstObject(value, source, pending=source is not None)
+    return CONST_CLASSES.get(type(value), ConstObject)(value, source, pending=source is not None)
 
 
 @wraps(enum.Enum, by_identity=True)
@@ -232,61 +178,12 @@ def is_plain(value: Any) -> bool:
     return cls in EXACT or (cls in (tuple, frozenset) and all(map(is_plain, value)))
 
 
-def may_be_constant(obj: Object) -> bool:
-    """Whether the value, once observed, is a constant. Guards nothing."""
+def would_be_knowable(obj: Object) -> bool:
+    """Whether the value, once observed, is knowable. Guards nothing."""
     obj = settle(obj)
     if type(obj) is LazyObject:
         return is_plain(obj.value) or issubclass(obj.cls, enum.Enum) or wrapper_for(obj.cls).by_identity
-    return obj.is_constant()
-
-
-def is_pending(obj: Object) -> bool:
-    """Whether the value is a number from outside, or computed from one, that nobody has asked for."""
-    cls = type(obj)
-    return obj.pending if cls is ConstObject else not obj.forced if cls is DeferredObject else False  # type: ignore[attr-defined]
-
-
-def defers(left: Object, right: Object) -> bool:
-    """Whether arithmetic on the two can wait: exact int or float, never int with float unless the int is known (it may overflow)."""
-    if left.cls is right.cls:
-        return (left.cls is int or left.cls is float) and (is_pending(left) or is_pending(right))
-    if left.cls is float and right.cls is int:
-        return is_pending(left) and not is_pending(right)
-    return left.cls is int and right.cls is float and is_pending(right) and not is_pending(left)
-
-
-def simplified(vm: VM, symbol: str, left: Object, right: Object, value: Any) -> Object:
-    """A deferred `left symbol right`; `(x + 1) + 1` becomes `x + 2`, so that counters in loops don't grow."""
-    if symbol in "+-" and type(left) is DeferredObject and left.cls is int and right.cls is int and not is_pending(right):
-        base, step = left.operands
-        if left.symbol in "+-" and not left.forced and not is_pending(step):
-            total = (step.value if left.symbol == "+" else -step.value) + (right.value if symbol == "+" else -right.value)
-            return DeferredObject("+", (base, ConstObject(total)), value)
-    result = DeferredObject(symbol, (left, right), value)
-    if result.depth > MAX_DEFERRED_DEPTH:
-        result.constant(vm)
-        return ConstObject(value)
-    return result
-
-
-def deferred(vm: VM, symbol: str, self: Object, other: Object, reflected: bool) -> Object | None:
-    """`self symbol other` as a deferred number, or None where it must be computed now."""
-    function = ARITHMETIC.get(symbol)
-    if function is None or type(other) not in (ConstObject, DeferredObject) or not defers(self, other):
-        return None
-    left, right = (other, self) if reflected else (self, other)
-    try:
-        value = function(left.value, right.value)
-    except OverflowError:
-        return None
-    return simplified(vm, symbol[0], left, right, value)
-
-
-def negated(self: Object, symbol: str) -> Object | None:
-    """`-x` as `0 - x`; for floats `-0.0 - x`, which gives zeros the right sign."""
-    if symbol != "-" or (self.cls is not int and self.cls is not float):
-        return None
-    return DeferredObject("-", (ConstObject(0 if self.cls is int else -0.0), self), -self.value)
+    return obj.is_knowable()
 
 
 def c_new(cls: type) -> Callable[..., Any]:

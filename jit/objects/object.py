@@ -49,8 +49,12 @@ class Object:
         """The name of its class in the interpreter's messages."""
         return type_name(self.cls)
 
-    def is_constant(self) -> bool:
-        """Whether `constant` would answer. Guards nothing."""
+    def is_known(self) -> bool:
+        """Whether the value is a constant that the trace rests on already, or has made itself: asking for it specialises nothing."""
+        return self.is_knowable()
+
+    def is_knowable(self) -> bool:
+        """Whether `constant` would answer. To ask may specialise: the entry then rests on the value. Guards nothing."""
         return False
 
     def constant(self, vm: VM) -> Any:
@@ -59,7 +63,7 @@ class Object:
 
     def hash_key(self, vm: VM) -> Any:
         """What stands for this value as a dict key or set element: a real constant, or this Object for types that hash by identity."""
-        if self.is_constant():
+        if self.is_knowable():
             return self.constant(vm)
         return self.identity_key(vm)
 
@@ -82,7 +86,7 @@ class Object:
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
         """Read a member descriptor; raises the traced AttributeError where it is unset."""
         if self.source is None:
-            if self.is_constant():
+            if self.is_knowable():
                 return vm.from_real(member.__get__(self.constant(vm)))
             raise NotConstant(self)
         source = member_source(vm, self, self.source, member)
@@ -201,7 +205,7 @@ class Object:
 
         Mutable values emit their creation here and fill themselves in `fill`, so that cycles work.
         """
-        if self.is_constant():
+        if self.is_known():
             cg.load_const(self.value)
             return
         raise NotConstant(self)
@@ -235,7 +239,7 @@ class IdentityConstant(Object):
 
     __slots__ = ()
 
-    def is_constant(self) -> bool:
+    def is_knowable(self) -> bool:
         return True
 
     def constant(self, vm: VM) -> Any:
@@ -260,8 +264,11 @@ class LazyObject(Object):
     def _unobserved(self) -> NoReturn:
         raise AssertionError(f"{self!r} was used without vm.observe")
 
-    def is_constant(self) -> bool:
-        return False if self.real is None else self.real.is_constant()
+    def is_known(self) -> bool:
+        return False if self.real is None else self.real.is_known()
+
+    def is_knowable(self) -> bool:
+        return False if self.real is None else self.real.is_knowable()
 
     def constant(self, vm: VM) -> Any:
         return vm.observe(self).constant(vm)

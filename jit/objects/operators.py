@@ -70,7 +70,7 @@ def unary_op(vm: VM, symbol: str, a: Object) -> Object:
     if found is not None:
         return found
     name, real = UNARY[symbol]
-    if a.cls in abstract.FOLDABLE and a.is_constant():
+    if a.cls in abstract.FOLDABLE and a.is_knowable():
         if symbol == "~" and a.cls is bool and INVERTED_BOOL_WARNS:
             vm.unsupported(breaks.SideEffect("~ on a bool, which warns,"))
         return abstract.fold(vm, real, a.constant(vm))
@@ -100,7 +100,7 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
             if found is not None and not abstract.is_not_implemented(found):
                 return found
     left, right, real = BINARY[plain]
-    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
+    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_knowable() and b.is_knowable():
         return abstract.fold(vm, real if plain == symbol else INPLACE_REAL[symbol], a.constant(vm), b.constant(vm))
     found = binary_slots(vm, a, b, left, right)
     if found is None and plain in SEQUENCE_SLOTS:
@@ -140,7 +140,7 @@ def repeated(vm: VM, sequence: Object, name: str, times: Object) -> Object | Non
     """sequence_repeat."""
     if not issubclass(times.cls, int) and vm.raw_type_lookup(times.cls, "__index__") is MISSING:
         vm.raise_(TypeError, f"can't multiply sequence by non-int of type '{times.type_name}'")
-    if sequence.cls in abstract.FOLDABLE and sequence.is_constant():
+    if sequence.cls in abstract.FOLDABLE and sequence.is_knowable():
         return abstract.fold(vm, operator.mul, sequence.constant(vm), index(vm, times))
     return abstract.call_special(vm, sequence, name, times)
 
@@ -171,7 +171,7 @@ def ssize_argument(vm: VM, obj: Object) -> int:
 
 def int_value(vm: VM, obj: Object) -> int:
     """The number that an instance of int or of a subclass is, whatever the subclass's methods say."""
-    if not obj.is_constant():
+    if not obj.is_knowable():
         vm.unsupported(breaks.UnsupportedValue(f"the number of a {classes.qualname(obj.cls)}, a subclass of int"))
     return int.__index__(obj.constant(vm))
 
@@ -214,7 +214,7 @@ KINSHIP: dict[type, tuple[type, ...]] = {bool: (int,), float: (int, float), comp
 
 def is_refused(a: Object, b: Object, name: str) -> bool:
     """Whether the C slot of a number or string would answer NotImplemented: it knows only its own kind, and the other is none."""
-    if a.cls not in abstract.FOLDABLE or b.is_constant():
+    if a.cls not in abstract.FOLDABLE or b.is_knowable():
         return False
     return not (a.cls in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(a.cls, (a.cls,)))
 
@@ -228,7 +228,7 @@ def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     if found is not None:
         return found
     left, right, real = COMPARE[symbol]
-    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_constant() and b.is_constant():
+    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_knowable() and b.is_knowable():
         return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
     given, reflected = (a, left, b), (b, right, a)
     order = (reflected, given) if a.cls is not b.cls and abstract.is_subtype(vm, b.cls, a.cls) else (given, reflected)
@@ -275,7 +275,7 @@ def contains(vm: VM, container: Object, item: Object) -> Object:
     found = container.contains(vm, item)
     if found is not None:
         return found
-    if container.cls in abstract.FOLDABLE and container.is_constant() and vm.observe(item).is_constant():
+    if container.cls in abstract.FOLDABLE and container.is_knowable() and vm.observe(item).is_knowable():
         return abstract.fold(vm, operator.contains, container.constant(vm), item.constant(vm))
     if vm.raw_type_lookup(container.cls, "__contains__") is None:
         vm.raise_(TypeError, f"'{container.type_name}' object is not a container")

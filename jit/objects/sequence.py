@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from framejit import breaks
 from framejit.objects import abstract, operators
-from framejit.objects.constobject import NOT_IMPLEMENTED, may_be_constant
+from framejit.objects.constobject import NOT_IMPLEMENTED, would_be_knowable
 from framejit.objects.object import Object
 from framejit.objects.sliceobject import SliceObject
 
@@ -151,7 +151,7 @@ def sort_order(vm: VM, items: list[Object], order: list[int], key: Object | None
     keys = [vm.observe(item) for item in items]
     if function is not None and function.cls is not type(None):
         keys = [vm.observe(function.call(vm, [item], {})) for item in keys]
-    if all(map(may_be_constant, keys)):
+    if all(map(would_be_knowable, keys)):
         real = [each.constant(vm) for each in keys]
         try:
             order.sort(key=real.__getitem__, reverse=backwards)

@@ -9,7 +9,7 @@ from framejit._runtime import type_name
 from framejit.guards import classes
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
-from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
+from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import IteratorObject
 from framejit.objects.object import NotConstant, Object
@@ -111,12 +111,17 @@ class SetObject(Object):
         key = frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else item.hash_key(vm)
         return key in self.open(vm)
 
-    def is_constant(self) -> bool:
+    def is_known(self) -> bool:
+        if self.table is None:
+            return self.source is None
+        return self.cls is frozenset and all(element.is_known() for element in self.table.values())
+
+    def is_knowable(self) -> bool:
         if self.cls is not frozenset:
             return False
         if self.table is None:
             return is_plain(self.value)
-        return all(may_be_constant(element) for element in self.table.values())
+        return all(would_be_knowable(element) for element in self.table.values())
 
     def constant(self, vm: VM) -> Any:
         if self.value is not MISSING and self.source is None:

@@ -6,7 +6,7 @@ from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from framejit.guards.source import MISSING, CAttr, Source
-from framejit.objects.constobject import CONST_BUILDERS, NONE, may_be_constant
+from framejit.objects.constobject import CONST_BUILDERS, NONE, would_be_knowable
 from framejit.objects.object import Object
 from framejit.objects.registry import models, pure_methods, wraps
 
@@ -40,8 +40,11 @@ class SliceObject(Object):
         start, stop, step = (vm.observe(part).constant(vm) for part in self.parts())
         return slice(start, stop, step)
 
-    def is_constant(self) -> bool:
-        return all(may_be_constant(part) for part in self.parts())
+    def is_known(self) -> bool:
+        return all(part.is_known() for part in self.parts())
+
+    def is_knowable(self) -> bool:
+        return all(would_be_knowable(part) for part in self.parts())
 
     def constant(self, vm: VM) -> Any:
         return self.real(vm)

@@ -21,7 +21,7 @@ def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) ->
     if conversion is not None:
         obj = vm.observe({"s": str_, "r": repr_, "a": ascii_}[conversion](vm, obj))
     refuse_long(vm, obj)
-    if obj.is_constant() and obj.cls in abstract.FOLDABLE and (spec is None or vm.observe(spec).is_constant()):
+    if obj.is_knowable() and obj.cls in abstract.FOLDABLE and (spec is None or vm.observe(spec).is_knowable()):
         return abstract.fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
     found = abstract.call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
     assert found is not None
@@ -43,7 +43,7 @@ def ascii_(vm: VM, obj: Object) -> Object:
 def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:
     obj = vm.observe(obj)
     refuse_long(vm, obj)
-    if obj.cls in abstract.FOLDABLE and obj.is_constant():
+    if obj.cls in abstract.FOLDABLE and obj.is_knowable():
         return abstract.fold(vm, real, obj.constant(vm))
     found = (abstract.call_found_special if special == "__repr__" else abstract.call_special)(vm, obj, special)
     if found is None:
@@ -71,7 +71,7 @@ def checked_text(vm: VM, found: Object, complaint: str) -> Object:
 
 def hash_(vm: VM, obj: Object) -> Object:
     obj = vm.observe(obj)
-    if obj.cls in abstract.FOLDABLE and obj.is_constant():
+    if obj.cls in abstract.FOLDABLE and obj.is_knowable():
         return abstract.fold(vm, hash, obj.constant(vm))
     method = vm.raw_type_lookup(obj.cls, "__hash__")
     if method is None:

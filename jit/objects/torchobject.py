@@ -34,7 +34,7 @@ class TorchConstObject(ConstObject):
         function = EQUALITY.get(symbol)
         if function is None:
             return None
-        if not other.is_constant():
+        if not other.is_knowable():
             return None
         return vm.const(function(self.constant(vm), other.constant(vm)))
 
@@ -97,7 +97,7 @@ class SizeObject(CSequence):
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if symbol not in ("+", "+=", "*", "*="):
             return None
-        if not other.is_constant():
+        if not other.is_knowable():
             return None
         mine, others = self.constant(vm), other.constant(vm)
         function = operator.add if symbol[0] == "+" else operator.mul

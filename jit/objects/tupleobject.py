@@ -9,7 +9,7 @@ from framejit.guards import classes
 from framejit.guards.kinds import Equals, IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects import abstract
-from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, may_be_constant
+from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import NotConstant, Object
@@ -61,12 +61,17 @@ class TupleObject(Object):
             vm.trail.set(self, "elements", elements)
         return elements
 
-    def is_constant(self) -> bool:
+    def is_known(self) -> bool:
+        if self.elements is None:
+            return self.guarded
+        return all(item.is_known() for item in self.elements)
+
+    def is_knowable(self) -> bool:
         if self.cls is not tuple and classes.flags(self.cls) & classes.HEAP_TYPE:
             return False
         if self.elements is None:
             return is_plain(tuple(tuple.__iter__(self.value)))
-        return all(may_be_constant(item) for item in self.elements)
+        return all(would_be_knowable(item) for item in self.elements)
 
     def constant(self, vm: VM) -> Any:
         if self.source is not None and self.elements is None and self.cls is tuple:
@@ -117,7 +122,7 @@ class TupleObject(Object):
         return present_item(vm, self, index)
 
     def as_real(self, vm: VM) -> Any:
-        if self.is_constant():
+        if self.is_knowable():
             for item in self.elements or ():
                 vm.observe(item).as_real(vm)  # an item may be none for C code
             return self.constant(vm)
@@ -134,7 +139,7 @@ class TupleObject(Object):
         return super().get_slot(vm, member)
 
     def as_graph_argument(self, vm: VM) -> Any:
-        if self.is_constant():
+        if self.is_knowable():
             return self.constant(vm)
         values = [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
         if self.cls is tuple or not hasattr(self.cls, "_fields"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.errors import InternalError
 from framejit.guards import classes
-from framejit.objects.constobject import ConstObject, DeferredObject
+from framejit.objects.constobject import ConstObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import IdentityConstant, NotConstant, Object, settle
 from framejit.objects.tupleobject import TupleObject
@@ -100,7 +100,7 @@ def witness_of(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object])
 def peek(vm: VM, obj: Object, depth: int = 3) -> Any:
     """The real value of what is known to be a plain constant, or a list or tuple of such that the trace has made. Raises NotConstant."""
     obj = settle(obj)
-    if isinstance(obj, (ConstObject, DeferredObject)) and obj.cls in PLAIN:
+    if isinstance(obj, ConstObject) and obj.cls in PLAIN:
         return obj.value
     if isinstance(obj, IdentityConstant) and issubclass(obj.cls, type) and classes.module(obj.value) == "builtins":
         return obj.value
