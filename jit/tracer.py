@@ -297,7 +297,7 @@ class Tracer:
             except Raise:
                 pass
             observed, call = inner.guards[1:], Call(raw, apply)
-            return not len(inner.effects) and not len(inner.graph.graph.nodes) and all(is_steady(guard, guard.source.fetch(call)) for guard in observed)
+            return not len(inner.effects) and inner.graph.is_empty() and all(is_steady(guard, guard.source.fetch(call)) for guard in observed)
         except (GraphBreak, NotConstant):
             return False
         finally:

@@ -18,7 +18,7 @@ from framejit.guards.kinds import Guard, Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Item, Pinned, Root
 from framejit.objects import build
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import LazyObject, Object
+from framejit.objects.object import LazyObject, NotConstant, Object
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
 from framejit.trail import Trail
@@ -206,7 +206,7 @@ def test_undoing_takes_nodes_inputs_and_guards_back(vm: Stub) -> None:
     z = vm.tensor("z", torch.randn(2))
     vm.call(torch.add, y, z)
     vm.trail.undo_to(mark)
-    assert [node.op for node in vm.graph.graph.nodes] == ["placeholder", "call_function"]
+    assert [node.op for node in vm.graph.body.fx.nodes] == ["placeholder", "call_function"]
     assert len(vm.guards) == 1
     again = vm.tensor("w", torch.randn(2))
     assert len(vm.finish(vm.call(torch.add, y, again)).inputs) == 2
@@ -333,3 +333,79 @@ def test_overridable_functions_are_known() -> None:
 def test_wrapped_nodes_are_fx(vm: Stub) -> None:
     x = vm.tensor("x", torch.randn(2))
     assert isinstance(x.as_graph_argument(vm), fx.Node)  # type: ignore[arg-type]
+
+
+# ---- Inner graphs ----
+
+
+def test_an_inner_graph_takes_what_it_uses_of_the_graphs_around_it(vm: Stub) -> None:
+    x, y = vm.tensor("x", torch.randn(3)), vm.tensor("y", torch.randn(3))
+    a = vm.call(operator.add, x, 1)
+    vm.graph.begin_inner()
+    b = vm.call(operator.mul, a, y)
+    c = vm.call(torch.stack, ListObject([b, a, b]))
+    inner = vm.graph.end_inner([c])
+    assert inner.operands == (a.node, y.node)
+    gm = fx.GraphModule(inner.modules, inner.graph)
+    left, right = torch.randn(3), torch.randn(3)
+    torch.testing.assert_close(gm(left, right), (torch.stack([left * right, left, left * right]),))
+    d = vm.call(operator.neg, a)
+    result = vm.finish(d)
+    assert targets(result) == [operator.add, operator.neg]
+
+
+def test_what_two_inner_graphs_use_is_lifted_through_both(vm: Stub) -> None:
+    x = vm.tensor("x", torch.randn(3))
+    a = vm.call(operator.add, x, 1)
+    vm.graph.begin_inner()
+    vm.graph.begin_inner()
+    innermost = vm.graph.end_inner([vm.call(operator.mul, a, a)])
+    between = vm.graph.end_inner([vm.call(operator.neg, a)])
+    assert between.operands == (a.node,)
+    assert [node.op for node in innermost.graph.nodes] == ["placeholder", "call_function", "output"]
+    [standing_for_a] = innermost.operands
+    assert standing_for_a.graph is between.graph and standing_for_a.op == "placeholder"
+
+
+def test_a_tensor_of_an_inner_graph_that_has_ended_is_no_argument(vm: Stub) -> None:
+    x = vm.tensor("x", torch.randn(3))
+    vm.graph.begin_inner()
+    a = vm.call(operator.add, x, 1)
+    vm.graph.end_inner([a])
+    for argument in (a, ListObject([a])):
+        with pytest.raises(NotConstant):
+            vm.call(torch.stack if isinstance(argument, ListObject) else operator.neg, argument)
+
+
+def test_an_inner_graph_can_be_taken_back_and_is_refreshed(vm: Stub) -> None:
+    x = vm.tensor("x", torch.randn(2, 3))
+    before = vm.trail.mark()
+    vm.graph.begin_inner()
+    vm.graph.end_inner([vm.call(operator.add, x, 1)])
+    vm.trail.undo_to(before)
+    assert vm.graph.body is vm.graph.outermost and not vm.graph.has_operators() and len(vm.graph.body.fx.nodes) == 1
+    vm.graph.begin_inner()
+    a = vm.call(operator.add, x, 1)
+    mark = vm.trail.mark()
+    vm.method("unsqueeze_", a, 0)
+    vm.trail.undo_to(mark)
+    vm.graph.refresh()
+    assert a.fake.shape == (2, 3) and vm.graph.body.own(x.node).meta["example_value"] is x.fake  # type: ignore[union-attr]
+
+
+def test_a_finished_inner_graph_runs_as_part_of_the_outer_one(vm: Stub) -> None:
+    x = vm.tensor("x", torch.randn(3))
+    vm.graph.begin_inner()
+    inner = vm.graph.end_inner([vm.call(operator.add, x, 1)])
+    module = vm.graph.attach(inner)
+    y = vm.call(operator.mul, x, 2)
+    graph = y.node.graph
+    with graph.inserting_before(y.node):
+        y.node.args = (graph.call_function(operator.getitem, (graph.call_function(call, (module, x.node)), 0)), 2)
+    result = vm.graph.finish([y.node])
+    value = torch.randn(3)
+    torch.testing.assert_close(result.gm(value)[0], (value + 1) * 2)
+
+
+def call(function: Any, *args: Any) -> Any:
+    return function(*args)

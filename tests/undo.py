@@ -21,18 +21,20 @@ from framejit.ceval.frame import ExceptionState, Frame, LastInstruction
 from framejit.ceval.signals import Return, Yield
 from framejit.effects import Effects, Logged
 from framejit.graph.autograd_node import AutogradNode
+from framejit.graph.body import Body
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes, Scope
 from framejit.objects.dictobject import DictObject
 from framejit.objects.object import LazyObject, Object
 from framejit.tracer import Tracer
 
-OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBuilder, GlobalModes, Scope, AutogradNode)
+OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBuilder, Body, GlobalModes, Scope, AutogradNode)
 """Classes of the state: their fields are looked into. Everything else is compared by identity."""
 CONTAINERS = (list, tuple, dict, set)
 FREE = {
     Frame: {"mark", "parent", "direct"},  # set anew for each instruction, or when a generator is resumed
-    GraphBuilder: {"fake_mode", "_by_fake", "_stale", "_versions", "_inputs", "_traces", "vm", "trail"},  # fakes are made again
+    GraphBuilder: {"fakes", "_inputs", "_has_inner", "_stack_traces", "vm", "trail"},  # fakes are made again
+    Body: {"_trail"},
     GlobalModes: {"_graph", "_trail"},
     AutogradNode: {"_graph"},
     Scope: {"manager"},  # entered again

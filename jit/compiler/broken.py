@@ -33,7 +33,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     tracer, family = attempt.tracer, attempt.request.family
     stop = boundary.outside(tracer, stop)
     stop.stack = stacks.shown(stop.stack)
-    prediction = predict(stop, any(node.op.startswith("call") for node in tracer.graph.graph.nodes))
+    prediction = predict(stop, tracer.graph.has_operators())
     refuted = None if prediction is None else family.refuted.get(prediction.key)
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, family.number, attempt.request.options.fullgraph)
     asked_by_torch = errors is None

@@ -60,8 +60,8 @@ def request_of(planned: Planned) -> GraphRequest:
         return GraphRequest(
             gm=graph.gm,
             inputs=inputs_of(graph),
-            shape_env=builder.shape_env,
-            fake_mode=builder.fake_mode,
+            shape_env=builder.fakes.shape_env,
+            fake_mode=builder.fakes.mode,
             backend=backend,
             frame_id=attempt.frame_id,
             frame_compile_id=attempt.request.origin.number,
@@ -79,7 +79,7 @@ def inputs_of(graph: GraphResult) -> list[InputInfo]:
             InputInfo(
                 name=described.name,
                 source_name=f"{name}#{count}" if count else name,
-                value=described.tensor,
+                value=described.value,
                 is_parameter=described.is_parameter,
                 is_buffer=described.is_buffer,
                 static=described.static,
@@ -93,7 +93,7 @@ def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
     """What the backend relies upon, as guards of ours."""
     sources = [described.source for described in graph.inputs]
     if isinstance(asked, FrozenInputGuard):
-        return [ValueIs(sources[asked.index], None, graph.inputs[asked.index].tensor)]
+        return [ValueIs(sources[asked.index], None, graph.inputs[asked.index].value)]
     if isinstance(asked, SameTensorGuard):
         return [Same(sources[asked.first], None, sources[asked.second])]
     if isinstance(asked, StorageOverlapGuard):
@@ -101,7 +101,7 @@ def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
         if not indices:
             return []
         groups: dict[int, int] = {}
-        tensors = [graph.inputs[i].tensor for i in indices]
+        tensors = [graph.inputs[i].value for i in indices]
         numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
         offsets = tuple(t.storage_offset() for t in tensors)
         return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), numbers, offsets)]

@@ -56,15 +56,29 @@ class Effects:
         A value made by the trace needs no replay: whoever builds it builds its last state.
         """
         obj = settle(obj)
-        if obj.source is None or id(obj) in self._mutated:
+        if obj.source is None:
             return
-        self._mutated[id(obj)] = Logged(obj, self._tracer.root_position())
-        self._tracer.trail.log(self._mutated.__delitem__, id(obj))
+        first = id(obj) not in self._mutated
+        if first:
+            self._mutated[id(obj)] = Logged(obj, self._tracer.root_position())
+        self._tracer.trail.log(self._take_back, obj, first)
+
+    def _take_back(self, obj: Object, first: bool) -> None:
+        if first:
+            del self._mutated[id(obj)]
 
     def at_end(self, effect: Effect) -> None:
         """An effect that is no object's mutation: global modes, generators. Replayed after all mutations, in order."""
         self._last.append(Logged(effect, self._tracer.root_position()))
-        self._tracer.trail.log(self._last.pop)
+        self._tracer.trail.log(self._take_back_last)
+
+    def _take_back_last(self) -> None:
+        self._last.pop()
+
+    def has_changed_since(self, mark: int) -> bool:
+        """Whether anything outside the trace has been changed since a position of the trail, be it for the first time or once more."""
+        changes = (Effects._take_back, Effects._take_back_last)
+        return any(getattr(undo, "__func__", None) in changes for undo, _ in self._tracer.trail.since(mark))
 
     def is_mutated(self, obj: Object) -> bool:
         """Whether the value from outside was announced as mutated."""

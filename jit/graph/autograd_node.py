@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -37,14 +36,13 @@ PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a 
 class AutogradNode:
     """The rules for one graph that is to be one node: `before` and `after` look at each operator, and end the graph where they must.
 
-    `made_at`: the instruction that has made each node. `differentiated_twice`: behind the graph the program asks for gradients that it differentiates
+    `differentiated_twice`: behind the graph the program asks for gradients that it differentiates
     in turn, for which autograd has to record the graph's operators after all.
     """
 
     def __init__(self, graph: GraphBuilder) -> None:
         self._graph = graph
         self._inference: bool | None = None
-        self.made_at: dict[fx.Node, tuple[CodeType, int]] = {}
         self.differentiated_twice = False
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> Snapshot | None:
@@ -103,9 +101,11 @@ class AutogradNode:
 
     def _make_natively(self, node: fx.Node, reason: breaks.Break) -> NoReturn:
         """Begin the trace anew, to break at the instruction that has made this node."""
-        while node not in self.made_at:
+        instruction = self._graph.instruction_of(node)
+        while instruction is None:
             node = node.args[0]  # type: ignore[assignment]  # an item of what an operator has given
-        self._graph.vm.trace_anew(self.made_at[node], reason)
+            instruction = self._graph.instruction_of(node)
+        self._graph.vm.trace_anew(instruction, reason)
 
 
 @dataclass(frozen=True, slots=True)

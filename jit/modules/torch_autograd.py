@@ -46,9 +46,9 @@ def function_apply(vm: VM, cls: Object, *args: Object) -> Object:
     trial = [vm.const(real), vm.const(needs_grad), *values]
     if not (enabled and any(needs_grad)):
         return vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
-    mark, n_effects, n_guards = vm.trail.mark(), len(vm.effects), len(vm.guards)
+    mark, n_guards = vm.trail.mark(), len(vm.guards)
     vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
-    changed, guards = len(vm.effects) != n_effects, vm.guards[n_guards:]
+    changed, guards = vm.effects.has_changed_since(mark), vm.guards[n_guards:]
     vm.trail.undo_to(mark)
     if changed:
         vm.unsupported(breaks.UnsupportedOperation(f"the autograd.Function {real.__name__}, whose forward has side effects"))

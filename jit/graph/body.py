@@ -1,0 +1,119 @@
+"""One graph under construction: its nodes, what is noted of each, and what it uses of the graph around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from framejit.errors import UserFrame
+from framejit.graph.state import Modes
+
+if TYPE_CHECKING:
+    from framejit.trail import Trail
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNote:
+    """What is known of a node beside its metadata.
+
+    Attributes:
+        modes: torch's global modes in which it was made.
+        place: where the outermost frame of the program was.
+        instruction: the instruction that has made it, if it is an operator of the program's.
+        handled: whether the program has a handler for what it raises.
+    """
+
+    modes: Modes
+    place: UserFrame | None
+    instruction: tuple[CodeType, int] | None
+    handled: bool
+
+
+class Body:
+    """A graph under construction. `outer`: the one that it is built inside of, whose tensors it may use; None for a trace's outermost graph.
+
+    Every change leaves on the trail how it is taken back.
+    """
+
+    def __init__(self, trail: Trail, outer: Body | None = None) -> None:
+        self.fx = fx.Graph()
+        self.outer = outer
+        self.notes: dict[fx.Node, NodeNote] = {}
+        """Of every node but placeholders and attached modules, in the order in which they were made."""
+        self.lifted: dict[fx.Node, fx.Node] = {}
+        """Nodes of the graph around this one that are used here, each with the placeholder that stands for it."""
+        self.modules: dict[str, fx.GraphModule] = {}
+        """Finished inner graphs that nodes refer to, by name."""
+        self._kept: set[fx.Node] = set()
+        self._last_placeholder: fx.Node | None = None
+        self._trail = trail
+
+    def placeholder(self, name: str, example: Any) -> fx.Node:
+        """A new placeholder behind those that there are."""
+        after = self.fx._root if self._last_placeholder is None else self._last_placeholder
+        with self.fx.inserting_after(after):
+            node = self.fx.create_node("placeholder", "", name=name)
+        node.target = node.name
+        node.meta["example_value"] = example
+        self._trail.set(self, "_last_placeholder", node)
+        self._trail.log(self.fx.erase_node, node)
+        return node
+
+    def add(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], note: NodeNote) -> fx.Node:
+        """A new node for an operator, at the end."""
+        node = self.fx.create_node(op, target, args, kwargs)
+        self.notes[node] = note
+        self._trail.log(self.erase, node)
+        return node
+
+    def erase(self, node: fx.Node) -> None:
+        """Take a node back that `add` has made."""
+        del self.notes[node]
+        self._kept.discard(node)
+        self.fx.erase_node(node)
+
+    def keep(self, node: fx.Node) -> None:
+        """The node does something besides its result: it stays even if nobody uses that."""
+        self._kept.add(node)
+
+    @property
+    def kept(self) -> set[fx.Node]:
+        """The nodes that do something besides their results."""
+        return self._kept
+
+    def attach(self, module: fx.GraphModule) -> fx.Node:
+        """A node that gives a finished inner graph, as an argument of the operator that runs it."""
+        name = f"inner_{len(self.modules)}"
+        self.modules[name] = module
+        self._trail.log(self.modules.pop, name)
+        node = self.fx.create_node("get_attr", name)
+        node.meta["example_value"] = module
+        self._trail.log(self.fx.erase_node, node)
+        return node
+
+    def own(self, node: fx.Node) -> fx.Node | None:
+        """The node that stands in this graph for one of this graph or of those around it; None for any other, of an inner graph that has ended.
+
+        What is used for the first time is lifted: each graph in between gets a placeholder for it.
+        """
+        if node.graph is self.fx:
+            return node
+        if self.outer is None:
+            return None
+        outer = self.outer.own(node)
+        if outer is None:
+            return None
+        known = self.lifted.get(outer)
+        if known is None:
+            known = self.lifted[outer] = self.placeholder(outer.name, outer.meta["example_value"])
+            self._trail.log(self.lifted.pop, outer)
+        return known
+
+    def refresh_lifted(self) -> None:
+        """Take over the fakes of what is lifted, which have been made again."""
+        for outer, placeholder in self.lifted.items():
+            placeholder.meta["example_value"] = outer.meta["example_value"]

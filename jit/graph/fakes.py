@@ -1,0 +1,100 @@
+"""The fake tensors of a trace: which Object each belongs to, and how all are made again when undoing has left them wrong.
+
+An in-place operator changes its fake, and that can't be changed back. So undoing one only marks the fakes stale. When they are next needed,
+they are made again: those of inputs as they were made at first, the others by running the nodes that are left, in a new fake mode over the
+same ShapeEnv.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from framejit.graph.body import Body
+from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, to_fake, version_of
+from framejit.graph.inputs import GraphInput
+from framejit.graph.prune import run_node
+from framejit.graph.state import MODE_CHANGES
+
+if TYPE_CHECKING:
+    from torch import fx
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    from framejit.objects.tensorobject import TensorObject
+    from framejit.trail import Trail
+
+
+class Fakes:
+    """The fakes of one trace. `symbolic_context` says which sizes of an input are symbolic."""
+
+    def __init__(
+        self, trail: Trail, mode: FakeTensorMode | None = None, shape_env: ShapeEnv | None = None, symbolic_context: SymbolicContextOf | None = None
+    ) -> None:
+        self.shape_env = make_shape_env() if shape_env is None else shape_env
+        self.mode = make_fake_mode(self.shape_env) if mode is None else mode
+        self.stale = False
+        self._symbolic_context = symbolic_context
+        self._trail = trail
+        self._objects: dict[int, TensorObject] = {}
+        self._versions: dict[fx.Node, int] = {}
+
+    def object_of(self, fake: torch.Tensor) -> TensorObject | None:
+        """The Object of a fake that the trace knows."""
+        return self._objects.get(id(fake))
+
+    def symbolic_context_of(self, tensor: torch.Tensor) -> Any:
+        """Which sizes of a new input are to be symbolic; None if none is."""
+        return None if self._symbolic_context is None else self._symbolic_context(tensor)
+
+    def of_input(self, tensor: torch.Tensor, symbolic: Any) -> torch.Tensor:
+        """A new fake of a real tensor."""
+        return to_fake(self.mode, tensor, symbolic)
+
+    def belongs_to(self, fake: torch.Tensor, obj: TensorObject) -> None:
+        """The fake is that of a new Object."""
+        self._objects[id(fake)] = obj
+        self._trail.log(self._forget, obj)
+
+    def _forget(self, obj: TensorObject) -> None:
+        self._objects.pop(id(obj.node.meta["example_value"]), None)
+
+    def watch(self, node: fx.Node) -> None:
+        """Note the version of an input's fake, to tell later whether the input has been changed in place."""
+        self._versions[node] = version_of(node.meta["example_value"])
+        self._trail.log(self._versions.pop, node)
+
+    def changed_inputs(self, kept: set[fx.Node]) -> set[fx.Node]:
+        """The inputs that have been changed in place. `kept`: the nodes that change something."""
+        return {node for node, version in self._versions.items() if _is_changed(node, version, kept)}
+
+    def changes_with_undoing(self) -> None:
+        """A fake has been changed in place: to undo that is to make it stale."""
+        self._trail.log(setattr, self, "stale", True)
+
+    def refresh(self, inputs: Iterable[GraphInput], bodies: Iterable[Body]) -> None:
+        """Make all fakes again if they are stale. `bodies`: the graphs under construction, the outermost first."""
+        if not self.stale:
+            return
+        self.stale = False
+        objects = list(self._objects.values())
+        self.mode = make_fake_mode(self.shape_env)
+        for described in inputs:
+            fake = described.node.meta["example_value"] = self.of_input(described.value, described.symbolic)
+            self._versions[described.node] = version_of(fake)
+        for body in bodies:
+            body.refresh_lifted()
+            for node in body.fx.nodes:
+                note = body.notes.get(node)
+                if note is not None and node.target not in MODE_CHANGES:
+                    with note.modes.applied(), self.mode:
+                        node.meta["example_value"] = run_node(node)
+        self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
+
+
+def _is_changed(node: fx.Node, version: int, kept: set[fx.Node]) -> bool:
+    if version >= 0:
+        return version_of(node.meta["example_value"]) != version
+    return any(user in kept for user in node.users)

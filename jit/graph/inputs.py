@@ -1,0 +1,58 @@
+"""The inputs of a trace's graph: what each stands for, where that is found, and how its fake was made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from framejit.guards.source import Item, Source
+from framejit.objects.object import Object
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """One placeholder of the outermost graph.
+
+    Attributes:
+        source: where the value is found.
+        node: the placeholder.
+        obj: what the trace knows the value as.
+        value: the real value while tracing.
+        symbolic: torch's SymbolicContext that its fake was made by; None if all its sizes are constants.
+        is_parameter, is_buffer: how a module holds it.
+        static: whether it is at the same address in each call.
+    """
+
+    source: Source
+    node: fx.Node
+    obj: Object
+    value: Any
+    symbolic: Any = None
+    is_parameter: bool = False
+    is_buffer: bool = False
+    static: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+
+def holds_buffer(source: Source) -> bool:
+    """Whether the path ends in a module's `_buffers`."""
+    base = source.base
+    return isinstance(source, Item) and isinstance(base, Item) and base.payload == "_buffers"
+
+
+def is_static(source: Source, tensor: torch.Tensor) -> bool:
+    """Whether the tensor stays at its address: held by a module, or marked so (mark_static_address)."""
+    return isinstance(tensor, torch.nn.Parameter) or holds_buffer(source) or hasattr(tensor, "_dynamo_static_input_type")
+
+
+def identifier(path: str) -> str:
+    """A path as a placeholder's name: `self.layers[0].weight` -> `self_layers_0_weight`."""
+    name = re.sub(r"\W+", "_", path).strip("_") or "input"
+    return "self_" if name == "self" else name
