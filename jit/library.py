@@ -1,6 +1,7 @@
-"""What is library code: which functions framejit takes for the program's, which for tensor code, and which for a library's machinery.
+"""Whose code a function is: the program's, torch's, the standard library's, another package's, or framejit's own; and what that means.
 
-The answer decides where a graph break inside a library is taken (boundary.py) and which functions native code calls back (natives.py).
+The answers decide where a graph break inside a library is taken (boundary.py), which functions native code calls back (natives.py), and which
+frames reports show (stacks.py).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import enum
 import os
 import sysconfig
 from collections.abc import Mapping
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -36,6 +37,29 @@ TENSOR_CODE = tuple(
 )  # fmt: skip
 """The parts of torch that compute with tensors, or stand around functions that do."""
 
+
+CALLS_BACK = tuple(
+    TORCH + path
+    for path in (
+        "_tensor.py", "autograd/__init__.py", "autograd/function.py", "distributions/", "functional.py", "nn/", "optim/", "overrides.py",
+        "utils/_contextlib.py", "utils/_pytree.py", "utils/data/",
+    )
+)  # fmt: skip
+"""Parts of torch that call the program back as plain code would. The rest of it may be tracing, transforming or compiling."""
+REGIONS = OURS + "regions.py"
+"""Whose wrappers are around functions of the program that are decorated with framejit's decorators."""
+STAND_INS = OURS + "modules/app/"
+"""Functions of framejit's that are traced in place of library functions."""
+OUR_WRAPPERS = (REGIONS, OURS + "directives.py", STAND_INS)
+"""What of framejit's calls functions of the program as plain code would."""
+GENERATED_BY_COMPILERS = ("<eval_with_key>", "<framejit")
+"""How the file names of graphs' code begin, and of code that framejit writes."""
+MODULE_CALLS = TORCH + "nn/modules/module.py"
+"""What runs the calls of every module."""
+AROUND_CALLS = (MODULE_CALLS, *(TORCH + path for path in ("nn/modules/container.py", "utils/_contextlib.py", "amp/autocast_mode.py")))
+"""Parts of torch whose frames only call the next one."""
+HIDDEN = (*AROUND_CALLS, OURS)
+"""What reports leave out of call stacks."""
 
 
 class Kind(enum.Enum):
@@ -69,6 +93,16 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> Kind:
     if filename.startswith((STANDARD_LIBRARY, FROZEN)):
         return Kind.WRAPPER if filename.startswith(WRAPPERS) else Kind.MACHINERY
     return Kind.PROGRAM
+
+
+def is_library_file(filename: str) -> bool:
+    """Whether a file is torch's, framejit's or the standard library's. Models in other packages are as good as the program's."""
+    return filename.startswith((TORCH, OURS)) or (filename.startswith(STANDARD_LIBRARY) and not filename.startswith(INSTALLED))
+
+
+def is_stand_in(function: FunctionType) -> bool:
+    """Whether a function is one of framejit's, traced in place of a library function (modules/app)."""
+    return function.__code__.co_filename.startswith(STAND_INS)
 
 
 def is_generated(code: CodeType, namespace: Mapping[str, Any]) -> bool:

@@ -7,7 +7,6 @@ times without a tensor in sight must cost neither a compilation nor a long look.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
@@ -19,20 +18,9 @@ from torch import nn
 from framejit import directives
 from framejit._runtime import NEVER, OPAQUE
 from framejit.guards import classes
-from framejit.library import OURS, TORCH, Kind
+from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, Kind
 from framejit.library import kind_of as kind_of_code
 
-TRANSPARENT = tuple(
-    TORCH + path
-    for path in (
-        "_tensor.py", "autograd/__init__.py", "autograd/function.py", "distributions/", "functional.py", "nn/", "optim/", "overrides.py",
-        "utils/_contextlib.py", "utils/_pytree.py", "utils/data/",
-    )
-)  # fmt: skip
-"""Parts of torch that call the program back as plain code would. The rest of it may be tracing, transforming or compiling."""
-PASSED = tuple(os.path.join(OURS, path) for path in ("regions.py", "directives.py", "modules/app/"))
-"""framejit's own wrappers and stand-ins for library functions."""
-GENERATED = ("<eval_with_key>", "<framejit")
 HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
 """Inside these, torch's dispatcher is in a state of its own."""
 FEW = 8
@@ -112,12 +100,12 @@ def kind_of(function: FunctionType) -> int | None:
     code = function.__code__
     filename = code.co_filename
     if filename.startswith(TORCH):
-        return NEVER if filename.startswith(TRANSPARENT) else OPAQUE
+        return NEVER if filename.startswith(CALLS_BACK) else OPAQUE
     if filename.startswith(OURS):
-        return NEVER if filename.startswith(PASSED) else OPAQUE
+        return NEVER if filename.startswith(OUR_WRAPPERS) else OPAQUE
     if code.co_name in HANDLERS:
         return OPAQUE
-    if filename.startswith(GENERATED) or directives.is_disabled(function):
+    if filename.startswith(GENERATED_BY_COMPILERS) or directives.is_disabled(function):
         return NEVER
     return NEVER if kind_of_code(code, function.__globals__) in (Kind.MACHINERY, Kind.WRAPPER) else None
 

@@ -14,9 +14,7 @@ from framejit import breaks, logs
 from framejit._runtime import Entry
 from framejit.errors import RecompileError, UserFrame, behind_break
 from framejit.guards.source import Call
-
-IMPLEMENTATION = nn.Module._wrapped_call_impl.__code__.co_filename
-
+from framejit.library import MODULE_CALLS
 
 MOST_LISTED = 3
 """Expectations that are told, of entries that differ only in these."""
@@ -37,7 +35,7 @@ def explain() -> Any:
 
 def name_of(function: types.FunctionType, module: nn.Module | None) -> str:
     """What to call the function in reports: the module's class, where it is only what runs every module's calls."""
-    if module is not None and function.__code__.co_filename == IMPLEMENTATION:
+    if module is not None and function.__code__.co_filename == MODULE_CALLS:
         return f"the module {type(module).__qualname__}"
     return behind_break(function.__qualname__)
 

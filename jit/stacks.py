@@ -8,12 +8,7 @@ from typing import Any
 
 from framejit.compiled_module import module_in
 from framejit.errors import UserFrame
-from framejit.library import INSTALLED, OURS, STANDARD_LIBRARY, TORCH
-
-AROUND_CALLS = tuple(TORCH + path for path in ("nn/modules/module.py", "nn/modules/container.py", "utils/_contextlib.py", "amp/autocast_mode.py"))
-"""Parts of torch whose frames only call the next one."""
-
-HIDDEN = (*AROUND_CALLS, OURS)
+from framejit.library import AROUND_CALLS, HIDDEN, is_library_file
 
 
 def caller(frame: Any) -> Any:
@@ -26,16 +21,11 @@ def caller(frame: Any) -> Any:
 
 def shown(stack: Sequence[UserFrame]) -> list[UserFrame]:
     """The frames to show: the program's and its packages', and the innermost one of torch's or the standard library's if it ends there."""
-    kept = [frame for frame in stack if not is_of_library(frame.filename)]
+    kept = [frame for frame in stack if not is_library_file(frame.filename)]
     last = stack[-1] if stack else None
-    if last is not None and is_of_library(last.filename) and not (kept and last.filename.startswith(HIDDEN)):
+    if last is not None and is_library_file(last.filename) and not (kept and last.filename.startswith(HIDDEN)):
         kept.append(last)
     return kept
-
-
-def is_of_library(filename: str) -> bool:
-    """Whether a file is torch's, framejit's or the standard library's. Models in other packages are as good as the program's."""
-    return filename.startswith((TORCH, OURS)) or (filename.startswith(STANDARD_LIBRARY) and not filename.startswith(INSTALLED))
 
 
 def home(function: FunctionType, first: Any) -> CodeType:

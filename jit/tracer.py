@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import boundary, breaks, directives, identities, interrupts, looks, passage, regions, splitting, stacks
+from framejit import boundary, breaks, directives, identities, interrupts, library, looks, passage, splitting, stacks
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -419,7 +419,7 @@ class Tracer:
         known = self._frames
         frame = frame or self.frame
         while frame is not None:
-            if type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != regions.__file__:
+            if type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != library.REGIONS:
                 instruction = frame.decoded.instructions[frame.pc]
                 found = known.get(instruction)
                 if found is None:
@@ -440,7 +440,7 @@ class Tracer:
             frame = frame.parent
         if frame is None:
             return None
-        if frame.code.co_filename.startswith(stacks.HIDDEN):
+        if frame.code.co_filename.startswith(library.HIDDEN):
             frame = stacks.caller(frame)
         instruction = frame.decoded.instructions[frame.pc]
         line = self._lines.get(instruction)
@@ -543,7 +543,7 @@ class Tracer:
         return found
 
     def pin(self, value: Any) -> Object:
-        if isinstance(value, FunctionType) and value.__globals__.get("__name__", "").startswith("framejit.modules.app"):
+        if isinstance(value, FunctionType) and library.is_stand_in(value):
             return self.pin_app(value)
         wrapper = wrapper_for(type(value))
         if wrapper.by_identity or type(value) in SCALARS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from framejit import boundary, breaks, logs, looks, regions, stacks
+from framejit import boundary, breaks, library, logs, looks, stacks
 from framejit.bytecode.decode import decode
 from framejit.ceval.frame import Frame
 from framejit.codegen import CannotGenerate
@@ -71,7 +71,7 @@ def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
     reach = within_reach(stop.frames[:-1] if skipped else stop.frames)
     if innermost(attempt.tracer.directives, NESTED) is False:
         # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.
-        del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != regions.__file__), 0) :]
+        del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != library.REGIONS), 0) :]
     return reach
 
 
