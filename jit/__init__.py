@@ -4,7 +4,6 @@ from framejit.build_check import check_build
 
 check_build()
 
-from framejit.api import compile, is_compiling, reset  # noqa: E402
 from framejit.backends.registry import list_backends, register_backend  # noqa: E402
 from framejit.errors import (  # noqa: E402
     BackendError,
@@ -17,11 +16,12 @@ from framejit.errors import (  # noqa: E402
     UnknownOption,
     Unsupported,
 )
-from framejit.explanation import explain  # noqa: E402
 from framejit.logs import set_logs  # noqa: E402
-from framejit.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame  # noqa: E402
 from framejit.report import statistics  # noqa: E402
 from framejit.stance import set_stance  # noqa: E402
+from framejit.user.api import compile, is_compiling, reset  # noqa: E402
+from framejit.user.explanation import explain  # noqa: E402
+from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [

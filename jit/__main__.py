@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from framejit import catalogue, logs
+from framejit import logs
 from framejit.errors import FramejitError
+from framejit.reporting import catalogue
 
 
 def parser() -> argparse.ArgumentParser:

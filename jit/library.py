@@ -46,7 +46,7 @@ CALLS_BACK = tuple(
     )
 )  # fmt: skip
 """Parts of torch that call the program back as plain code would. The rest of it may be tracing, transforming or compiling."""
-REGIONS = OURS + "regions.py"
+REGIONS = OURS + os.path.join("user", "regions.py")
 """Whose wrappers are around functions of the program that are decorated with framejit's decorators."""
 STAND_INS = OURS + "modules/app/"
 """Functions of framejit's that are traced in place of library functions."""

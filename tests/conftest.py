@@ -11,8 +11,9 @@ faulthandler.enable()
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-from framejit import _runtime, compiled_module, retained, sharing  # noqa: E402
+from framejit import _runtime  # noqa: E402
 from framejit.backends import registry  # noqa: E402
+from framejit.driver import compiled_module, retained, sharing  # noqa: E402
 
 UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
 

@@ -25,7 +25,7 @@ from framejit.compiler import compiled as compiled_stage
 from framejit.compiler import planned as planned_stage
 from framejit.driver import loader
 from framejit.objects import abstract
-from framejit.tracer import Tracer
+from framejit.tracing.tracer import Tracer
 
 x = torch.arange(6.0).reshape(2, 3)
 y = torch.ones(2, 3)

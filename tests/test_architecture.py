@@ -14,19 +14,27 @@ from framejit.bytecode.versions import CURRENT
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
-# Layer -> what it may import of framejit, besides itself. "" is the package's root level (api.py, compile.py ...).
-FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "interrupts", "logs", "report", "stance", "trail"}
+# Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know.
+FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "interrupts", "library", "logs", "report", "stance", "trail"}
+ENTRANCES = {"", "__main__", "build_check"}
+"""The rest of the root: the package's own surface, the command line, and what refuses a build that doesn't fit."""
 ALLOWED: dict[str, set[str]] = {
     "bytecode": set(),
     "guards": set(),
     "effects": {"bytecode", "objects", "guards"},
     "objects": {"guards", "modules", "effects"},
-    "modules": {"guards", "objects", "graph", "effects", "api", "regions", "library"},  # api, regions: they say what its functions mean in a trace
+    "modules": {"guards", "objects", "graph", "effects", "user"},  # user: what the user's surface means in a trace
     "graph": {"guards", "objects", "effects"},
     "ceval": {"bytecode", "guards", "objects", "effects", "graph"},
     "codegen": {"bytecode", "guards", "objects", "effects"},
     "backends": {"graph"},
+    "tracing": {"bytecode", "guards", "effects", "objects", "modules", "graph", "ceval", "codegen", "driver", "reporting"},
+    "compiler": {"bytecode", "guards", "effects", "objects", "modules", "graph", "ceval", "codegen", "backends", "tracing", "driver", "reporting"},
+    "driver": {"bytecode", "guards", "backends", "reporting"},
+    "reporting": {"guards"},
+    "user": {"backends", "driver"},
 }
+
 # Modules that may import torch are all others'; these stay usable, and testable, without it.
 WITHOUT_TORCH = ("bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "report", "trail", "config", "directives", "guards.source")
 # The interpreter's own business: opcodes, the assembler, CPython versions.
@@ -110,6 +118,11 @@ def test_layers(module):
             continue
         first = name.split(".")[1] if "." in name else ""
         assert first in {module.layer} | ALLOWED[module.layer] | FOUNDATION, f"{module.path}: {module.layer}/ must not import {name}"
+
+
+@each_module
+def test_every_module_lies_in_a_room(module):
+    assert module.layer or module.short in FOUNDATION | ENTRANCES, f"{module.path}: at the root lies only what everyone may know"
 
 
 def test_the_foundation_knows_no_layer():
@@ -196,7 +209,7 @@ def test_the_peer_is_named_in_few_files_only():
     assert named <= {"graph.torch_sources", *ECOSYSTEM}, named
 
 
-ECOSYSTEM = {"modules.ecosystem", "backends.ecosystem", "torch_stance"}
+ECOSYSTEM = {"modules.ecosystem", "backends.ecosystem", "driver.torch_stance"}
 
 
 @each_module

@@ -34,8 +34,9 @@ import torch
 from torch import nn
 
 import framejit
-from framejit import boundary, library
+from framejit import library
 from framejit.library import Kind
+from framejit.tracing import boundary
 
 x = torch.arange(1.0, 5.0)
 eager = functools.partial(framejit.compile, backend="eager")
@@ -193,7 +194,7 @@ def test_a_call_that_always_breaks_is_no_longer_traced(monkeypatch):
 
     compiled = eager(program)
     compiled(torch.ones(1))
-    tracer = sys.modules["framejit.tracer"].Tracer
+    tracer = sys.modules["framejit.tracing.tracer"].Tracer
     run_frame = tracer.run_frame
     monkeypatch.setattr(tracer, "run_frame", spy)
     compiled(torch.ones(2))

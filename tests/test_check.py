@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import framejit
-from framejit import _runtime, check, config, second_run
+from framejit import _runtime, config
 from framejit.compiler import compile as stages
+from framejit.driver import check, second_run
 from framejit.errors import CheckError
 from framejit.guards.kinds import Equals, TensorMatch
 from framejit.guards.source import Call

@@ -15,8 +15,9 @@ import torch
 from handmade import compiled, entry
 from together import together
 
-from framejit import _runtime, torch_stance
+from framejit import _runtime
 from framejit._runtime import CompiledFunction
+from framejit.driver import torch_stance
 
 # ---- as a function ----
 

@@ -17,8 +17,9 @@ import torch
 from torch import nn
 
 import framejit
-from framejit import __main__, breaks, catalogue, config, logs
+from framejit import __main__, breaks, config, logs
 from framejit.backends import inductor
+from framejit.reporting import catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 x = torch.arange(3.0)

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import framejit
 from framejit._runtime import CompiledFunction, Entry
-from framejit.tracer import Tracer
+from framejit.tracing.tracer import Tracer
 
 x = torch.ones(2, 3)
 BACKENDS = ("eager", "aot_eager")

@@ -20,8 +20,9 @@ from together import together
 from torch import nn
 
 import framejit
-from framejit import _runtime, natives
+from framejit import _runtime
 from framejit._runtime import CompiledFunction
+from framejit.driver import natives
 
 x = torch.arange(1.0, 5.0)
 eager = functools.partial(framejit.compile, backend="eager")

@@ -22,7 +22,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import framejit
-from framejit import breaks, errors, library, logs, stacks
+from framejit import breaks, errors, library, logs
+from framejit.reporting import stacks
 
 for _module in ("resume_programs_flow", "resume_programs_calls", "resume_programs_statements", "resume_programs_objects"):
     importlib.import_module(_module)  # adds its programs to CASES

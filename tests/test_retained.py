@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import framejit
-from framejit import compiled_module, retained
+from framejit.driver import compiled_module, retained
 
 x = torch.ones(2, 3)
 w = torch.full((3,), 2.0)

@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 import framejit
-from framejit import compiled_module, config, sharing
+from framejit import config
 from framejit.backends.registry import Backend
+from framejit.driver import compiled_module, sharing
 
 x = torch.arange(6.0).reshape(2, 3)
 

@@ -268,7 +268,7 @@ def test_in_compiled_code_it_splits_the_graph(set_stance):
 
     @framejit.disable(recursive=False)
     def look():
-        seen.append((framejit.is_compiling(), stance.current(), framejit.torch_stance.current()))
+        seen.append((framejit.is_compiling(), stance.current(), framejit.driver.torch_stance.current()))
 
     def f(t):
         t = t + 1

@@ -26,7 +26,7 @@ from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes, Scope
 from framejit.objects.dictobject import DictObject
 from framejit.objects.object import LazyObject, Object
-from framejit.tracer import Tracer
+from framejit.tracing.tracer import Tracer
 
 OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBuilder, Body, GlobalModes, Scope, AutogradNode)
 """Classes of the state: their fields are looked into. Everything else is compared by identity."""

@@ -82,7 +82,7 @@ class Recompiles(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self.texts: list[str] = []
-        logger = logging.getLogger("framejit.recompiles")
+        logger = logging.getLogger("framejit.reporting.recompiles")
         logger.setLevel(logging.INFO)
         logger.propagate = False
         logger.addHandler(self)

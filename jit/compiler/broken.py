@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from framejit import boundary, breaks, library, logs, looks, stacks
+from framejit import breaks, library, logs
 from framejit.bytecode.decode import decode
 from framejit.ceval.frame import Frame
 from framejit.codegen import CannotGenerate
@@ -13,13 +13,17 @@ from framejit.codegen.resume import split
 from framejit.compiler.planned import AsWritten, Behind, Planned, plan_end
 from framejit.compiler.traced import Attempt
 from framejit.directives import NESTED, breaks_are_errors, innermost
+from framejit.driver.compiled_module import home
+from framejit.driver.prediction import Prediction
 from framejit.errors import Unsupported, UserFrame
 from framejit.guards.kinds import Guard
 from framejit.modules import ecosystem
-from framejit.predictions import RAISES, Prediction, predict
 from framejit.report import STATISTICS, BreakNote, place
-from framejit.splitting import split_frames, within_reach
-from framejit.stops import CallNatively, GraphBreak, Pause
+from framejit.reporting import stacks
+from framejit.tracing import boundary, looks
+from framejit.tracing.predictions import RAISES, predict
+from framejit.tracing.splitting import split_frames, within_reach
+from framejit.tracing.stops import CallNatively, GraphBreak, Pause
 
 WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
@@ -100,7 +104,7 @@ def as_written(
     if watched:
         STATISTICS.add("graph_breaks")
     attempt.note.fallback, attempt.note.fallback_stack = reason, tuple(stack)
-    logs.fallback(stacks.home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)
+    logs.fallback(home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)
     return AsWritten(attempt, guards, reason, watched, prediction)
 
 

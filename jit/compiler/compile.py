@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from framejit import boundary, breaks, logs, modules, stacks
+from framejit import breaks, logs, modules
 from framejit._runtime import CompiledFunction, Entry
 from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
@@ -21,6 +21,7 @@ from framejit.compiler.planned import AsWritten, Planned, plan_end
 from framejit.compiler.surroundings import ONE_AT_A_TIME, deeper_recursion, undisturbed, wait
 from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import loader
+from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import InternalError
 from framejit.guards.build import check_all
@@ -28,8 +29,9 @@ from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, record
-from framejit.stops import CallNatively, GraphBreak, Place
-from framejit.tracer import Tracer
+from framejit.tracing import boundary
+from framejit.tracing.stops import CallNatively, GraphBreak, Place
+from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()
 
@@ -40,7 +42,7 @@ def compile_call(request: CompileRequest) -> Entry:
     Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails, what a signal handler raises.
     """
     function = request.function
-    code = stacks.home(function, request.args[0] if request.args else None)
+    code = home(function, request.args[0] if request.args else None)
     note = FrameNote(function.__qualname__ if code is function.__code__ else code.co_qualname, code.co_filename, code.co_firstlineno)
     with ONE_AT_A_TIME, deeper_recursion(), undisturbed() as collects:
         entry = compile_in_attempts(request, note, collects)

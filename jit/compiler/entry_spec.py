@@ -14,9 +14,9 @@ from framejit.guards.build import build
 
 if TYPE_CHECKING:
     from framejit.codegen.direct import Direct
+    from framejit.driver.prediction import Prediction
     from framejit.guards.kinds import Guard
     from framejit.guards.source import Source
-    from framejit.predictions import Prediction
 
 
 @dataclass(frozen=True, slots=True)

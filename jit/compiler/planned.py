@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
 
-from framejit import breaks, logs, stacks
+from framejit import breaks, logs
 from framejit._runtime import CompiledFunction
 from framejit.bytecode.instruction import Position
 from framejit.codegen import CannotGenerate, FinishedTrace, Plan, plan
 from framejit.compiler.traced import Attempt
 from framejit.directives import CURRENT, Directives, made_real
+from framejit.driver.compiled_module import home
+from framejit.driver.prediction import Prediction
 from framejit.effects import Logged
 from framejit.errors import UserFrame, program_name
 from framejit.graph.builder import GraphResult
@@ -21,10 +23,9 @@ from framejit.guards.kinds import Distinct, Guard
 from framejit.guards.source import UserLine
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import Codegen
-from framejit.predictions import Prediction
 from framejit.report import BreakNote
-from framejit.stops import GraphBreak
-from framejit.tracer import Tracer
+from framejit.tracing.stops import GraphBreak
+from framejit.tracing.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def guard_aliasing(attempt: Attempt) -> None:
 def line_of(attempt: Attempt, position: Position) -> UserLine:
     """A place in the traced frame, for guards."""
     function = attempt.tracer.function
-    code = stacks.home(function, attempt.first_argument)
+    code = home(function, attempt.first_argument)
     if code is not function.__code__:
         position = Position(None, None, None, None)
     columns = (position.end_lineno, position.column, position.end_column)

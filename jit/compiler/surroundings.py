@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 from framejit import interrupts
-from framejit.aside import aloud, hooks_and_profilers, silent
+from framejit.compiler.aside import aloud, hooks_and_profilers, silent
 
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""

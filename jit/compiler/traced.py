@@ -11,8 +11,8 @@ from framejit.driver.request import CompileRequest
 from framejit.guards.global_state import global_state_guard
 from framejit.objects.object import NotConstant, Object
 from framejit.report import FrameNote
-from framejit.stops import CallNatively, Escape, GraphBreak
-from framejit.tracer import Tracer
+from framejit.tracing.stops import CallNatively, Escape, GraphBreak
+from framejit.tracing.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,26 +9,25 @@ import types
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
-from framejit import breaks, compiled_module, config, directives, interrupts, logs, recompiles, retained, stacks
+from framejit import breaks, config, directives, interrupts, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
-from framejit.driver import loader
+from framejit.driver import compiled_module, loader, retained
 from framejit.driver.history import Families, Family, History
+from framejit.driver.natives import Natives, NativeUse
+from framejit.driver.observers import observer
 from framejit.driver.options import Options
 from framejit.driver.policy import Decision, Subject, decide, is_allowed
+from framejit.driver.prediction import Prediction
 from framejit.driver.request import CompileRequest, Found, Origin
+from framejit.driver.sharing import Pool, pool_of
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
 from framejit.guards.source import MISSING, Call
-from framejit.natives import Natives, NativeUse
-from framejit.observers import observer
 from framejit.report import STATISTICS, BreakNote, place
-from framejit.sharing import Pool, pool_of
-
-if TYPE_CHECKING:
-    from framejit.predictions import Prediction
+from framejit.reporting import recompiles, stacks
 
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _functions_lock = threading.Lock()
@@ -79,7 +78,7 @@ class Compiler:
         with _functions_lock:
             _functions.add(compiled)
         if self.options.config.checks():
-            importlib.import_module("framejit.check").install(self.options.config)
+            importlib.import_module("framejit.driver.check").install(self.options.config)
         return compiled
 
     def hold_backend(self) -> None:
@@ -279,7 +278,7 @@ class Compiler:
             self._report(subject.call, reason, stack)
 
     def _report(self, call: Call, reason: breaks.Break, stack: Sequence[UserFrame] = ()) -> None:
-        code = stacks.home(call.function, call.locals[0] if call.locals else None)
+        code = compiled_module.home(call.function, call.locals[0] if call.locals else None)
         stack = stacks.shown(stack) or [UserFrame.of(code, None)]
         if self.options.fullgraph:
             raise Unsupported(reason, stack)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from framejit import retained
 from framejit.backends.registry import Backend
 from framejit.config import Config
+from framejit.driver import retained
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from framejit import config, recompiles, stance, torch_stance
+from framejit import config, stance
 from framejit._runtime import Entry
+from framejit.driver import torch_stance
 from framejit.driver.history import Family, History
 from framejit.driver.options import Options
 from framejit.guards.source import Call
-from framejit.recompiles import Cause
+from framejit.reporting import recompiles
+from framejit.reporting.recompiles import Cause
 
 FEW = 2
 """Entries that are enough to tell that a value changes, in a family where one has been found to."""

@@ -12,10 +12,10 @@ from torch import nn
 
 from framejit._runtime import CompiledFunction
 from framejit.driver.history import Family
+from framejit.driver.natives import NativeUse
 from framejit.driver.options import Options
-from framejit.natives import NativeUse
-from framejit.recompiles import Cause
 from framejit.report import BreakNote
+from framejit.reporting.recompiles import Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import sys
 from types import FunctionType
 from typing import Any
 
-from framejit import breaks, regions
+from framejit import breaks
 from framejit.directives import MADE_BY_TORCH
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
@@ -16,6 +16,7 @@ from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import library
 from framejit.objects.vm import VM
+from framejit.user import regions
 
 DISABLED = "_torchdynamo_disable"
 ASSUMED_CONSTANT = "_dynamo_marked_constant"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from framejit import api, breaks, directives, regions, stance
+from framejit import breaks, directives, stance
 from framejit._runtime import CompiledFunction
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
@@ -13,6 +13,7 @@ from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import NotConstant, Object, settle
 from framejit.objects.registry import library, models, refuse, wraps
 from framejit.objects.vm import VM, Codegen
+from framejit.user import api, regions
 
 
 @models(api.is_compiling)

@@ -12,11 +12,11 @@ from framejit.objects.cellobject import CellObject
 from framejit.objects.exceptions import AddedEntry, ExceptionObject
 from framejit.objects.finalizers import ends_visibly
 from framejit.objects.object import Object
-from framejit.splitting import AppNamespace
+from framejit.tracing.splitting import AppNamespace
 
 if TYPE_CHECKING:
     from framejit.ceval.closing import Watch
-    from framejit.tracer import Tracer
+    from framejit.tracing.tracer import Tracer
 
 
 def note(tracer: Tracer, exc: Object, frame: Frame, again: bool) -> None:

@@ -12,13 +12,14 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import config, directives, logs, retained
+from framejit import config, directives, logs
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
-from framejit.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.directives import untraced
+from framejit.driver import retained
 from framejit.driver.callback import Compiler
 from framejit.driver.callback import reset as reset_compiled
+from framejit.driver.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.driver.options import Options
 from framejit.errors import BadArgument, suggestion
 from framejit.library import OURS

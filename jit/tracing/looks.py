@@ -10,7 +10,7 @@ from framejit import breaks
 from framejit.bytecode.decode import Decoded
 from framejit.ceval.frame import Frame
 from framejit.library import Kind, kind_of
-from framejit.stops import GraphBreak
+from framejit.tracing.stops import GraphBreak
 
 LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Builtins that see the variables of the function that calls them, those included that exec() has made."""

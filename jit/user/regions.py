@@ -12,7 +12,7 @@ from torch import nn
 
 from framejit import directives
 from framejit._runtime import NEVER, CompiledFunction, mark_code, set_thread_disabled
-from framejit.compiled_module import module_with_call
+from framejit.driver.compiled_module import module_with_call
 from framejit.errors import BadArgument
 
 _outer = threading.local()

@@ -29,12 +29,12 @@ from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
 from framejit.library import Kind, kind_of
-from framejit.predictions import RAISES
-from framejit.splitting import AppNamespace
-from framejit.stops import GraphBreak
+from framejit.tracing.predictions import RAISES
+from framejit.tracing.splitting import AppNamespace
+from framejit.tracing.stops import GraphBreak
 
 if TYPE_CHECKING:
-    from framejit.tracer import Tracer
+    from framejit.tracing.tracer import Tracer
 
 ENOUGH = 2
 """So many traces have to break inside the same call before others break at it without a look: a warning is shown once."""

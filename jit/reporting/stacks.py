@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import CodeType, FunctionType
 from typing import Any
 
-from framejit.compiled_module import module_in
 from framejit.errors import UserFrame
-from framejit.library import AROUND_CALLS, HIDDEN, is_library_file
+from framejit.library import HIDDEN, is_library_file
 
 
 def caller(frame: Any) -> Any:
@@ -26,11 +24,3 @@ def shown(stack: Sequence[UserFrame]) -> list[UserFrame]:
     if last is not None and is_library_file(last.filename) and not (kept and last.filename.startswith(HIDDEN)):
         kept.append(last)
     return kept
-
-
-def home(function: FunctionType, first: Any) -> CodeType:
-    """The code to show for calls of a function with this first argument: where torch's runs every module's calls, that of the forward."""
-    module = module_in(first) if function.__code__.co_filename.startswith(AROUND_CALLS) else None
-    forward: Any = getattr(type(module), "forward", None)
-    code = getattr(forward, "__code__", None)
-    return code if isinstance(code, CodeType) else function.__code__

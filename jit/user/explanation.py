@@ -10,15 +10,16 @@ from typing import Any
 
 from torch import nn
 
-from framejit import config, retained
+from framejit import config
 from framejit._runtime import CompiledFunction
-from framejit.api import compile
 from framejit.backends.registry import BackendFn
 from framejit.breaks import Break
-from framejit.compiled_module import raw_call
 from framejit.directives import untraced
+from framejit.driver import retained
+from framejit.driver.compiled_module import raw_call
 from framejit.errors import BadArgument, UserFrame, behind_break, explain_break
 from framejit.report import STAGES, FrameNote, place, recording
+from framejit.user.api import compile
 
 
 @dataclass

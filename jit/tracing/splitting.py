@@ -19,10 +19,10 @@ from framejit.objects.dictobject import DictObject
 from framejit.objects.finalizers import MOST_DEEP, ends_visibly, may_be_weakly_held
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import NotConstant, Object, settle
-from framejit.stops import CallNatively
+from framejit.tracing.stops import CallNatively
 
 if TYPE_CHECKING:
-    from framejit.tracer import Tracer
+    from framejit.tracing.tracer import Tracer
 
 
 class AppNamespace(DictObject):

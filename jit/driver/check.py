@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-from framejit import config, second_run
+from framejit import config
 from framejit._runtime import CompiledFunction, Entry, Unset, set_call_checker, set_guard_checker, set_thread_checking
+from framejit.driver import second_run
 from framejit.errors import CheckError
 from framejit.guards.source import MISSING, Call
 

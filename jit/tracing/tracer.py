@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import boundary, breaks, directives, identities, interrupts, library, looks, passage, splitting, stacks
+from framejit import breaks, directives, interrupts, library
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -58,7 +58,9 @@ from framejit.objects.listobject import ListObject
 from framejit.objects.object import LazyObject, NotConstant, Object, settle
 from framejit.objects.registry import AS_WRITTEN, GIVES, LIBRARY, PASSES_RESULT, wrapper_for
 from framejit.objects.tupleobject import TupleObject
-from framejit.stops import CallNatively, GraphBreak, Pause, Place
+from framejit.reporting import stacks
+from framejit.tracing import boundary, identities, looks, passage, splitting
+from framejit.tracing.stops import CallNatively, GraphBreak, Pause, Place
 from framejit.trail import Trail
 
 SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})

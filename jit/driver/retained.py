@@ -17,10 +17,10 @@ from typing import Any
 
 from framejit._runtime import Entry
 from framejit.backends.registry import Backend
+from framejit.driver.holdings import found_by_name, lives_anyway, survey
 from framejit.errors import BackendError
 from framejit.guards import classes
 from framejit.guards.source import module_of_globals
-from framejit.holdings import found_by_name, lives_anyway, survey
 
 MOST = 64
 """Records of one code object: closures made anew have one each."""

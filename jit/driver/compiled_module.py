@@ -16,9 +16,10 @@ from typing import Any
 from torch import nn
 
 from framejit._runtime import CompiledFunction
+from framejit.driver.holdings import lives_anyway, survey
 from framejit.errors import BadArgument
 from framejit.guards.source import Reference
-from framejit.holdings import lives_anyway, survey
+from framejit.library import AROUND_CALLS
 
 Function = Any
 """A types.FunctionType, which type checkers take no `def` for."""
@@ -312,6 +313,14 @@ def module_in(value: Any) -> nn.Module | None:
     if type(value) is tuple:
         return next((found for found in map(module_in, value) if found is not None), None)
     return None
+
+
+def home(function: types.FunctionType, first: Any) -> types.CodeType:
+    """The code to show for calls of a function with this first argument: where torch's runs every module's calls, that of the forward."""
+    module = module_in(first) if function.__code__.co_filename.startswith(AROUND_CALLS) else None
+    forward: Any = getattr(type(module), "forward", None)
+    code = getattr(forward, "__code__", None)
+    return code if isinstance(code, types.CodeType) else function.__code__
 
 
 def catch_up(made: Any) -> bool:

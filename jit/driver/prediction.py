@@ -8,14 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from framejit import breaks
-from framejit.ceval.handlers import meets_handler
 from framejit.errors import UserFrame
 from framejit.guards import classes
 from framejit.report import place
-from framejit.stops import Escape, GraphBreak
-
-RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
-"""Reasons that say that the program raises."""
 
 FROM_ANYWHERE = (MemoryError, RecursionError)
 """Exceptions that any instruction may raise, whatever a trace has seen."""
@@ -65,15 +60,6 @@ class Prediction:
         where = f" at {place(self.stack)}" if self.stack else ""
         came = "it returned" if error is None else f"it raised {type(error).__qualname__}: {error}"
         return f"the trace said that {expected}{where}; {came}"
-
-
-def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
-    """What the end of a trace says of the call; None where it doesn't say that the program raises. `computes`: whether it has a graph."""
-    if not isinstance(stop.reason, RAISES):
-        return None
-    if isinstance(stop, Escape):
-        return Prediction(stop.reason, tuple(stop.stack), stop.cls, computes=computes)
-    return Prediction(stop.reason, tuple(stop.stack), None, certain=not stop.frames or not meets_handler(stop.frames[-1]))
 
 
 def innermost(error: BaseException) -> tuple[str, int] | None:

@@ -19,7 +19,7 @@ import torch
 from framejit import logs
 from framejit._runtime import CompiledFunction, is_thread_compiling, set_thread_compiling, set_thread_disabled
 from framejit.bytecode.decode import decode
-from framejit.compiled_module import ORIGINAL
+from framejit.driver.compiled_module import ORIGINAL
 from framejit.errors import CheckError, FramejitError
 from framejit.guards.source import MISSING
 

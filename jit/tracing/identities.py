@@ -15,7 +15,7 @@ from framejit.objects.object import Object, settle
 from framejit.objects.registry import wrapper_for
 
 if TYPE_CHECKING:
-    from framejit.tracer import Tracer
+    from framejit.tracing.tracer import Tracer
 
 VALUE_TYPES = frozenset({int, float, complex, str, bytes, datetime.date, datetime.timedelta})
 """Immutable types in C that compare and hash by what they are worth, with no code of the program's."""

@@ -1,0 +1,1 @@
+"""What a program calls: compile, and what regions of it may ask for."""
