@@ -21,7 +21,6 @@ import weakref
 from collections import Counter
 from collections.abc import Sequence
 from types import CodeType
-from typing import TYPE_CHECKING
 
 from framejit import breaks
 from framejit.bytecode.splice import origin
@@ -32,15 +31,13 @@ from framejit.library import Kind, kind_of
 from framejit.tracing.predictions import RAISES
 from framejit.tracing.splitting import AppNamespace
 from framejit.tracing.stops import GraphBreak
-
-if TYPE_CHECKING:
-    from framejit.tracing.tracer import Tracer
+from framejit.tracing.trace import Trace
 
 ENOUGH = 2
 """So many traces have to break inside the same call before others break at it without a look: a warning is shown once."""
 
 
-def outside(tracer: Tracer, stop: GraphBreak) -> GraphBreak:
+def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
     """The break as the program meets it: one inside library code becomes one at the program's call of the library."""
     if isinstance(stop.reason, (*RAISES, breaks.Debugger)):
         return stop
@@ -56,7 +53,7 @@ def outside(tracer: Tracer, stop: GraphBreak) -> GraphBreak:
     return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
 
 
-def entry(tracer: Tracer, frames: Sequence[Frame]) -> int | None:
+def entry(tracer: Trace, frames: Sequence[Frame]) -> int | None:
     """The index of the outermost frame that the program's innermost one has called and that isn't split; None if there is none."""
     found = None
     for index, frame in enumerate(frames[1:], 1):
@@ -70,7 +67,7 @@ def entry(tracer: Tracer, frames: Sequence[Frame]) -> int | None:
     return found
 
 
-def has_computed(tracer: Tracer, frame: Frame) -> bool:
+def has_computed(tracer: Trace, frame: Frame) -> bool:
     """Whether an operation has entered a graph since the frame was called."""
     assert frame.parent is not None
     return origin(frame.code, 0) is not None or tracer.graph.has_grown_since(frame.parent.mark)

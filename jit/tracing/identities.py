@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from types import WrapperDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks
 from framejit.guards import classes
@@ -13,9 +13,7 @@ from framejit.guards.source import MISSING, DictKey
 from framejit.objects.builtinobject import BuiltinMethodObject
 from framejit.objects.object import Object, settle
 from framejit.objects.registry import wrapper_for
-
-if TYPE_CHECKING:
-    from framejit.tracing.tracer import Tracer
+from framejit.tracing.trace import Trace
 
 VALUE_TYPES = frozenset({int, float, complex, str, bytes, datetime.date, datetime.timedelta})
 """Immutable types in C that compare and hash by what they are worth, with no code of the program's."""
@@ -23,7 +21,7 @@ UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
 """Types whose equal values are one object."""
 
 
-def same_value(tracer: Tracer, a: Object, b: Object, unsure: bool) -> bool:
+def same_value(tracer: Trace, a: Object, b: Object, unsure: bool) -> bool:
     """VM.same_value, guarded."""
     if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_knowable() and b.is_knowable():
         left, right = a.constant(tracer), b.constant(tracer)
@@ -46,7 +44,7 @@ def same_value(tracer: Tracer, a: Object, b: Object, unsure: bool) -> bool:
     return False
 
 
-def tell_apart(tracer: Tracer, known: dict[int, Object], obj: Object) -> Object:
+def tell_apart(tracer: Trace, known: dict[int, Object], obj: Object) -> Object:
     """The value, which is looked up by identity; `known` are those that were before: it is none of them, unless it is here."""
     if id(obj) not in known:
         guard_distinct(tracer, obj, *(other for other in known.values() if other.cls is obj.cls and not are_keys_of_one_dict(obj, other)))
@@ -55,7 +53,7 @@ def tell_apart(tracer: Tracer, known: dict[int, Object], obj: Object) -> Object:
     return obj
 
 
-def value_key(tracer: Tracer, obj: Object, hashes: Any, equals: Any) -> Any:
+def value_key(tracer: Trace, obj: Object, hashes: Any, equals: Any) -> Any:
     """A dict key or set element that hashes by its value.
 
     Where both special methods are C code of a type whose instances can't change in what they look at, the value itself stands for it: a
@@ -75,7 +73,7 @@ def are_keys_of_one_dict(a: Object, b: Object) -> bool:
     return isinstance(a.source, DictKey) and isinstance(b.source, DictKey) and a.source.base is b.source.base
 
 
-def guard_same(tracer: Tracer, a: Object, b: Object) -> None:
+def guard_same(tracer: Trace, a: Object, b: Object) -> None:
     """Two values are one object in this call: must be so in others, unless the values' own guards say it."""
     if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or is_guarded_by_identity(a):
         return
@@ -88,7 +86,7 @@ def guard_same(tracer: Tracer, a: Object, b: Object) -> None:
         tracer.guard(ValueIs, b.source, b.value)
 
 
-def guard_distinct(tracer: Tracer, obj: Object, *others: Object) -> None:
+def guard_distinct(tracer: Trace, obj: Object, *others: Object) -> None:
     """A value from outside is none of some others of its type, in this call."""
     sources = tuple(other.source for other in others if other.source is not None)
     if obj.source is not None and sources and not is_guarded_by_identity(obj):

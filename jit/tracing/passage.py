@@ -13,13 +13,13 @@ from framejit.objects.exceptions import AddedEntry, ExceptionObject
 from framejit.objects.finalizers import ends_visibly
 from framejit.objects.object import Object
 from framejit.tracing.splitting import AppNamespace
+from framejit.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from framejit.ceval.closing import Watch
-    from framejit.tracing.tracer import Tracer
 
 
-def note(tracer: Tracer, exc: Object, frame: Frame, again: bool) -> None:
+def note(tracer: Trace, exc: Object, frame: Frame, again: bool) -> None:
     """An exception leaves an instruction of the frame; `again`: one that the frame has handled, and which holds it already."""
     known = tracer.watch.passed.setdefault(exc, []) if tracer.watch else []
     if again and (not tracer.watch or any(frame is held for held, _ in known)):
@@ -37,13 +37,13 @@ def note(tracer: Tracer, exc: Object, frame: Frame, again: bool) -> None:
         tracer.trail.log(known.pop)
 
 
-def handled_by_caller(tracer: Tracer) -> Object | None:
+def handled_by_caller(tracer: Trace) -> Object | None:
     """The exception that the caller of the traced frame is handling; None, which is guarded too, if there is none."""
     found = tracer.observe(whatever_caller_handles(tracer))
     return None if found.cls is type(None) else found
 
 
-def context_of_caller(tracer: Tracer, exc: Object) -> Object | None:
+def context_of_caller(tracer: Trace, exc: Object) -> Object | None:
     """What becomes the context of an exception that no handler of the traced frames surrounds. Nothing is guarded before somebody looks at it,
     unless the exception has a context, which stays where the caller handles nothing.
     """
@@ -53,7 +53,7 @@ def context_of_caller(tracer: Tracer, exc: Object) -> Object | None:
     return handled_by_caller(tracer) if has_one else whatever_caller_handles(tracer)
 
 
-def whatever_caller_handles(tracer: Tracer) -> Object:
+def whatever_caller_handles(tracer: Trace) -> Object:
     return tracer.wrap(tracer.handled_by_caller, tracer.root_source.child(HandledException))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks
 from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
@@ -20,9 +20,7 @@ from framejit.objects.finalizers import MOST_DEEP, ends_visibly, may_be_weakly_h
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import NotConstant, Object, settle
 from framejit.tracing.stops import CallNatively
-
-if TYPE_CHECKING:
-    from framejit.tracing.tracer import Tracer
+from framejit.tracing.trace import Trace
 
 
 class AppNamespace(DictObject):
@@ -66,7 +64,7 @@ def within_reach(frames: Sequence[Frame]) -> list[Frame]:
     return reach
 
 
-def split_frames(tracer: Tracer, frames: Sequence[Frame], pauses: bool) -> list[SplitFrame]:
+def split_frames(tracer: Trace, frames: Sequence[Frame], pauses: bool) -> list[SplitFrame]:
     """Undo what the innermost frame's instruction has done, and give the frames as data. Raises CannotGenerate where one can't go on.
 
     Where the innermost frame only `pauses`, nothing of it runs natively.
@@ -111,7 +109,7 @@ def lent(frame: SplitFrame) -> frozenset[int]:
     return frozenset(id(value) for value in values if may_be_weakly_held(value.cls))
 
 
-def guard_unread(tracer: Tracer, frame: SplitFrame) -> None:
+def guard_unread(tracer: Trace, frame: SplitFrame) -> None:
     """Guard the types of the variables that the frame may let go of unseen: another call's may end visibly."""
     for value in frame.unread:
         assert value.source is not None
@@ -167,7 +165,7 @@ def holds_itself(generator: GeneratorObject) -> bool:
     return False
 
 
-def restart_generator(tracer: Tracer, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+def restart_generator(tracer: Trace, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
     assert isinstance(generator, GeneratorObject)
     frame: Frame = generator.frame
     stands_in = isinstance(frame.globals, AppNamespace)

@@ -1,0 +1,35 @@
+"""What the parts of the tracer see of the trace that they belong to, beyond what objects see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from framejit.breaks import Break
+from framejit.ceval.closing import Watch
+from framejit.ceval.frame import Frame
+from framejit.errors import UserFrame
+from framejit.objects.vm import VM
+from framejit.tracing.stops import Place
+
+
+class Trace(VM, Protocol):
+    """The running trace.
+
+    Attributes:
+        handled_by_caller: the exception that the caller of the traced frame is handling; None if it handles none.
+        natively: the places that it has to break at, and why: traces of the same call before it have found out.
+        restarted: the frames of generators that the state of a split call makes anew.
+        watch: the values of a resumed frame's state whose end is seen.
+    """
+
+    handled_by_caller: BaseException | None
+    natively: Mapping[Place, Break]
+    restarted: list[Frame]
+    watch: Watch
+
+    def user_stack(self, frame: Frame | None = None) -> list[UserFrame]:
+        """The frames of the traced program, outermost first, down to the innermost one or to the given one."""
+
+    def find_variables(self) -> None:
+        """Find the variables of frames that exceptions have passed, as they are now."""
