@@ -44,6 +44,8 @@ class Stub:
         self.guards.append((kind, source, payload))
         self.trail.log(self.guards.pop)
 
+    relate = guard
+
     def note_handlers(self) -> bool:
         return False
 

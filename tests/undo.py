@@ -64,7 +64,7 @@ class Portrait:
         self.keep: list[Any] = []
         self.waiting: list[Any] = []
         self.rows["trail"] = vm.trail.mark(), vm.depth, vm.direct, vm.directives, torch.is_grad_enabled()
-        self.rows["guards"] = [id(guard) for guard in vm.guards[1:]]  # the first, on settings of the process, only grows
+        self.rows["guards"] = [id(guard) for guard in vm.guards.since(0)]
         self.rows["nodes"] = [(node.name, node.op, str(node.target), len(node.users)) for node in vm.graph.graph.nodes]
         self.rows["inputs"] = sorted(described.name for _, described in vm.graph._inputs.values())
         for name in ("_shared", "_namespaces", "guarded_generators", "restarted", "_attributes", "_raw_attributes"):

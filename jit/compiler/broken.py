@@ -45,7 +45,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     if whole and (prediction is None or refuted is not None):
         raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()
-    guards = tuple(tracer.guards)
+    guards = tracer.guards.all()
     if refuted is not None:
         return as_written(attempt, refuted, stop.stack, guards)
     if prediction is not None and (prediction.certain or whole):

@@ -84,8 +84,8 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
     if use is not None:
         use.note(planned.needs_graph, ends=behind is None)
         if not planned.needs_graph and behind is None and attempt.request.behind is None:
-            return AsWritten(attempt, tuple(tracer.guards))
-    return Planned(attempt, planned, graph, tuple(tracer.guards), count_operations(graph) if planned.needs_graph else None, behind)
+            return AsWritten(attempt, tracer.guards.all())
+    return Planned(attempt, planned, graph, tracer.guards.all(), count_operations(graph) if planned.needs_graph else None, behind)
 
 
 def here(tracer: Tracer) -> list[UserFrame]:
@@ -157,7 +157,7 @@ def guard_aliasing(attempt: Attempt) -> None:
             continue
         others = tuple(other.source for other in observed if other is not obj and other.cls is obj.cls and other.source is not None)
         if others:
-            tracer.guards.append(Distinct(obj.source, line_of(attempt, logged.position), others))
+            tracer.guards.add(Distinct(obj.source, line_of(attempt, logged.position), others))
 
 
 def line_of(attempt: Attempt, position: Position) -> UserLine:

@@ -8,7 +8,6 @@ from typing import Any
 from framejit import breaks
 from framejit.ceval.signals import Raise
 from framejit.driver.request import CompileRequest
-from framejit.guards.global_state import global_state_guard
 from framejit.objects.object import NotConstant, Object
 from framejit.report import FrameNote
 from framejit.tracing.stops import CallNatively, Escape, GraphBreak
@@ -59,7 +58,6 @@ def trace(attempt: Attempt) -> Traced:
 
 def run(tracer: Tracer) -> Object:
     """Run the frame symbolically. An exception that leaves it is the program's own: it runs as written, to raise it for real."""
-    tracer.guards.append(global_state_guard(tracer.root_source))
     tracer.modes.enter()
     try:
         return tracer.run()

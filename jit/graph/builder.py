@@ -116,7 +116,7 @@ class GraphBuilder:
             obj = known.obj
             assert isinstance(obj, TensorObject)
             if obj.source is not source:
-                self.vm.guard(Same, source, obj.source)
+                self.vm.relate(Same, source, obj.source)
             return obj
         reason = refusal(tensor)
         if reason is not None:
@@ -393,7 +393,7 @@ class GraphBuilder:
             return
         groups: dict[int, int] = {}
         numbers = [groups.setdefault(described.value.untyped_storage()._cdata, len(groups)) for described in inputs]
-        self.vm.guard(
+        self.vm.relate(
             StorageAliasing,
             inputs[0].source,
             tuple(described.source for described in inputs),

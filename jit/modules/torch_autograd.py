@@ -46,15 +46,13 @@ def function_apply(vm: VM, cls: Object, *args: Object) -> Object:
     trial = [vm.const(real), vm.const(needs_grad), *values]
     if not (enabled and any(needs_grad)):
         return vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
-    mark, n_guards = vm.trail.mark(), len(vm.guards)
+    mark, known = vm.trail.mark(), vm.guards.count()
     vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
-    changed, guards = vm.effects.has_changed_since(mark), vm.guards[n_guards:]
+    changed, guards = vm.effects.has_changed_since(mark), vm.guards.since(known)
     vm.trail.undo_to(mark)
     if changed:
         vm.unsupported(breaks.UnsupportedOperation(f"the autograd.Function {real.__name__}, whose forward has side effects"))
-    for guard in guards:
-        vm.guards.append(guard)
-        vm.trail.log(vm.guards.pop)
+    vm.guards.adopt(guards)
     try:
         return vm.graph.call_function(applier(real), values)
     except NotConstant as needed:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from framejit.graph.builder import GraphBuilder
     from framejit.graph.state import GlobalModes
     from framejit.guards.kinds import Guard
+    from framejit.guards.recorder import GuardRecorder
     from framejit.guards.source import Source
     from framejit.objects.delivery import Delivery
     from framejit.objects.dictobject import DictObject
@@ -38,7 +39,7 @@ class VM(Protocol):
     effects: Effects
     graph: GraphBuilder
     modes: GlobalModes
-    guards: list[Guard]
+    guards: GuardRecorder
 
     @property
     def root_source(self) -> Source:
@@ -76,7 +77,10 @@ class VM(Protocol):
         """The Object of the value's exact type; guards that type on first sight. Idempotent, cheap. Never returns a LazyObject."""
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
-        """Record `guard_class(source, <user's line>, *payload)`."""
+        """Rest on a fact about the value that a path leads to: `guard_class(source, <user's line>, *payload)`."""
+
+    def relate(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
+        """Rest on a relation between the values that several paths lead to."""
 
     def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
         """What a function in C, or of torch's, says of a setting of the process, guarded. It must be a plain constant."""

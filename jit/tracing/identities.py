@@ -79,7 +79,7 @@ def guard_same(tracer: Trace, a: Object, b: Object) -> None:
         return
     if a.source is not None and b.source is not None:
         if a.source is not b.source:
-            tracer.guard(Same, a.source, b.source)
+            tracer.relate(Same, a.source, b.source)
     elif a.source is not None:
         tracer.guard(ValueIs, a.source, a.value)
     elif b.source is not None:
@@ -90,7 +90,7 @@ def guard_distinct(tracer: Trace, obj: Object, *others: Object) -> None:
     """A value from outside is none of some others of its type, in this call."""
     sources = tuple(other.source for other in others if other.source is not None)
     if obj.source is not None and sources and not is_guarded_by_identity(obj):
-        tracer.guard(Distinct, obj.source, sources)
+        tracer.relate(Distinct, obj.source, sources)
 
 
 def is_guarded_by_identity(obj: Object) -> bool:

@@ -23,8 +23,8 @@ from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards import classes
-from framejit.guards.global_state import global_state_guard, with_directives, with_setting
-from framejit.guards.kinds import OF_CONTENTS, GlobalState, Guard, IsMissing, Length, Same, TypeIs, ValueIs
+from framejit.guards.kinds import OF_CONTENTS, Guard, IsMissing, Length, Same, TypeIs, ValueIs
+from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
     MISSING,
     Call,
@@ -96,7 +96,7 @@ class Tracer:
         self.checking = "compile" in config.checks()
         self.trail = Trail()
         self.root_source = Root(names)
-        self.guards: list[Guard] = []
+        self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
         self.graph = GraphBuilder(self, one_autograd_node=one_autograd_node)
         self.modes = GlobalModes(self.graph, self.trail)
         self.effects = Effects(self)
@@ -291,14 +291,13 @@ class Tracer:
         inner = Tracer(apply, raw, self.config)
         inner.apart = True
         inner.handled_by_caller = None  # what is being handled here is an exception of the tracer's own
-        inner.guards.append(global_state_guard(inner.root_source))
         try:
             try:
                 if not is_answer(inner, inner.run()):
                     return False
             except Raise:
                 pass
-            observed, call = inner.guards[1:], Call(raw, apply)
+            observed, call = inner.guards.since(0), Call(raw, apply)
             return not len(inner.effects) and inner.graph.is_empty() and all(is_steady(guard, guard.source.fetch(call)) for guard in observed)
         except (GraphBreak, NotConstant):
             return False
@@ -465,9 +464,7 @@ class Tracer:
 
     def rest_on_directives(self) -> None:
         """What is made of this trace holds for the directives that were in force when it began."""
-        first = self.guards[0]
-        assert isinstance(first, GlobalState)
-        self.guards[0] = with_directives(first, self.directives_before)
+        self.guards.directives(self.directives_before)
 
     def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
         """A setting of the process, guarded: what is made of this trace holds as long as it is the same."""
@@ -475,16 +472,16 @@ class Tracer:
 
     def rest_on_setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
         """As `read_setting`, where the trace itself has changed what `read` gives: `found` is what it gave before."""
-        first = self.guards[0]
-        assert isinstance(first, GlobalState)
-        self.guards[0] = with_setting(first, (read, args, found))
+        self.guards.setting(read, args, found)
         return found
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
         if self.changing and guard_class in OF_CONTENTS and source.describe() in self.changing:
             self.unsupported(breaks.ChangesFromCallToCall(source.told()))
-        self.guards.append(guard_class(source, self.user_line(), *payload))
-        self.trail.log(self.guards.pop)
+        self.guards.fact(guard_class, source, *payload)
+
+    def relate(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
+        self.guards.relation(guard_class, source, *payload)
 
     # Values.
 
@@ -513,7 +510,7 @@ class Tracer:
             known = self._shared.get(id(value))
             if known is not None:
                 if known.source is not source and known.source is not None:
-                    self.guard(Same, source, known.source)
+                    self.relate(Same, source, known.source)
                 return known
         if check and not isinstance(source, Pinned):
             if wrapper.by_identity:
