@@ -12,25 +12,8 @@ from typing import Any
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
-from framejit.guards.global_state import native_form, read_state, read_with_directives
-from framejit.guards.kinds import (
-    CodeIs,
-    DictKeys,
-    Distinct,
-    Equals,
-    GlobalState,
-    Guard,
-    IsMissing,
-    IsPresent,
-    KeyAbsent,
-    Length,
-    Same,
-    SetEquals,
-    StorageAliasing,
-    TensorMatch,
-    TypeIs,
-    ValueIs,
-)  # fmt: skip
+from framejit.guards import global_state  # noqa: F401  (whose kind of guard has a leaf too)
+from framejit.guards.kinds import KINDS, Equals, Guard, Relation, TypeIs
 from framejit.guards.source import (
     ACCESSORS,
     MISSING,
@@ -47,10 +30,6 @@ from framejit.guards.source import (
     WrappedDescriptor,
 )  # fmt: skip
 
-RELATIONS = (Same, Distinct, StorageAliasing)
-EXACT_TYPES = (TypeIs, ValueIs, Equals, TensorMatch, CodeIs)
-TELL_THE_TYPE = (ValueIs, Equals, TensorMatch, CodeIs)
-"""Kinds that hold for values of one exact type only: beside one of them TypeIs says nothing new, but for modules, whose class may be changed."""
 FUNCTION_FIELDS = {"code": 0, "defaults": 1, "kwdefaults": 2, "globals": 3, "closure": 4, "dict": 5}
 WRAPPED_FIELDS = {None: 0, "fget": 1, "fset": 2, "fdel": 3}
 ITERATOR_FIELDS = {"sequence": 0, "intact": 1, "count": 2, "strict": 3}
@@ -69,30 +48,8 @@ STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
 STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in ACCESSORS}
 
 
-def global_state_payload(guard: GlobalState) -> tuple[Any, ...]:
-    if guard.read not in (read_state, read_with_directives):
-        raise TypeError("a GlobalState guard must hold what global_state.read_state gave: the C++ leaf checks nothing else")
-    return native_form(guard.state, guard.settings)
-
-
-LEAVES: dict[type[Guard], tuple[int, Callable[[Any], Any]]] = {
-    kind: (LEAF_NUMBERS[kind.leaf], payload)
-    for kind, payload in (
-        (TypeIs, lambda guard: guard.cls),
-        (ValueIs, lambda guard: guard.value),
-        (Equals, lambda guard: guard.value),
-        (Length, lambda guard: guard.length),
-        (KeyAbsent, lambda guard: guard.name),
-        (DictKeys, lambda guard: guard.keys),
-        (SetEquals, lambda guard: guard.elements),
-        (CodeIs, lambda guard: guard.code),
-        (IsMissing, lambda guard: None),
-        (IsPresent, lambda guard: None),
-        (TensorMatch, lambda guard: guard.spec.native()),
-        (GlobalState, global_state_payload),
-    )
-}
-"""Number and payload of each leaf of one node; relations (`relation_spec`) have several."""
+LEAVES = {kind: LEAF_NUMBERS[leaf] for leaf, kind in KINDS.items()}
+"""The number of each kind's leaf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +80,7 @@ class Step:
 
 
 def names_module_class(guard: TypeIs) -> bool:
-    """Whether it says something beside a guard on the very object: a module may be given another class."""
+    """Whether it says something beside a guard that tells the type: a module may be given another class."""
     return guard.cls is not MISSING and issubclass(guard.cls, ModuleType)
 
 
@@ -155,7 +112,7 @@ class Builder:
         for step in reversed(preorder(self.root)):
             leaves, children = step.leaves, step.children
             if len(leaves) > 1:
-                if any(isinstance(guard, TELL_THE_TYPE) for guard in leaves):
+                if any(guard.tells_type for guard in leaves):
                     leaves = step.leaves = [guard for guard in leaves if not isinstance(guard, TypeIs) or names_module_class(guard)]
                 leaves.sort(key=COST)
             weight = 1 if type(step.source) is not Pinned else AT_THE_END
@@ -196,21 +153,9 @@ def without_duplicates(guards: Iterable[Guard]) -> list[Guard]:
     return kept
 
 
-def related_sources(guard: Guard) -> tuple[Source, ...]:
-    """The sources whose values a relation compares, its own first."""
-    match guard:
-        case Same():
-            return (guard.source, guard.other)
-        case Distinct():
-            return (guard.source, *guard.others)
-        case StorageAliasing():
-            return guard.tensors
-    raise TypeError(f"{type(guard).__name__} is not a relation")
-
-
 def check_attribute(source: Source, parent: Step) -> None:
     """Refuses attributes of objects of unguarded type: reading them could run the user's Python."""
-    if not any(isinstance(guard, EXACT_TYPES) for guard in parent.leaves):
+    if not any(guard.exact_type for guard in parent.leaves):
         owner = parent.source.describe()
         raise ValueError(f"{source.describe()}: an attribute of a C type needs a guard on the exact type of {owner}")
 
@@ -240,11 +185,11 @@ def build(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[
 def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequence[Source]) -> BuiltGuards:
     builder = Builder()
     steps = builder.steps
-    relations = []
+    relations: list[Relation] = []
     for guard in without_duplicates(guards):
-        if isinstance(guard, RELATIONS):
+        if isinstance(guard, Relation):
             relations.append(guard)
-            for source in related_sources(guard):
+            for source in guard.sources():
                 builder.step(source)
         else:
             (steps.get(id(guard.source)) or builder.step(guard.source)).leaves.append(guard)
@@ -268,21 +213,19 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
             check_attribute(source, steps[id(base)])
         nodes.append((accessor, 0 if base is None else index[id(base)], payload))
         for guard in step.leaves:
-            kind, get_payload = LEAVES[type(guard)]
-            payload = get_payload(guard)
+            payload = guard.native()
             if payload is MISSING or type(guard) is Equals:
                 check_payload(guard, payload)
-            leaves.append((number, kind, payload))
+            leaves.append((number, LEAVES[type(guard)], payload))
         ordered += step.leaves
     relation_specs = [relation_spec(guard, index) for guard in relations]
     tree = GuardTree(nodes, leaves, relation_specs, [index[id(source)] for source in captured])
     return BuiltGuards(tree, (*ordered, *relations), len(inputs))
 
 
-def relation_spec(guard: Guard, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    nodes = tuple(index[id(source)] for source in related_sources(guard))
-    kind = LEAF_NUMBERS[guard.leaf]
-    return (kind, nodes, guard.groups, guard.offsets) if isinstance(guard, StorageAliasing) else (kind, nodes, (), ())
+def relation_spec(guard: Relation, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """What the native tree takes: the number of the check, the numbers of the nodes, and the check's own."""
+    return (LEAVES[type(guard)], tuple(index[id(source)] for source in guard.sources()), *guard.native())
 
 
 def check_all(guards: Iterable[Guard], call: Call) -> Guard | None:

@@ -10,26 +10,8 @@ from typing import Any
 
 from framejit.errors import behind_break, program_name
 from framejit.guards.build import check_all
-from framejit.guards.kinds import (
-    OF_CONTENTS,
-    CodeIs,
-    DictKeys,
-    Distinct,
-    Equals,
-    GlobalState,
-    Guard,
-    IsMissing,
-    IsPresent,
-    KeyAbsent,
-    Length,
-    Same,
-    SetEquals,
-    StorageAliasing,
-    TensorMatch,
-    TypeIs,
-    ValueIs,
-    same_constant,
-)  # fmt: skip
+from framejit.guards.global_state import GlobalState
+from framejit.guards.kinds import Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
 
@@ -81,21 +63,6 @@ def shown(line: UserLine) -> str:
     return f"{line.filename.removeprefix(max(roots, key=len, default=''))}:{line.lineno} in {program_name(line.function)}"
 
 
-HINTS: dict[type[Guard], str] = {
-    TypeIs: "pass the same type on every call, or convert before the compiled function is called",
-    ValueIs: "make the object once and pass the same one, instead of making an equal one for each call",
-    CodeIs: "define the function once, outside of what makes a new one for each call",
-    Length: "keep the number of items the same on every call, or pass the items as one tensor",
-    KeyAbsent: "set the attribute or key before the first call, so that it is there on every call",
-    DictKeys: "pass the same keys in the same order on every call",
-    SetEquals: "pass a set with the same elements on every call, made in the same way",
-    IsMissing: "set it before the first call, or never",
-    IsPresent: "set it on every call or never; a loop that ends earlier than on the first call is compiled once more",
-    Same: "pass the same object in both places on every call, as on the first",
-    Distinct: "don't pass one object in two places where one of them is changed in place; pass a copy",
-    StorageAliasing: "tensors that are written to share memory in another way than on the first call; pass clones",
-    GlobalState: "call under the same modes and settings each time; each combination is compiled once",
-}
 TENSOR_HINTS = {
     "sizes": "convert the tensor before the compiled function is called",
     "size": "pad to a few fixed sizes; each size is compiled once",
@@ -122,7 +89,7 @@ def hint(guard: Guard, value: Any) -> str | None:
         return equals_hint(guard)
     if isinstance(guard, TensorMatch):
         return tensor_hint(guard, value)
-    return HINTS.get(type(guard))
+    return guard.advice
 
 
 def is_of_iteration(source: Source | None) -> bool:
@@ -134,7 +101,7 @@ def is_of_iteration(source: Source | None) -> bool:
 
 def lasting_hint(guard: Guard) -> str | None:
     """The hint that doesn't depend on what is found instead."""
-    return equals_hint(guard) if isinstance(guard, Equals) else HINTS.get(type(guard))
+    return equals_hint(guard) if isinstance(guard, Equals) else guard.advice
 
 
 def equals_hint(guard: Equals) -> str:
@@ -165,7 +132,7 @@ def state_failure(guard: GlobalState) -> Failure:
     named = [triple for triple in differs if not triple[0].endswith("dispatch keys")] or differs
     expected = ", ".join(f"{name} {old!r}" for name, old, _ in named)
     found = ", ".join(f"{name} {new!r}" for name, _, new in named)
-    return Failure(guard, "torch's global state", f"has {expected}", found, guard.line, HINTS[GlobalState])
+    return Failure(guard, "torch's global state", f"has {expected}", found, guard.line, guard.advice)
 
 
 def failure_of(guard: Guard, call: Call) -> Failure:
@@ -190,7 +157,7 @@ def failures(guards: Iterable[Guard], call: Call) -> list[Failure]:
 
 def changed_contents(guards: Iterable[Guard], call: Call) -> set[str]:
     """The paths of values that are not what the guards expect, whatever their types are."""
-    return {guard.source.describe() for guard in guards if type(guard) in OF_CONTENTS and check_all([guard], call) is not None}
+    return {guard.source.describe() for guard in guards if guard.of_contents and check_all([guard], call) is not None}
 
 
 def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:

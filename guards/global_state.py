@@ -6,16 +6,17 @@ there) and the default dtype are read from c10. The rest is read by builtin func
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch.utils._device import DeviceContext
 
 from framejit import directives
-from framejit.guards.kinds import GlobalState, Setting
-from framejit.guards.source import Root, UserLine
+from framejit.guards.kinds import Guard, same_constant
+from framejit.guards.source import Call, Root, UserLine
 
 NATIVE = torch._C
 
@@ -85,6 +86,62 @@ def read_state() -> tuple[Any, ...]:
         deterministic_state(),
         tuple(NATIVE._get_fp32_precision_getter(*which) for which in PRECISIONS),
     )
+
+
+Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
+"""A function in C, or of torch's, that reads a setting of the process; its arguments; and the plain constant that it gave."""
+
+
+def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """A setting in words, for reports."""
+    if getattr(read, "__self__", None) is sys.modules:
+        return f"{args[0]!r} in sys.modules"
+    return f"{read.__name__}{args}"
+
+
+KEYS = "dispatch keys"
+"""How the names end of those parts of the global state that are sets of bits, which say nothing as numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalState(Guard):
+    """torch's global modes and settings on this thread. source: the root. Made by `global_state_guard`.
+
+    read: `read_state`, the reference that the C++ leaf agrees with; state: what it gave; names: what each value is;
+    settings: further settings that the trace has asked for.
+    """
+
+    read: Callable[[], tuple[Any, ...]]
+    state: tuple[Any, ...]
+    names: tuple[str, ...]
+    settings: tuple[Setting, ...] = ()
+    leaf: ClassVar[str] = "global_state"
+    cost: ClassVar[int] = 0
+    advice: ClassVar[str | None] = "call under the same modes and settings each time; each combination is compiled once"
+
+    def native(self) -> Any:
+        if self.read not in (read_state, read_with_directives):
+            raise TypeError("a GlobalState guard must hold what global_state.read_state gave: the C++ leaf checks nothing else")
+        return native_form(self.state, self.settings)
+
+    def check(self, value: Any, call: Call) -> bool:
+        return self.read() == self.state and all(same_constant(read(*args), found) for read, args, found in self.settings)
+
+    def expected(self) -> str:
+        told = [(name, value) for name, value in zip(self.names, self.state) if value != () and not name.endswith(KEYS)]
+        pairs = [f"{name} {value!r}" for name, value in told]
+        return "torch's global state: " + ", ".join(pairs + [f"{told_setting(read, args)} {found!r}" for read, args, found in self.settings])
+
+    def found(self, value: Any, call: Call) -> str:
+        now = self.read()
+        differs = [(name, new) for name, old, new in zip(self.names, self.state, now) if old != new]
+        changed = [f"other {name}" if name.endswith(KEYS) else f"{name} {new!r}" for name, new in differs]
+        settings = [(told_setting(read, args), old, read(*args)) for read, args, old in self.settings]
+        changed_settings = [f"{name} {new!r}" for name, old, new in settings if not same_constant(new, old)]
+        return ", ".join(changed + changed_settings)
+
+    def key(self) -> Any:
+        return (self.state, self.settings)
 
 
 def global_state_guard(root: Root, line: UserLine | None = None) -> GlobalState:

@@ -8,30 +8,42 @@ from __future__ import annotations
 
 import numbers
 import struct
-import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
 from framejit.guards.source import MISSING, Call, Reference, Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset, tensor_spec
-
-__all__ = [
-    "KINDS", "CodeIs", "DictKeys", "Distinct", "Equals", "GlobalState", "Guard", "IsMissing", "IsPresent", "KeyAbsent", "Length", "Same",
-    "SetEquals", "StorageAliasing", "TensorMatch", "TensorSpec", "TypeIs", "ValueIs", "mismatch", "same_constant", "short", "tensor_spec",
-]  # fmt: skip
+from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset
 
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """One fact about one call. `cost` orders siblings: cheap and likely to fail first."""
+    """One fact about one call.
+
+    What a kind says of itself is all that there is to say: the tables of build.py and explain.py are made from it.
+
+    leaf: the name of the C++ leaf. cost: orders siblings, cheap and likely to fail first. exact_type: it holds for values of one exact type only.
+    tells_type: so that a TypeIs beside it says nothing new. of_contents: it is about what a value is worth, not which it is or of what type.
+    advice: what would avoid that it fails; None where there is nothing to say, or where that depends (explain.py).
+    """
 
     source: Source
     line: UserLine | None
     leaf: ClassVar[str] = ""
     cost: ClassVar[int] = 1
+    exact_type: ClassVar[bool] = False
+    tells_type: ClassVar[bool] = False
+    of_contents: ClassVar[bool] = False
+    advice: ClassVar[str | None] = None
+
+    def __init_subclass__(cls) -> None:
+        if cls.leaf:
+            KINDS[cls.leaf] = cls
+
+    def native(self) -> Any:
+        """The payload of the C++ leaf."""
+        return None
 
     def check(self, value: Any, call: Call) -> bool:
         raise NotImplementedError
@@ -48,6 +60,21 @@ class Guard:
         """Two guards with the same source, class and key are one."""
         return None
 
+
+class Relation(Guard):
+    """A fact about the values of several paths."""
+
+    def sources(self) -> tuple[Source, ...]:
+        """The paths, its own first."""
+        raise NotImplementedError
+
+    def native(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Two lists of numbers that the C++ check takes."""
+        return (), ()
+
+
+KINDS: dict[str, type[Guard]] = {}
+"""Every kind there is, by the name of its leaf."""
 
 LONG = 2000
 """Bits of an int beyond which it is not shown: Python may refuse to write it out (sys.set_int_max_str_digits)."""
@@ -119,6 +146,8 @@ class TypeIs(Guard):
     reference: Reference
     leaf: ClassVar[str] = "type_is"
     cost: ClassVar[int] = 0
+    exact_type: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "pass the same type on every call, or convert before the compiled function is called"
 
     def __init__(self, source: Source, line: UserLine | None, cls: type) -> None:
         object.__setattr__(self, "source", source)
@@ -129,6 +158,9 @@ class TypeIs(Guard):
     def cls(self) -> type:
         """MISSING once it is gone."""
         return self.reference.get()  # type: ignore[no-any-return]
+
+    def native(self) -> Any:
+        return self.cls
 
     def check(self, value: Any, call: Call) -> bool:
         return value is not MISSING and type(value) is self.cls
@@ -147,6 +179,9 @@ class ValueIs(Guard):
     reference: Reference
     leaf: ClassVar[str] = "value_is"
     cost: ClassVar[int] = 0
+    exact_type: ClassVar[bool] = True
+    tells_type: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "make the object once and pass the same one, instead of making an equal one for each call"
 
     def __init__(self, source: Source, line: UserLine | None, value: Any) -> None:
         object.__setattr__(self, "source", source)
@@ -157,6 +192,9 @@ class ValueIs(Guard):
     def value(self) -> Any:
         """The object, MISSING if it is gone."""
         return self.reference.get()
+
+    def native(self) -> Any:
+        return self.value
 
     def check(self, value: Any, call: Call) -> bool:
         return value is not MISSING and value is self.reference.get()
@@ -176,6 +214,12 @@ class Equals(Guard):
     value: Any
     leaf: ClassVar[str] = "equals"
     cost: ClassVar[int] = 1
+    exact_type: ClassVar[bool] = True
+    tells_type: ClassVar[bool] = True
+    of_contents: ClassVar[bool] = True
+
+    def native(self) -> Any:
+        return self.value
 
     def check(self, value: Any, call: Call) -> bool:
         return same_constant(value, self.value)
@@ -206,6 +250,11 @@ class Length(Guard):
     length: int
     leaf: ClassVar[str] = "length"
     cost: ClassVar[int] = 1
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "keep the number of items the same on every call, or pass the items as one tensor"
+
+    def native(self) -> Any:
+        return self.length
 
     def check(self, value: Any, call: Call) -> bool:
         return builtin_length(value) == self.length
@@ -228,6 +277,11 @@ class KeyAbsent(Guard):
     name: Any
     leaf: ClassVar[str] = "key_absent"
     cost: ClassVar[int] = 1
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "set the attribute or key before the first call, so that it is there on every call"
+
+    def native(self) -> Any:
+        return self.name
 
     def check(self, value: Any, call: Call) -> bool:
         return value is MISSING or (issubclass(type(value), dict) and not dict.__contains__(value, self.name))
@@ -254,6 +308,11 @@ class DictKeys(Guard):
     keys: tuple[Any, ...]
     leaf: ClassVar[str] = "dict_keys"
     cost: ClassVar[int] = 2
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "pass the same keys in the same order on every call"
+
+    def native(self) -> Any:
+        return self.keys
 
     def check(self, value: Any, call: Call) -> bool:
         return issubclass(type(value), dict) and same_constant(keys_in_order(value), self.keys)
@@ -277,6 +336,11 @@ class SetEquals(Guard):
     elements: tuple[Any, ...]
     leaf: ClassVar[str] = "set_equals"
     cost: ClassVar[int] = 3
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "pass a set with the same elements on every call, made in the same way"
+
+    def native(self) -> Any:
+        return self.elements
 
     def check(self, value: Any, call: Call) -> bool:
         return issubclass(type(value), (set, frozenset)) and same_constant(tuple(in_order(value)), self.elements)
@@ -295,6 +359,9 @@ class CodeIs(Guard):
     reference: Reference
     leaf: ClassVar[str] = "code_is"
     cost: ClassVar[int] = 0
+    exact_type: ClassVar[bool] = True
+    tells_type: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "define the function once, outside of what makes a new one for each call"
 
     def __init__(self, source: Source, line: UserLine | None, code: CodeType) -> None:
         object.__setattr__(self, "source", source)
@@ -305,6 +372,9 @@ class CodeIs(Guard):
     def code(self) -> CodeType:
         """MISSING once it is gone."""
         return self.reference.get()  # type: ignore[no-any-return]
+
+    def native(self) -> Any:
+        return self.code
 
     def check(self, value: Any, call: Call) -> bool:
         return type(value) is FunctionType and value.__code__ is self.code
@@ -322,6 +392,7 @@ class IsMissing(Guard):
 
     leaf: ClassVar[str] = "is_missing"
     cost: ClassVar[int] = 1
+    advice: ClassVar[str | None] = "set it before the first call, or never"
 
     def check(self, value: Any, call: Call) -> bool:
         return value is MISSING
@@ -336,6 +407,7 @@ class IsPresent(Guard):
 
     leaf: ClassVar[str] = "is_present"
     cost: ClassVar[int] = 1
+    advice: ClassVar[str | None] = "set it on every call or never; a loop that ends earlier than on the first call is compiled once more"
 
     def check(self, value: Any, call: Call) -> bool:
         return value is not MISSING
@@ -351,6 +423,12 @@ class TensorMatch(Guard):
     spec: TensorSpec
     leaf: ClassVar[str] = "tensor_match"
     cost: ClassVar[int] = 2
+    exact_type: ClassVar[bool] = True
+    tells_type: ClassVar[bool] = True
+    of_contents: ClassVar[bool] = True
+
+    def native(self) -> Any:
+        return self.spec.native()
 
     def check(self, value: Any, call: Call) -> bool:
         return type(value) is self.spec.cls and mismatch(value, self.spec) is None
@@ -371,12 +449,16 @@ class TensorMatch(Guard):
 
 
 @dataclass(frozen=True, eq=False)
-class Same(Guard):
+class Same(Relation):
     """This path and another end at the same object."""
 
     other: Source
     leaf: ClassVar[str] = "same"
     cost: ClassVar[int] = 3
+    advice: ClassVar[str | None] = "pass the same object in both places on every call, as on the first"
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.source, self.other
 
     def check(self, value: Any, call: Call) -> bool:
         return value is not MISSING and value is self.other.fetch(call)
@@ -392,12 +474,16 @@ class Same(Guard):
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct(Guard):
+class Distinct(Relation):
     """No object in `others` is the object at `source` (a mutated object is not aliased by anything else observed)."""
 
     others: tuple[Source, ...]
     leaf: ClassVar[str] = "distinct"
     cost: ClassVar[int] = 4
+    advice: ClassVar[str | None] = "don't pass one object in two places where one of them is changed in place; pass a copy"
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.source, *self.others
 
     def check(self, value: Any, call: Call) -> bool:
         return all(value is not other.fetch(call) for other in self.others)
@@ -413,7 +499,7 @@ class Distinct(Guard):
 
 
 @dataclass(frozen=True, eq=False)
-class StorageAliasing(Guard):
+class StorageAliasing(Relation):
     """Among `tensors` (graph inputs of which some are written to): which share a storage, and whether their bytes overlap.
 
     `groups[i]` numbers the storage of tensors[i] by first appearance; `offsets` are the storage offsets, in elements.
@@ -425,6 +511,13 @@ class StorageAliasing(Guard):
     offsets: tuple[int, ...]
     leaf: ClassVar[str] = "storage_aliasing"
     cost: ClassVar[int] = 5
+    advice: ClassVar[str | None] = "tensors that are written to share memory in another way than on the first call; pass clones"
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.tensors
+
+    def native(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return self.groups, self.offsets
 
     def check(self, value: Any, call: Call) -> bool:
         numbers: dict[int, int] = {}
@@ -442,64 +535,3 @@ class StorageAliasing(Guard):
 
     def key(self) -> Any:
         return (tuple(map(id, self.tensors)), self.groups, self.offsets)
-
-
-Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
-"""A function in C, or of torch's, that reads a setting of the process; its arguments; and the plain constant that it gave."""
-
-
-def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """A setting in words, for reports."""
-    if getattr(read, "__self__", None) is sys.modules:
-        return f"{args[0]!r} in sys.modules"
-    return f"{read.__name__}{args}"
-
-
-KEYS = "dispatch keys"
-"""How the names end of those parts of the global state that are sets of bits, which say nothing as numbers."""
-
-
-@dataclass(frozen=True, eq=False)
-class GlobalState(Guard):
-    """torch's global modes and settings on this thread. source: the root. Made by `global_state.global_state_guard`.
-
-    read: global_state.read_state, the reference that the C++ leaf agrees with; state: what it gave; names: what each value is;
-    settings: further settings that the trace has asked for.
-    """
-
-    read: Callable[[], tuple[Any, ...]]
-    state: tuple[Any, ...]
-    names: tuple[str, ...]
-    settings: tuple[Setting, ...] = ()
-    leaf: ClassVar[str] = "global_state"
-    cost: ClassVar[int] = 0
-
-    def check(self, value: Any, call: Call) -> bool:
-        return self.read() == self.state and all(same_constant(read(*args), found) for read, args, found in self.settings)
-
-    def expected(self) -> str:
-        told = [(name, value) for name, value in zip(self.names, self.state) if value != () and not name.endswith(KEYS)]
-        pairs = [f"{name} {value!r}" for name, value in told]
-        return "torch's global state: " + ", ".join(pairs + [f"{told_setting(read, args)} {found!r}" for read, args, found in self.settings])
-
-    def found(self, value: Any, call: Call) -> str:
-        now = self.read()
-        differs = [(name, new) for name, old, new in zip(self.names, self.state, now) if old != new]
-        changed = [f"other {name}" if name.endswith(KEYS) else f"{name} {new!r}" for name, new in differs]
-        settings = [(told_setting(read, args), old, read(*args)) for read, args, old in self.settings]
-        changed_settings = [f"{name} {new!r}" for name, old, new in settings if not same_constant(new, old)]
-        return ", ".join(changed + changed_settings)
-
-    def key(self) -> Any:
-        return (self.state, self.settings)
-
-
-KINDS: tuple[type[Guard], ...] = (
-    TypeIs, ValueIs, Equals, Length, KeyAbsent, DictKeys, SetEquals, CodeIs, IsMissing, IsPresent, TensorMatch, Same, Distinct,
-    StorageAliasing, GlobalState,
-)  # fmt: skip
-"""Every kind there is; the C++ side has one leaf for each `leaf` name."""
-
-
-OF_CONTENTS: frozenset[type[Guard]] = frozenset({Equals, Length, KeyAbsent, DictKeys, SetEquals, TensorMatch})
-"""Kinds of guards on what a value is worth, not on which it is or of what type."""

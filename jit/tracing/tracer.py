@@ -23,7 +23,7 @@ from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
 from framejit.guards import classes
-from framejit.guards.kinds import OF_CONTENTS, Guard, IsMissing, Length, Same, TypeIs, ValueIs
+from framejit.guards.kinds import Guard, IsMissing, Length, Same, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
     MISSING,
@@ -476,7 +476,7 @@ class Tracer:
         return found
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
-        if self.changing and guard_class in OF_CONTENTS and source.describe() in self.changing:
+        if self.changing and guard_class.of_contents and source.describe() in self.changing:
             self.unsupported(breaks.ChangesFromCallToCall(source.told()))
         self.guards.fact(guard_class, source, *payload)
 
