@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
 
+from framejit import classes
 from framejit.errors import UserFrame
-from framejit.guards import classes
 from framejit.guards.iterators import field as iterator_field
 from framejit.guards.iterators import upcoming
 

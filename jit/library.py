@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from framejit.guards import classes
+from framejit import classes
 
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")} | {os.path.join(STANDARD_LIBRARY, "site-packages", "")})

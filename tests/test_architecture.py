@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
 # Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know.
-FOUNDATION = {"_runtime", "breaks", "errors", "config", "directives", "interrupts", "library", "logs", "report", "stance", "trail"}
+FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "report", "stance", "trail"}
 ENTRANCES = {"", "__main__", "build_check"}
 """The rest of the root: the package's own surface, the command line, and what refuses a build that doesn't fit."""
 ALLOWED: dict[str, set[str]] = {
@@ -272,7 +272,7 @@ OF_CLASSES = {"__mro__", "__dict__", "__flags__", "__dictoffset__", "__name__", 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if module.layer in ("objects", "ceval", "codegen")], ids=lambda module: module.short)
 def test_classes_of_values_are_read_past_their_metaclasses(module: Module) -> None:
-    """`obj.cls` may be a class of the program's, whose metaclass must not be asked while tracing: framejit.guards.classes has what is read of it."""
+    """`obj.cls` may be a class of the program's, whose metaclass must not be asked while tracing: framejit.classes has what is read of it."""
     reads = [node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node.attr in OF_CLASSES]
     asked = [ast.unparse(node) for node in reads if isinstance(node.value, ast.Attribute) and node.value.attr == "cls"]
     assert not asked

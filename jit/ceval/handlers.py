@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from framejit import classes
 from framejit.ceval.frame import Frame
-from framejit.guards import classes
 from framejit.objects.object import Object, settle
 
 LIBRARIES = ("torch", "contextlib", "framejit")

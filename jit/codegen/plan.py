@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
+from framejit import classes
 from framejit.breaks import CannotReconstruct
 from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.codegen.recorder import CannotGenerate, Kind, Step, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
-from framejit.guards import classes
 from framejit.guards.source import Source
 from framejit.objects.iterobject import ReverseIterator, SequenceIterator
 from framejit.objects.object import Object, settle

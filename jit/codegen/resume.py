@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit.bytecode import splice
 from framejit.bytecode.decode import Decoded, Handler, decode
 from framejit.bytecode.instruction import Instruction, Position
@@ -23,7 +23,6 @@ from framejit.bytecode.splice import Item, Kind, Layout, Outcome, RaisedAt, Writ
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
-from framejit.guards import classes
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
 from framejit.objects.finalizers import MOST_DEEP, ends_visibly

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
 
-from framejit import breaks, logs
+from framejit import breaks, classes, logs
 from framejit._runtime import CompiledFunction
 from framejit.bytecode.instruction import Position
 from framejit.codegen import CannotGenerate, FinishedTrace, Plan, plan
@@ -18,7 +18,6 @@ from framejit.effects import Logged
 from framejit.errors import UserFrame, program_name
 from framejit.graph.builder import GraphResult
 from framejit.graph.state import MODE_CHANGES
-from framejit.guards import classes
 from framejit.guards.kinds import Distinct, Guard
 from framejit.guards.source import UserLine
 from framejit.objects.object import NotConstant, Object

@@ -14,7 +14,7 @@ import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from framejit.guards import classes
+from framejit import classes
 from framejit.guards.source import Reference, module_of_globals
 
 COMPILERS = frozenset(sys.stdlib_module_names) | {

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from framejit import directives
+from framejit import classes, directives
 from framejit._runtime import NEVER, OPAQUE
-from framejit.guards import classes
 from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, Kind
 from framejit.library import kind_of as kind_of_code
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit.errors import UserFrame
-from framejit.guards import classes
 from framejit.report import place
 
 FROM_ANYWHERE = (MemoryError, RecursionError)

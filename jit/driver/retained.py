@@ -15,11 +15,11 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
+from framejit import classes
 from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.holdings import found_by_name, lives_anyway, survey
 from framejit.errors import BackendError
-from framejit.guards import classes
 from framejit.guards.source import module_of_globals
 
 MOST = 64

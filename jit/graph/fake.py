@@ -17,8 +17,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 
 SymbolicContextOf = Callable[[torch.Tensor], Any]
 """Which sizes of an input are symbolic: tensor -> SymbolicContext, or None where every size is a constant."""

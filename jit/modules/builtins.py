@@ -7,9 +7,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit._runtime import type_name
-from framejit.guards import classes
 from framejit.guards.source import MISSING
 from framejit.modules.app import builtins as plain
 from framejit.modules.app import support

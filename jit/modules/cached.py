@@ -21,7 +21,7 @@ from types import (
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks, library
-from framejit.guards.classes import lookup
+from framejit.classes import lookup
 from framejit.guards.kinds import DictKeys, Equals, Guard, IsPresent, Length, Same, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, DictKey, FunctionField, Index, Item, Local, Pinned, Source
 from framejit.modules.ecosystem import ASSUMED_CONSTANT

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import BuiltinFunctionType, FunctionType, WrapperDescriptorType
 from typing import Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.objects import abstract
 from framejit.objects.exceptions import BUILTIN_EXCEPTIONS, ExceptionObject, builtin_base
 from framejit.objects.object import Object

@@ -8,8 +8,7 @@ import struct
 from types import MemberDescriptorType
 from typing import Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects import operators
 from framejit.objects.constobject import NONE

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, ConstObject

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE

@@ -11,9 +11,8 @@ import torch.utils.checkpoint
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit.graph.callables import graph_callable, is_tensor_method
-from framejit.guards import classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.modules import numpy as _numpy_rules  # noqa: F401  (its rule for torch.tensor is asked before the one here)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.modules.app import autograd as plain
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from types import UnionType, WrapperDescriptorType
 from typing import Any, NoReturn, Union, get_args, get_origin
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.object import Object

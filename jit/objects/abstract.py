@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 from types import CoroutineType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, Delivery
 from framejit.objects.object import NotConstant, Object

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
 from framejit.objects import abstract, operators

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorType, NoneType, NotImplementedType
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import Equals, ValueIs, short
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.object import LazyObject, NotConstant, Object, settle

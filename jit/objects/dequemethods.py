@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE

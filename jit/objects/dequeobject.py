@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import Equals, Length
 from framejit.guards.source import MISSING, CAttr, DequeIndex, Source
 from framejit.objects.constobject import c_new

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.constobject import ConstObject, c_new, is_plain

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NOT_IMPLEMENTED

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, text, typefields

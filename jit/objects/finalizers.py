@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.objects.exceptions import ExceptionObject

@@ -7,8 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.object import Object

@@ -5,8 +5,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, NoReturn
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.objects import abstract
 
 if TYPE_CHECKING:

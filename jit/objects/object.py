@@ -16,9 +16,8 @@ from __future__ import annotations
 from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit._runtime import type_name
-from framejit.guards import classes
 from framejit.guards.kinds import IsMissing, TypeIs, with_article
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 

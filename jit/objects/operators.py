@@ -10,9 +10,8 @@ from collections.abc import Callable
 from types import WrapperDescriptorType
 from typing import Any
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit._runtime import type_name
-from framejit.guards import classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.object import Object, settle

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.iterators import (
     BACKWARD,
     DICT_ITERATORS,

@@ -13,7 +13,7 @@ from enum import Enum
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from framejit.guards import classes
+from framejit import classes
 
 if TYPE_CHECKING:
     from framejit.breaks import Break, SkippedFrame

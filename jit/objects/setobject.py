@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit._runtime import type_name
-from framejit.guards import classes
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.objects.registry import FIRST, app_of, model_of
 from framejit.objects.witness import witness_of
 

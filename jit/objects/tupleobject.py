@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from framejit.guards import classes
+from framejit import classes
 from framejit.guards.kinds import Equals, IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects import abstract

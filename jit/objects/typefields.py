@@ -9,8 +9,7 @@ import sys
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import CAttr, Pinned
 from framejit.objects.registry import models

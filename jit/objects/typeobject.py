@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, InstanceDict, Item, Pinned, SlotMember, Source
 from framejit.objects import abstract, typefields

@@ -8,9 +8,8 @@ import weakref
 from types import FrameType, MemberDescriptorType
 from typing import Any
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit._runtime import made_by_object_new
-from framejit.guards import classes
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
 from framejit.objects.dictobject import DictObject

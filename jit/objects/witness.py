@@ -8,8 +8,8 @@ from __future__ import annotations
 from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any
 
+from framejit import classes
 from framejit.errors import InternalError
-from framejit.guards import classes
 from framejit.objects.constobject import ConstObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import IdentityConstant, NotConstant, Object, settle

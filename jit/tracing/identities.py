@@ -6,8 +6,7 @@ import datetime
 from types import WrapperDescriptorType
 from typing import Any
 
-from framejit import breaks
-from framejit.guards import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import Distinct, Same, ValueIs
 from framejit.guards.source import MISSING, DictKey
 from framejit.objects.builtinobject import BuiltinMethodObject

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
-from framejit.guards import classes
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, Delivery

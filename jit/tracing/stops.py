@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import CodeType
 
-from framejit import breaks
+from framejit import breaks, classes
 from framejit.ceval.frame import Frame
 from framejit.errors import UserFrame
-from framejit.guards import classes
 
 Place = CodeType | tuple[CodeType, int]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
-from framejit import breaks, directives, interrupts, library
+from framejit import breaks, classes, directives, interrupts, library
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.splice import origin
@@ -22,7 +22,6 @@ from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
-from framejit.guards import classes
 from framejit.guards.kinds import Guard, IsMissing, Length, Same, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
