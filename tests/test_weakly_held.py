@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import collections
+import contextlib
 import functools
 import gc
 import re
@@ -480,3 +481,28 @@ def test_variables_end_in_their_order():
             ends = []
             run(torch.ones(1), ends)
             assert ends == expected
+
+
+def test_a_context_manager_without_a_name_ends_in_its_place_behind_a_break():
+    log = []
+
+    class Noted:
+        def __enter__(self):
+            log.append("in")
+
+        def __exit__(self, *error):
+            log.append("out")
+
+    @contextlib.contextmanager
+    def manager(value):
+        with Noted():
+            framejit.graph_break()
+            yield value
+
+    def f(x):
+        return manager(x).__enter__() * len(log)  # the manager is gone by then, and what it has entered is left
+
+    compiled = framejit.compile(f, backend="eager")
+    for run in (f, compiled, compiled):
+        log.clear()
+        assert run(torch.ones(1)).item() == 2 and log == ["in", "out"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextlib
 import gc
 import itertools
 import sys
@@ -138,6 +139,8 @@ def inside(value: Any, deep: bool) -> Sequence[Any]:
         return gc.get_referents(value)[:1]
     if id(cls) in CONTAINERS or issubclass(cls, BaseException):
         return gc.get_referents(value)
+    if issubclass(cls, contextlib._GeneratorContextManagerBase):
+        return tuple(object.__getattribute__(value, "__dict__").values())
     if deep and cls is types.FunctionType:
         return value.__dict__, *(value.__closure__ or ())
     if deep and id(cls) in METHODS:

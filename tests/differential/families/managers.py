@@ -147,7 +147,7 @@ FAMILY = Family(
         "i": ("1", "len(LOG)", "(c.answer if isinstance(c, Exit) else {i})"),
         "t": (
             "x", "with_decoration({t}, 1)", "with_decoration({t}, {i}) if n != 2 else x",
-            "Doubling(x.clone()).__enter__()",
+            "Doubling(x.clone()).__enter__()", "nested({t}, {i}).__enter__()",
         ),
         "c": ("n > m", "torch.is_grad_enabled()", "Truth({i})", "(x * 2).requires_grad", "stack.pop_all() is stack"),
     },
