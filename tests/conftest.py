@@ -21,6 +21,7 @@ UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--undo", metavar="SEED", help="execute, undo and repeat instructions at random in every trace, and compare the state")
     parser.addoption("--backend", metavar="NAME", help="the backend that programs are compiled with where the tests say 'eager'")
+    parser.addoption("--write-traces", action="store_true", help="write the golden files of tests/traces anew")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
