@@ -6,6 +6,7 @@ import pytest
 import torch
 from agreement import agree
 from torch import nn
+from torch.nn import functional
 
 import framejit
 
@@ -483,3 +484,43 @@ def test_a_mode_that_is_left_open():
         a, b = compiled_leave(x)
         assert (a.dtype, b.dtype) == (torch.bfloat16, torch.float32)
         assert (state(), nesting()) == before
+
+
+# ---- What is written to inference tensors, which have no version ----
+
+
+def relu_in_place(x):
+    return functional.relu(x, inplace=True) * 2
+
+
+def through_a_view(x):
+    x.view(-1)[0] = 7
+    x[:2] -= 1
+    return x.sum()
+
+
+def with_out(x):
+    torch.add(x, 1, out=x)
+    return x * 1
+
+
+def of_a_list(x):
+    torch._foreach_add_([x], 1)
+    return x * 2
+
+
+def of_a_copy(x):
+    y = x.clone()
+    y *= 3
+    return y, x + y
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [relu_in_place, through_a_view, with_out, of_a_list, of_a_copy], ids=lambda program: program.__name__)
+def test_writes_to_inference_tensors(program, backend):
+    compiled = framejit.compile(program, backend=backend)
+    with torch.inference_mode():
+        for _ in range(2):
+            mine, theirs = torch.tensor([-1.0, 2.0, -3.0]), torch.tensor([-1.0, 2.0, -3.0])
+            torch.testing.assert_close(compiled(mine), program(theirs))
+            assert torch.equal(mine, theirs)

@@ -9,6 +9,7 @@ a placeholder for each node that it uses of those around it.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +28,7 @@ from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.fake import SymbolicContextOf, meaning_of, refusal, version_of
-from framejit.graph.fakes import Fakes
+from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
 from framejit.graph.state import MODE_CHANGES, Modes
@@ -206,14 +207,15 @@ class GraphBuilder:
         if changes:
             self.fakes.changes_with_undoing()
         snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
+        writes = Writes(fakes) if -1 in before else contextlib.nullcontext()
         try:
-            with self.fakes.mode:
+            with self.fakes.mode, writes:
                 result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
         except Exception as error:
             self.vm.unsupported(meaning_of(error, name))
         if self.autograd_node is not None:
             self.autograd_node.after(name, result, snapshot)
-        if not changes and before != [version_of(fake) for fake in fakes]:
+        if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
         return result, changes

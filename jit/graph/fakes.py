@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, to_fake, version_of
@@ -68,7 +70,8 @@ class Fakes:
 
     def changed_inputs(self, kept: set[fx.Node]) -> set[fx.Node]:
         """The inputs that have been changed in place. `kept`: the nodes that change something."""
-        return {node for node, version in self._versions.items() if _is_changed(node, version, kept)}
+        written = {storage for node in kept for fake in arguments_of(node) for storage in storages([fake])}
+        return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written)}
 
     def changes_with_undoing(self) -> None:
         """A fake has been changed in place: to undo that is to make it stale."""
@@ -94,7 +97,37 @@ class Fakes:
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
 
 
-def _is_changed(node: fx.Node, version: int, kept: set[fx.Node]) -> bool:
-    if version >= 0:
-        return version_of(node.meta["example_value"]) != version
-    return any(user in kept for user in node.users)
+def arguments_of(node: fx.Node) -> list[torch.Tensor]:
+    """The fakes among a node's arguments."""
+    return [fake for used in node.all_input_nodes if isinstance(fake := used.meta.get("example_value"), torch.Tensor)]
+
+
+def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
+    """What tells apart the memory of fakes."""
+    return {fake.untyped_storage()._cdata for fake in fakes}
+
+
+def is_changed(fake: torch.Tensor, version: int, written: set[int]) -> bool:
+    """Whether a fake has been changed in place since it had this version. Inference tensors have none: they count as changed where
+    something was written to their memory.
+    """
+    return version_of(fake) != version if version >= 0 else bool(storages([fake]) & written)
+
+
+class Writes(TorchDispatchMode):
+    """Notes whether operators below write to the memory of some fakes: for inference tensors, which have no version that would tell."""
+
+    def __init__(self, fakes: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self._storages = storages(fakes)
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, OpOverload) and func._schema.is_mutable:
+            for index, argument in enumerate(func._schema.arguments):
+                value = kwargs.get(argument.name, args[index] if index < len(args) else None)
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    tensors = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(item, torch.Tensor)]
+                    self.seen = self.seen or bool(storages(tensors) & self._storages)
+        return func(*args, **kwargs)
