@@ -296,8 +296,8 @@ class Item(Source):
     @property
     def switch(self) -> str | None:
         """What to call the variable that this is, if it is one of SWITCHES."""
-        globals_ = self.base.payload if isinstance(self.base, Pinned) else None
-        return SWITCHES.get((globals_.get("__name__"), self.payload)) if isinstance(globals_, dict) else None
+        namespace = self.base.payload if isinstance(self.base, Pinned) else None
+        return SWITCHES.get((str(namespace.get("__name__")), self.payload)) if isinstance(namespace, dict) else None
 
     def describe(self) -> str:
         base = self.base

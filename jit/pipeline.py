@@ -205,7 +205,8 @@ def trace(tracer: Tracer) -> Object:
         return tracer.run()
     except Raise as raised:
         entries = getattr(raised.exc, "entries", [])
-        raise Escape(raised.exc.cls, entries[::-1]) from None
+        directives = getattr(raised.exc, "directives", None)
+        raise Escape(raised.exc.cls, entries[::-1], tracer.directives if directives is None else directives) from None
     except NotConstant as needed:
         raise GraphBreak(breaks.UnsupportedValue(repr(needed.obj)), tracer.user_stack()) from needed
 
@@ -221,6 +222,8 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, call, job.options.fullgraph)
     foreign = errors is None
     whole = bool(ecosystem.asked_for_errors(tracer) if foreign else errors)
+    if isinstance(stop, Escape):  # the regions that the exception has left count too
+        whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, call, job.options.fullgraph))
     if whole and (prediction is None or refuted is not None):
         raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()

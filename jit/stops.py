@@ -7,6 +7,7 @@ from types import CodeType
 
 from framejit import breaks
 from framejit.ceval.frame import Frame
+from framejit.directives import Directives
 from framejit.errors import UserFrame
 from framejit.guards import classes
 
@@ -25,11 +26,12 @@ class GraphBreak(Exception):
 
 
 class Escape(GraphBreak):
-    """Signal: an exception of the program leaves the traced frame. `cls`: its class."""
+    """Signal: an exception of the program leaves the traced frame. `cls`: its class; `directives`: what was in force where it was raised."""
 
-    def __init__(self, cls: type[BaseException], stack: list[UserFrame]) -> None:
+    def __init__(self, cls: type[BaseException], stack: list[UserFrame], directives: Directives) -> None:
         super().__init__(breaks.ExceptionEscapes(classes.qualname(cls)), stack)
         self.cls = cls
+        self.directives = directives
 
 
 class Pause(GraphBreak):
