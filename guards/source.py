@@ -276,8 +276,11 @@ class InstanceDict(Source):
         return f"{self.base.describe()}.__dict__"
 
 
-SWITCHES = {("torch._dynamo.utils", "_error_on_graph_break"): "torch's error_on_graph_break"}
-"""Variables of libraries that are True or False and that users know by another name: by module and name, what to call them."""
+SWITCHES: dict[tuple[str, str], str] = {}
+"""Variables of libraries that are True or False and that users know by another name: by module and name, what to call them.
+
+Whoever reads such a variable on framejit's own account adds it here.
+"""
 
 
 class Item(Source):
