@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
-from framejit.guards.source import MISSING, Call, Reference, Source, UserLine
+from framejit.guards.source import MISSING, Call, Item, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset
 
 
@@ -206,6 +206,11 @@ class ValueIs(Guard):
         return self.reference.address
 
 
+def is_switch(source: Source) -> bool:
+    """Whether it is a variable of a library that users know by another name, and that is on or off."""
+    return isinstance(source, Item) and source.switch is not None
+
+
 @dataclass(frozen=True, eq=False)
 class Equals(Guard):
     """Same exact type and same value: int, float, complex, bool, str, bytes, range, torch.Size, tuples and frozensets of such;
@@ -225,7 +230,10 @@ class Equals(Guard):
         return same_constant(value, self.value)
 
     def expected(self) -> str:
-        return f"== {short(self.value)}"
+        return f"== {short(self.value)}" if not is_switch(self.source) else "is on" if self.value else "is off"
+
+    def found(self, value: Any, call: Call) -> str:
+        return super().found(value, call) if value is MISSING or not is_switch(self.source) else "on" if value else "off"
 
     def key(self) -> Any:
         return exact_key(self.value) if isinstance(self.value, (int, tuple, frozenset)) else (type(self.value), repr(self.value))

@@ -134,12 +134,15 @@ class Source:
 
     def told(self, text: str | None = None) -> str:
         """The path, or a text with such paths, for the user: what lies in the state of a resumed frame by the names of its variables."""
-        text = self.describe() if text is None else text
         root = self
         while root.base is not None:
             root = root.base
         assert isinstance(root, Root)
         names = root.names
+        if text is None:
+            text = self.describe()
+            if text in names:
+                return names[text]
 
         def name(found: re.Match[str]) -> str:
             path = found[0]
@@ -273,6 +276,13 @@ class InstanceDict(Source):
         return f"{self.base.describe()}.__dict__"
 
 
+SWITCHES: dict[tuple[str, str], str] = {}
+"""Variables of libraries that are True or False and that users know by another name: by module and name, what to call them.
+
+Whoever reads such a variable on framejit's own account adds it here.
+"""
+
+
 class Item(Source):
     """`d[key]` by PyDict_GetItem for a dict (or the dict part of a subclass). Payload: a constant key (str, int, ...)."""
 
@@ -286,6 +296,12 @@ class Item(Source):
     def step(self, value: Any) -> Any:
         return dict.get(value, self.payload, MISSING) if issubclass(type(value), dict) else MISSING
 
+    @property
+    def switch(self) -> str | None:
+        """What to call the variable that this is, if it is one of SWITCHES."""
+        namespace = self.base.payload if isinstance(self.base, Pinned) else None
+        return SWITCHES.get((str(namespace.get("__name__")), self.payload)) if isinstance(namespace, dict) else None
+
     def describe(self) -> str:
         base = self.base
         assert base is not None
@@ -293,7 +309,7 @@ class Item(Source):
             assert base.base is not None
             return f"{base.base.describe()}.{self.payload}"
         if isinstance(base, Pinned) and isinstance(base.payload, dict):
-            return str(self.payload)
+            return self.switch or str(self.payload)
         if isinstance(base, Item) and base.payload in ("_modules", "_parameters", "_buffers") and isinstance(base.base, InstanceDict):
             assert base.base.base is not None
             owner = base.base.base.describe()

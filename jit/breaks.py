@@ -84,21 +84,27 @@ class UnsupportedOperation(Break):
     id = "FJ003"
     message = "operation that framejit cannot trace: {what}"
     explanation = "The types are known, but this operation on them, or with these operands, is not."
-    hints = ("Write it with simpler operations, or move it out of the compiled function.",)
+    hints = (
+        "Compute the same with other operations; torch.where chooses between two results.",
+        "Move it out of the compiled function: torch.utils.checkpoint, torch.autograd.grad and backward() can be called around compiled functions.",
+    )
 
 
 @dataclass(frozen=True)
 class UnsupportedOpcode(Break):
     """An instruction of the interpreter that framejit refuses.
 
-    `except*`, `async` and other rare statements compile to instructions of their own. They are decoded, and refused by name.
+    `except*`, the parts of `async` code, and type parameters (Python 3.12) compile to instructions of their own. They are decoded, and refused by name.
     """
 
     what: str
     id = "FJ004"
     message = "bytecode instruction {what} is not supported"
     explanation = "The statement compiles to an instruction that framejit does not interpret."
-    hints = ("Rewrite the statement, or move it out of the compiled function.",)
+    hints = (
+        "For `except*` (CHECK_EG_MATCH): catch the group with `except ExceptionGroup`, and go through its `exceptions`.",
+        "Move the statement out of the compiled function.",
+    )
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class DataDependent(Break):
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
     hints = (
         "Keep it in tensors: choose between values with torch.where, select with a mask and where in place of indices.",
-        "Return the tensor, and ask for its number outside of the compiled function.",
+        "Return the tensor, and ask for its number, its items or its size outside of the compiled function.",
     )
 
 
@@ -193,7 +199,7 @@ class MutatedInputUnsupported(Break):
     id = "FJ011"
     message = "change of {what}, which cannot be replayed"
     explanation = "Changes of values from outside are collected while tracing and made real afterwards; this one cannot be."
-    hints = ("Return the new value and store it outside the compiled function.",)
+    hints = ("Make the change outside the compiled function; return the new value for it.",)
 
 
 @dataclass(frozen=True)
@@ -349,7 +355,10 @@ class Random(Break):
     id = "FJ023"
     message = "random numbers from {what}"
     explanation = "Compiled code must draw the same stream as eager; this generator cannot be followed."
-    hints = ("Draw with torch's generators, or outside the compiled function.",)
+    hints = (
+        "Draw with torch.rand(), torch.randn() and their like without `generator=`.",
+        "Draw, seed and fork outside the compiled function, and pass in what was drawn.",
+    )
 
 
 @dataclass(frozen=True)
@@ -449,7 +458,7 @@ class RunsAtEnd(Break):
     id = "FJ029"
     message = "the end of {what}, which runs code then"
     explanation = "Code that runs when the last reference to a value goes must see what came before, and be seen by what follows."
-    hints = ("Hold it outside the compiled function for as long as that runs.",)
+    hints = ("Make it outside the compiled function, and hold it there for as long as that runs.",)
 
 
 @dataclass(frozen=True)
@@ -463,7 +472,7 @@ class InterruptedIterator(Break):
     id = "FJ030"
     message = "making {what}, which a graph break interrupts"
     explanation = "Behind the break the iterator has to go on where it was. framejit can't make one that is half-way, so the real one is used."
-    hints = ("Take its items into a list first, or remove the break from the loop.",)
+    hints = ("Take its items into a list before the loop, or remove the break from the loop.",)
 
 
 @dataclass(frozen=True)
@@ -505,16 +514,16 @@ class NotInsideAutogradNode(Break):
     """Something that needs a tensor of its own in autograd's record, inside a graph that is one node of that record.
 
     AOTAutograd, and so Inductor, makes the backward of a graph as a whole. Between the graph's inputs and its outputs autograd knows no
-    tensors: none can become a leaf (`requires_grad_()`, `torch.ones(..., requires_grad=True)`), keep its gradient, have a hook, be what
-    `torch.autograd.grad` is asked for, or have its memory replaced (`resize_`, `out=` of another size). So the graph ends there, and the tensor is an input
-    of the next one. With the backend "eager", most of this is part of the graph.
+    tensors: none can become a leaf (`requires_grad_()`, `torch.ones(..., requires_grad=True)`), or have its memory replaced (`resize_`,
+    `out=` of another size), and its `grad_fn` can't be looked at. So the graph ends there, and the tensor is an input of the next one. With the
+    backend "eager" all but the last is part of the graph.
     """
 
     what: str
     id = "FJ035"
     message = "{what} inside a graph whose backward is made as a whole"
     explanation = "To autograd the compiled graph is one operator: what happens to a tensor inside it, other than its data, has no place there."
-    hints = ("Do it outside the compiled function, on an input or a result.", 'backend="eager" keeps it in the graph.')
+    hints = ("Do it outside the compiled function, on an input or a result.", 'With backend="eager" the graph does not end there, unless it is for grad_fn.')
 
 
 @dataclass(frozen=True)

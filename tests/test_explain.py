@@ -66,6 +66,39 @@ def test_explain_tells_graphs_operations_breaks_guards_and_times():
     assert json.loads(json.dumps(dataclasses.asdict(found)))["graphs"] == 2
 
 
+def loop_in_a_callee(a):
+    for _ in range(2):
+        a = helper(a)
+    return a
+
+
+def calls_the_loop(a, n=2):
+    b = loop_in_a_callee(a * n)
+    framejit.graph_break()
+    return b + a
+
+
+def test_listings_of_guards_call_things_as_the_program_does(caplog):
+    framejit.set_logs("guards")
+    with torch._dynamo.error_on_graph_break(False):
+        found = framejit.explain(calls_the_loop, backend="eager")(x)
+    listing = "\n".join(guard for entry in found.entries for guard in entry.guards)
+    for text in (listing, caplog.text):
+        assert "_error_on_graph_break" not in text and "torch's error_on_graph_break is off" in text
+        assert not re.search(r"[ab] (is exactly a tuple|has length)", text)
+        assert "what calls_the_loop goes on with is exactly a tuple" in text and "what loop_in_a_callee goes on with is exactly a tuple" in text
+        assert "a is a Tensor" in text
+
+
+def test_a_recompilation_names_torchs_switch(caplog):
+    framejit.set_logs("recompiles")
+    compiled = framejit.compile(calls_the_loop, backend="eager")
+    compiled(x)
+    with torch._dynamo.error_on_graph_break(True), pytest.raises(framejit.Unsupported):
+        compiled(x)
+    assert "torch's error_on_graph_break: expected that it is off; found on" in caplog.text
+
+
 def test_explain_prints_well():
     text = str(framejit.explain(program, backend="eager")(x))
     first, second, *_ = text.splitlines()

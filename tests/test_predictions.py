@@ -158,6 +158,61 @@ def test_one_piece_is_never_eager_in_silence(lenient):
     assert calls == ["plain"]  # from the second call on it is refused beforehand
 
 
+def in_a_region(a):
+    with framejit.error_on_graph_break(True):
+        return plain(a)
+
+
+@framejit.error_on_graph_break(True)
+def decorated(a):
+    return plain(a)
+
+
+def in_a_region_behind_a_break(a):
+    framejit.graph_break()
+    return decorated(a)
+
+
+def breaks_allowed(a):
+    with framejit.error_on_graph_break(False):
+        return plain(a)
+
+
+ONE_PIECE = [(in_a_region, {}), (decorated, {}), (in_a_region_behind_a_break, {}), (breaks_allowed, {"fullgraph": True})]
+
+
+@pytest.mark.parametrize(("program", "options"), ONE_PIECE)
+def test_a_region_without_breaks_is_never_eager_in_silence(program, options, lenient):
+    compiled = eager(program, **options)
+    for _ in range(3):
+        with pytest.raises(framejit.Unsupported, match="FJ031 framejit was wrong about what the program raises: .*TypeError"):
+            compiled(x)
+    assert calls == ["plain"]
+
+
+def behind_a_region(a):
+    with framejit.error_on_graph_break(True):
+        a = a + 1
+    return plain(a)
+
+
+def test_a_region_says_nothing_of_what_follows_it(lenient, warnings_logged):
+    for program in (behind_a_region, breaks_allowed):
+        assert same(eager(program)(x), program(x))
+    assert len(warnings_logged()) == 2
+
+
+def test_what_raises_in_a_region_raises():
+    def program(a):
+        with framejit.error_on_graph_break(True):
+            raise LookupError(str(a.shape))
+
+    for options in ({}, {"fullgraph": True}):
+        for _ in range(2):
+            with pytest.raises(LookupError, match="3"):
+                eager(program, **options)(x)
+
+
 def other(a):
     math.isqrt(16)
     raise LookupError("mine")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import functools
 import importlib
 import io
 import logging
@@ -17,12 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from agreement import Comparison
 from resume_programs import CASES
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 import framejit
-from framejit import breaks, errors, library, logs
+from framejit import breaks, config, errors, library, logs
 from framejit.reporting import stacks
 
 for _module in ("resume_programs_flow", "resume_programs_calls", "resume_programs_statements", "resume_programs_objects"):
@@ -261,29 +265,323 @@ class Sub(torch.Tensor):
     pass
 
 
-def hooked(t):
+class Custom:
+    """A key that compares by code of its own."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, Custom) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+class Counted:
+    """Runs code at its end."""
+
+    ended = 0
+
+    def __del__(self):
+        Counted.ended += 1
+
+
+class Plain:
+    pass
+
+
+def with_except_star(t):
+    try:
+        raise ExceptionGroup("several", [ValueError(1)])
+    except* ValueError:
+        t = t + 1
+    return t
+
+
+def with_except_group(t):
+    try:
+        raise ExceptionGroup("several", [ValueError(1)])
+    except ExceptionGroup as group:
+        for error in group.exceptions:
+            if not isinstance(error, ValueError):
+                raise
+            t = t + 1
+    return t
+
+
+def found_or_zero(t, names):
+    try:
+        return t * names["factor"]
+    except KeyError:
+        return t * 0
+
+
+@framejit.disable
+def disabled(t):
+    return t + 1
+
+
+async def coroutine():
+    return 3
+
+
+def makes_coroutine(t):
+    coroutine().close()
+    return t + 1
+
+
+def changes_data(t, other):
+    other.data = t * 2
+    return other + 1
+
+
+def asks_for_gradients(t, other):
+    return t * other.requires_grad_()
+
+
+def returns_stale_iterator(t):
+    names = {"a": t}
+    iterator = iter(names)
+    names["b"] = t
+    return iterator, t + 1
+
+
+def hooks(t):
+    doubled = t * 2
+    doubled.register_hook(lambda grad: grad * 2)
+    return doubled
+
+
+def recursive(t, n):
+    return t if n == 0 else recursive(t + 1, n - 1)
+
+
+def repeated(t, n):
+    for _ in range(n):
+        t = t + 1
+    return t
+
+
+def own_variables(t):
+    return (lambda: (len(locals()), t + 1))()[1]
+
+
+def in_a_device(t):
+    with torch.device("cpu"):
+        return t + torch.ones(3)
+
+
+def sets_stance(t):
+    with framejit.set_stance("default"):
+        return t + 1
+
+
+FACTOR = 3
+context = contextvars.ContextVar("context")
+context.set([2])
+generator = torch.Generator()
+
+
+@functools.lru_cache
+def times_global(n):
+    return n * FACTOR
+
+
+@functools.lru_cache
+def product(n, factor):
+    return n * factor
+
+
+@functools.lru_cache
+def listed(n):
+    return [n]
+
+
+@functools.lru_cache
+def pair(n):
+    return n, n
+
+
+def lets_go(t, items):
+    items.clear()
+    return t + 1
+
+
+def breaks_in_a_loop(t, items):
+    for n in items:
+        framejit.graph_break()
+        t = t + n
+    return t
+
+
+def makes_a_leaf(t):
+    leaf = (t * 2).detach().requires_grad_()
+    return (leaf * 3).sum()
+
+
+def enlarges(t):
+    return torch.add(t, t, out=torch.empty(0)) + t
+
+
+parameter = nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([parameter], lr=0.0)
+
+
+def steps(t):
+    optimizer.step()
+    return t + 1
+
+
+def imports(t):
+    import colorsys
+
+    return t + colorsys.ONE_THIRD
+
+
+def warns(t):
+    logging.getLogger("framejit.tests.reports").debug("seen %d", 1) if not framejit.is_compiling() else None
+    return t + 1
+
+
+def counts_flops(program):
+    def called(*args):
+        with FlopCounterMode(display=False):
+            return program(*args)
+
+    return called
+
+
+def plain(t):
+    return t + 1
+
+
+def leaf() -> torch.Tensor:
+    return x.clone().requires_grad_()
+
+
+def sparse() -> torch.Tensor:
+    return x.to_sparse()
+
+
+HINTS: list[tuple[str, Any, Any, Any, Any]] = [
+    # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
+    ("FJ001", lambda t: torch.from_numpy(t.numpy() * 2) + 1, None, lambda t: doubled(t) + 1, None),
+    ("FJ001", lambda t, view: t + view[0], lambda: (x, memoryview(b"a")), lambda t, n: t + n, lambda: (x, memoryview(b"a")[0])),
+    ("FJ002", lambda t, s: t + s.to_dense(), lambda: (x, sparse()), lambda t, s: t + s, lambda: (x, sparse().to_dense())),
+    ("FJ002", lambda t: t + 1, lambda: (sparse().coalesce().values(),), plain, lambda: (sparse().coalesce().values().clone(),)),
+    ("FJ003", lambda t: torch.cond(t.sum() > 0, plain, torch.neg, (t,)), None, lambda t: torch.where(t.sum() > 0, plain(t), -t), None),
+    ("FJ003", lambda t: torch.autograd.grad((t * 2).sum(), t)[0], lambda: (leaf(),), lambda t: (t * 2).sum(), lambda: (leaf(),)),
+    ("FJ004", with_except_star, None, with_except_group, None),
+    ("FJ005", lambda t: t * 2 if t.sum() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
+    ("FJ005", lambda t: t[t > 0].sum(), None, lambda t: torch.where(t > 0, t, 0).sum(), None),
+    ("FJ005", lambda t: t.sum().item(), None, lambda t: t.sum(), None),
+    ("FJ006", lambda t: t @ t, None, lambda t: t @ t.T, None),
+    ("FJ007", lambda t, names: t * names["factor"], lambda: (x, {}), found_or_zero, lambda: (x, {})),
+    ("FJ008", lambda t: (framejit.graph_break(), t + 1)[1], None, plain, None),
+    ("FJ009", lambda t: disabled(t * 2), None, lambda t: plain(t * 2), None),
+    ("FJ009", lambda t: disabled(t * 2), None, lambda t, result: t * 2 + result, lambda: (x, disabled(x * 2))),
+    ("FJ010", makes_coroutine, None, plain, None),
+    ("FJ011", changes_data, lambda: (x, torch.ones(2, 3)), lambda t, other: (t * 2, t * 2 + 1), lambda: (x, torch.ones(2, 3))),
+    ("FJ011", asks_for_gradients, lambda: (x, x.clone()), lambda t, other: t * other, lambda: (x, leaf())),
+    ("FJ012", lambda t: (print(end=""), t + 1)[1], None, lambda t: (None if framejit.is_compiling() else print(end=""), t + 1)[1], None),
+    ("FJ013", lambda t: t + 1, lambda: (x.as_subclass(Sub),), plain, lambda: (x.as_subclass(Sub).as_subclass(torch.Tensor),)),
+    ("FJ014", returns_stale_iterator, None, lambda t: (["a", "b"], t + 1), None),
+    ("FJ015", hooks, lambda: (leaf(),), lambda t: t * 2, lambda: (with_hook(leaf()),)),
+    ("FJ016", recursive, lambda: (x, 60), repeated, lambda: (x, 60)),
+    ("FJ017", repeated, lambda: (x, 300), plain, None),
+    ("FJ018", lambda t, items: t + next(items), lambda: (x, (n for n in [1, 2])), lambda t, items: t + next(iter(items)), lambda: (x, (1, 2))),
+    ("FJ020", own_variables, None, plain, None),
+    ("FJ020", lambda t: (sys._getframe(), t + 1)[1], None, plain, None),
+    ("FJ021", lambda t: t + context.get()[0], None, lambda t, n: t + n, lambda: (x, context.get()[0])),
+    ("FJ021", in_a_device, None, lambda t: t + torch.ones(3, device="cpu"), None),
+    ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, names: t + names["k"], lambda: (x, {"k": 2})),
+    ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, o: t + {o: 2}[o], lambda: (x, Plain())),
+    ("FJ023", lambda t: (torch.rand(3, generator=generator), t)[1], None, lambda t: (torch.rand(3), t)[1], None),
+    ("FJ023", lambda t: (torch.manual_seed(0), torch.rand(3), t)[2], None, lambda t, drawn: t + drawn, lambda: (x, torch.zeros(3))),
+    ("FJ024", lambda t: (framejit.skip_frame(), t + 1)[1], None, plain, None),
+    ("FJ025", sets_stance, None, plain, None),
+    ("FJ026", lambda t: t + times_global(2), None, lambda t, n: t + n, lambda: (x, times_global(2))),
+    ("FJ026", lambda t: t + times_global(2), None, lambda t: t + product(2, FACTOR), None),
+    ("FJ026", lambda t: t + listed(2)[0], None, lambda t: t + pair(2)[0], None),
+    ("FJ029", lets_go, lambda: (x, [Counted()]), lambda t, items: t + 1, lambda: (x, [Counted()])),
+    ("FJ030", breaks_in_a_loop, lambda: (x, {1, 2}), lambda t, items: breaks_in_a_loop(t, list(items)), lambda: (x, {1, 2})),
+    ("FJ030", breaks_in_a_loop, lambda: (x, {1, 2}), lambda t, items: [t := t + n for n in items][-1], lambda: (x, {1, 2})),
+    ("FJ035", makes_a_leaf, lambda: (leaf(),), lambda t: (t * 3).sum(), lambda: ((leaf() * 2).detach().requires_grad_(),)),
+    ("FJ035", enlarges, None, lambda t: t + t + t, None),
+    ("FJ036", steps, None, lambda t: (t * parameter).sum(), None),
+    ("FJ037", imports, None, imports, None),
+    ("FJ038", counts_flops(plain), None, plain, None),
+    ("FJ043", lambda t: (logging.getLogger("framejit.tests.reports"), t + 1)[1], None, warns, None),
+]  # fmt: skip
+
+
+def with_hook(t: torch.Tensor) -> torch.Tensor:
     t.register_hook(lambda grad: grad * 2)
     return t
 
 
-HINTS = {
-    # id: (the program that breaks, the program with what a hint says, the arguments of the second)
-    "FJ001": (lambda t: torch.from_numpy(t.numpy() * 2) + 1, lambda t: doubled(t) + 1, (x,)),
-    "FJ005": (lambda t: t * 2 if t.sum() > 0 else -t, lambda t: torch.where(t.sum() > 0, t * 2, -t), (x,)),
-    "FJ008": (lambda t: (framejit.graph_break(), t + 1)[1], lambda t: t + 1, (x,)),
-    "FJ012": (lambda t: (print(end=""), t + 1)[1], lambda t: ((None if framejit.is_compiling() else print(end="")), t + 1)[1], (x,)),
-    "FJ013": (lambda t: t.as_subclass(Sub) + 1, lambda t: t + 1, (x.as_subclass(Sub).as_subclass(torch.Tensor),)),
-    "FJ018": (lambda t, items=(n for n in [1, 2]): t + next(items), lambda t, items=(1, 2): t + next(iter(items)), (x,)),
+@pytest.mark.parametrize(("id", "breaking", "arguments", "advised", "others"), HINTS)
+def test_advice_works(id, breaking, arguments, advised, others):
+    backend = "aot_eager" if id == "FJ035" else "eager"
+    sys.modules.pop("colorsys", None)
+    with config.replace(inline_depth_limit=50, unroll_limit=200):
+        framejit.reset()
+        compiled = counts_flops(framejit.compile(plain, backend="eager")) if id == "FJ038" else framejit.compile(breaking, backend=backend)
+        with contextlib.suppress(KeyError, RuntimeError) if id in ("FJ006", "FJ007") else contextlib.nullcontext():
+            compiled(*(arguments or default)())
+        assert any(reason.startswith(id) for reason in framejit.statistics()["reasons"]), framejit.statistics()["reasons"]
+        framejit.reset()
+        found = framejit.compile(advised, backend=backend, fullgraph=id != "FJ030")(*(others or default)())
+        assert not any(reason.startswith(id) for reason in framejit.statistics()["reasons"])
+        Comparison().same(found, advised(*(others or default)()))
+
+
+def default() -> tuple[Any, ...]:
+    return (x,)
+
+
+WITHOUT_A_REWRITE = {
+    "FJ019": "recompilation: test_recompiles.py", "FJ027": "threads: test_threads.py", "FJ028": "below", "FJ031": "framejit is wrong: test_predictions.py",
+    "FJ033": "debuggers: test_looks.py", "FJ061": "Python 3.12 only: test_super.py",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("id", HINTS)
-def test_advice_works(id):
-    breaking, advised, args = HINTS[id]
-    with pytest.raises(framejit.Unsupported, match=id):
-        framejit.compile(breaking, backend="eager", fullgraph=True)(x)
-    expected = advised(*args)
-    assert torch.equal(framejit.compile(advised, backend="eager", fullgraph=True)(*args), expected)
+def test_every_reason_has_advice_that_is_tried():
+    assert {id for id, *_ in HINTS} | set(WITHOUT_A_REWRITE) == set(breaks.CATALOGUE) and not {id for id, *_ in HINTS} & set(WITHOUT_A_REWRITE)
+
+
+def behind_break(t, n):
+    framejit.graph_break()
+    return t * n
+
+
+def ids_after(program, calls_, **options):
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", **options)
+    for args in calls_:
+        compiled(*args)
+    return {reason.partition(" ")[0] for reason in framejit.statistics()["reasons"]}
+
+
+def test_advice_on_what_changes_from_call_to_call():
+    numbers, tensors = [(x, float(n)) for n in range(12)], [(x, torch.tensor(float(n))) for n in range(12)]
+    assert ids_after(behind_break, numbers) == {"FJ008", "FJ028"} and ids_after(lambda t, n: t * n, numbers) == {"FJ019"}
+    assert ids_after(behind_break, tensors) == {"FJ008"} and ids_after(lambda t, n: t * n, tensors) == set()
+    assert ids_after(behind_break, numbers, recompile_limit=12) == {"FJ008"} and ids_after(lambda t, n: t * n, numbers, recompile_limit=12) == set()
+
+
+def test_a_trace_that_cannot_end_runs_as_written():
+    compiled = framejit.compile(returns_stale_iterator, backend="eager")
+    iterator, found = compiled(x)
+    assert torch.equal(found, x + 1)
+    with pytest.raises(RuntimeError, match="changed size"):
+        next(iterator)
+
+
+def test_values_of_sparse_tensors():
+    for tensor in (x.to_sparse().coalesce(), x.to_sparse_csr()):
+        assert torch.equal(framejit.compile(plain, backend="eager")(tensor.values()), tensor.values() + 1)
 
 
 def test_no_advice_that_does_not_work():

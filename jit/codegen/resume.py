@@ -329,7 +329,11 @@ class _Splitter:
         yield from sources(self.frames[level], state, layout.slots)
 
     def names_in(self, level: int, state: str, layout: Layout, results: int) -> Iterator[tuple[str, str]]:
-        """What a resume function's state holds, by path, as the program has it: its variables, and values on their way."""
+        """What a resume function's state holds, by path, as the program has it: its variables, and values on their way.
+
+        The state has the name of the function's first argument, which is also one of the program's variables; it is told apart here.
+        """
+        yield state, f"what {self.frames[0].code.co_qualname} goes on with"
         for number, frame in enumerate(self.frames[: level + 1]):
             slots = layout.slots if number == level else frame.kept
             within = f"{frame.code.co_name}:" if number else ""
@@ -342,7 +346,7 @@ class _Splitter:
                 yield f"{state}[{first + place}]", result_text(frame) if is_result else value_text(frame, below)
             state += f"[{len(slots)}]"
             if number < level:
-                yield state, f"what {self.frames[number + 1].code.co_qualname} works on"
+                yield state, f"what {self.frames[number + 1].code.co_qualname} goes on with"
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
         layout = Layout(frame.kept, frame.waiting)

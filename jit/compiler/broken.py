@@ -23,7 +23,7 @@ from framejit.reporting import stacks
 from framejit.tracing import boundary, looks
 from framejit.tracing.predictions import RAISES, predict
 from framejit.tracing.splitting import split_frames, within_reach
-from framejit.tracing.stops import CallNatively, GraphBreak, Pause
+from framejit.tracing.stops import CallNatively, Escape, GraphBreak, Pause
 
 WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
@@ -42,6 +42,8 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, family.number, attempt.request.options.fullgraph)
     asked_by_torch = errors is None
     whole = bool(ecosystem.asked_for_errors(tracer) if asked_by_torch else errors)
+    if isinstance(stop, Escape):  # the regions that the exception has left count too
+        whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
     if whole and (prediction is None or refuted is not None):
         raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()

@@ -63,6 +63,7 @@ def run(tracer: Tracer) -> Object:
         return tracer.run()
     except Raise as raised:
         entries = getattr(raised.exc, "entries", [])
-        raise Escape(raised.exc.cls, entries[::-1]) from None
+        directives = getattr(raised.exc, "directives", None)
+        raise Escape(raised.exc.cls, entries[::-1], tracer.directives if directives is None else directives) from None
     except NotConstant as needed:
         raise GraphBreak(breaks.UnsupportedValue(repr(needed.obj)), tracer.user_stack()) from needed

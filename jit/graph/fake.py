@@ -74,6 +74,8 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
         return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
     if tensor.layout is not torch.strided or tensor.is_nested:
         return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")
+    if tensor._is_view() and tensor._base is not None and tensor._base.layout is not torch.strided:
+        return breaks.UnsupportedValue(f"the values of a tensor of layout {tensor._base.layout}, as a view of it")
     if (grad := grad_of(tensor)) is not None and (grad.shape != tensor.shape or grad.dtype != tensor.dtype):
         return breaks.UnsupportedValue("a tensor with a grad of another shape or type")
     if tensor.is_quantized:

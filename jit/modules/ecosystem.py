@@ -10,7 +10,7 @@ from typing import Any
 from framejit import breaks
 from framejit.directives import MADE_BY_TORCH
 from framejit.guards.kinds import ValueIs
-from framejit.guards.source import MISSING
+from framejit.guards.source import MISSING, SWITCHES
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.object import NotConstant, Object
@@ -30,6 +30,8 @@ IN_A_REGION = "wrap_dunder_call_ctx_manager.<locals>.inner"
 """The functions that torch's regions make of those that they decorate."""
 RULES = "torch._dynamo.trace_rules"
 UTILITIES = "torch._dynamo.utils"
+ASKED = "_error_on_graph_break"
+SWITCHES[UTILITIES, ASKED] = "torch's error_on_graph_break"
 STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
     "graph_break": breaks.ExplicitBreak,
     "skip_frame": breaks.SkippedFrame,
@@ -111,7 +113,7 @@ def asked_for_errors(vm: VM) -> bool:
     module = sys.modules.get(UTILITIES)
     if module is None:
         return False
-    found = vm.globals_of(module.__dict__).lookup(vm, "_error_on_graph_break")
+    found = vm.globals_of(module.__dict__).lookup(vm, ASKED)
     return found is not None and bool(vm.observe(found).constant(vm))
 
 

@@ -14,10 +14,11 @@ from framejit.objects import abstract
 from framejit.objects.dictobject import DictObject
 from framejit.objects.funcobject import FunctionObject, MethodObject
 from framejit.objects.object import Object
-from framejit.objects.registry import models, pure
+from framejit.objects.registry import models, pure, refuse
 from framejit.objects.vm import VM
 
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
+refuse(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
 
 
 SIGNATURES = ("__signature__", "__text_signature__", "_partialmethod", "__partialmethod__")

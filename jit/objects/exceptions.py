@@ -31,7 +31,7 @@ OF_GROUPS = ("message", "exceptions")
 class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
-    __slots__ = ("args", "made_of", "fields", "entries", "beneath", "passed", "seen", "variables")
+    __slots__ = ("args", "made_of", "fields", "entries", "beneath", "passed", "seen", "variables", "directives")
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
@@ -43,6 +43,7 @@ class ExceptionObject(Object):
         self.passed: list[Any] = []  # the places where it passed since (codegen.tracebacks), innermost first
         self.seen: TracebackObject | None = None  # the traceback that the program has looked at last
         self.variables: dict[Any, dict[str, Object]] = {}  # of frames that it has passed, by the place: what must not end before the traceback
+        self.directives: Any = None  # the user's directives that were in force where it was raised
 
     def instance_dict(self, vm: VM) -> DictObject | None:
         if self.attrs is None:
@@ -111,6 +112,8 @@ class ExceptionObject(Object):
         """The exception leaves the instruction that raised it, or a call: `entry` for reports, `passed` (codegen.tracebacks) for its traceback."""
         if self.source is not None:
             vm.effects.at_end(AddedEntry(self, passed, False))
+        if not self.entries:
+            vm.trail.set(self, "directives", vm.directives)
         vm.trail.set(self, "entries", [*self.entries, entry])
         vm.trail.set(self, "passed", [*self.passed, passed])
 

@@ -33,8 +33,8 @@ def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger
 
 def innermost_as_written(stop: GraphBreak) -> bool:
     """Whether the innermost frame has to run as written: what the instruction at fault does with its variables, only a later look shows."""
-    if not stop.frames:  # the trace has come to its end
-        return False
+    if not stop.frames:
+        return False  # the trace has ended: no instruction is at fault
     frame: Frame = stop.frames[-1]
     if keeps_frame(frame):
         return True

@@ -7,6 +7,7 @@ from types import CodeType
 
 from framejit import breaks, classes
 from framejit.ceval.frame import Frame
+from framejit.directives import Directives
 from framejit.errors import UserFrame
 
 Place = CodeType | tuple[CodeType, int]
@@ -24,11 +25,12 @@ class GraphBreak(Exception):
 
 
 class Escape(GraphBreak):
-    """Signal: an exception of the program leaves the traced frame. `cls`: its class."""
+    """Signal: an exception of the program leaves the traced frame. `cls`: its class; `directives`: what was in force where it was raised."""
 
-    def __init__(self, cls: type[BaseException], stack: list[UserFrame]) -> None:
+    def __init__(self, cls: type[BaseException], stack: list[UserFrame], directives: Directives) -> None:
         super().__init__(breaks.ExceptionEscapes(classes.qualname(cls)), stack)
         self.cls = cls
+        self.directives = directives
 
 
 class Pause(GraphBreak):

@@ -22,7 +22,7 @@ from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
-from framejit.guards.kinds import Guard, IsMissing, Length, Same, TypeIs, ValueIs
+from framejit.guards.kinds import Guard, IsMissing, Length, Same, TypeIs, ValueIs, with_article
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
     MISSING,
@@ -238,14 +238,14 @@ class Tracer:
         """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
         for frame in self.guarded_generators:
             if frame.state is State.SUSPENDED and frame not in self.restarted and not drops_silently(self, frame):
-                raise CallNatively(frame.code, breaks.RunsAtEnd(frame.code.co_qualname))
+                raise CallNatively(frame.code, breaks.RunsAtEnd(f"a generator of {frame.code.co_qualname}"))
 
     def check_finalizers(self, frame: Frame) -> None:
         """What a value of the resumed state runs at its end, it runs when this trace has ended: so it must end before the next instruction."""
         if splitting.can_pause(frame):
             value = next(self.watch.gone(frame), None)
             if value is not None:
-                raise Pause(breaks.RunsAtEnd(f"a {classes.qualname(type(value))}"), self.user_stack(), list(frame.callers())[::-1])
+                raise Pause(breaks.RunsAtEnd(with_article(classes.qualname(type(value)))), self.user_stack(), list(frame.callers())[::-1])
 
     def held_arguments(self) -> list[Source]:
         """What the replacement code has to hold until it ends."""
@@ -405,7 +405,7 @@ class Tracer:
     def lets_go(self, values: Iterable[Any]) -> None:
         for value in values:
             if value is not MISSING and runs_code_at_end(value):
-                self.unsupported(breaks.RunsAtEnd(f"a {type(value).__qualname__}"))
+                self.unsupported(breaks.RunsAtEnd(with_article(classes.qualname(type(value)))))
 
     def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
         return splitting.restart_generator(self, generator)
