@@ -67,7 +67,7 @@ class BuiltGuards:
     num_inputs: int
 
 
-class Step:
+class TreeStep:
     """A source that the tree needs, with what hangs on it."""
 
     __slots__ = ("source", "leaves", "children", "weight")
@@ -75,7 +75,7 @@ class Step:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.leaves: list[Guard] = []
-        self.children: list[Step] = []
+        self.children: list[TreeStep] = []
         self.weight = 1
 
 
@@ -88,15 +88,15 @@ class Builder:
     """The steps that guards and captures need, from the root on."""
 
     def __init__(self) -> None:
-        self.steps: dict[int, Step] = {}
-        self.root: Step | None = None
+        self.steps: dict[int, TreeStep] = {}
+        self.root: TreeStep | None = None
 
-    def step(self, source: Source) -> Step:
+    def step(self, source: Source) -> TreeStep:
         """The step for a source; its bases are added as needed."""
         found = self.steps.get(id(source))
         if found is not None:
             return found
-        found = self.steps[id(source)] = Step(source)
+        found = self.steps[id(source)] = TreeStep(source)
         if source.base is None:
             if self.root is not None:
                 raise ValueError("guards of two traces can't share a tree: their sources have different roots")
@@ -105,10 +105,10 @@ class Builder:
             self.step(source.base).children.append(found)
         return found
 
-    def sort(self) -> list[Step]:
+    def sort(self) -> list[TreeStep]:
         """All steps in preorder. Siblings: small subtrees first; objects that the tree itself holds come last, because they change rarely."""
         if self.root is None:
-            self.root = Step(Root())
+            self.root = TreeStep(Root())
         for step in reversed(preorder(self.root)):
             leaves, children = step.leaves, step.children
             if len(leaves) > 1:
@@ -131,8 +131,8 @@ WEIGHT = attrgetter("weight")
 AT_THE_END = 1 << 40
 
 
-def preorder(root: Step) -> list[Step]:
-    order: list[Step] = []
+def preorder(root: TreeStep) -> list[TreeStep]:
+    order: list[TreeStep] = []
     waiting = [root]
     while waiting:
         step = waiting.pop()
@@ -153,7 +153,7 @@ def without_duplicates(guards: Iterable[Guard]) -> list[Guard]:
     return kept
 
 
-def check_attribute(source: Source, parent: Step) -> None:
+def check_attribute(source: Source, parent: TreeStep) -> None:
     """Refuses attributes of objects of unguarded type: reading them could run the user's Python."""
     if not any(guard.exact_type for guard in parent.leaves):
         owner = parent.source.describe()

@@ -62,7 +62,7 @@ HIDDEN = (*AROUND_CALLS, OURS)
 """What reports leave out of call stacks."""
 
 
-class Kind(enum.Enum):
+class CodeKind(enum.Enum):
     """What a function is to a trace."""
 
     PROGRAM = enum.auto()
@@ -77,22 +77,22 @@ class Kind(enum.Enum):
     """framejit's: neither the program nor a library."""
 
 
-def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> Kind:
+def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
     """What a function with this code and these globals is."""
     filename = code.co_filename
     if is_generated(code, namespace):
-        return Kind.WRAPPER
+        return CodeKind.WRAPPER
     if filename.startswith(TORCH):
-        return Kind.TENSORS if filename.startswith(TENSOR_CODE) else Kind.WRAPPER
+        return CodeKind.TENSORS if filename.startswith(TENSOR_CODE) else CodeKind.WRAPPER
     if filename.startswith(OURS):
-        return Kind.OURS
+        return CodeKind.OURS
     if filename.startswith(INSTALLED):
-        return Kind.TENSORS if knows_torch(namespace) else Kind.WRAPPER
+        return CodeKind.TENSORS if knows_torch(namespace) else CodeKind.WRAPPER
     if filename.startswith(ITS_TESTS):
-        return Kind.PROGRAM
+        return CodeKind.PROGRAM
     if filename.startswith((STANDARD_LIBRARY, FROZEN)):
-        return Kind.WRAPPER if filename.startswith(WRAPPERS) else Kind.MACHINERY
-    return Kind.PROGRAM
+        return CodeKind.WRAPPER if filename.startswith(WRAPPERS) else CodeKind.MACHINERY
+    return CodeKind.PROGRAM
 
 
 def is_library_file(filename: str) -> bool:

@@ -35,7 +35,7 @@ from torch import nn
 
 import framejit
 from framejit import library
-from framejit.library import Kind
+from framejit.library import CodeKind
 from framejit.tracing import boundary
 
 x = torch.arange(1.0, 5.0)
@@ -485,25 +485,25 @@ def typed_at_a_prompt() -> Any:
 @pytest.mark.parametrize(
     ("function", "kind"),
     [
-        (x.__class__.__repr__, Kind.TENSORS),
-        (nn.Linear.forward, Kind.TENSORS),
-        (nn.functional.softmax, Kind.TENSORS),
-        (torch.optim.SGD.step, Kind.TENSORS),
-        (torch.save, Kind.WRAPPER),
-        (torch.compile, Kind.WRAPPER),
-        (json.dumps, Kind.MACHINERY),
-        (test.support.captured_stdout, Kind.PROGRAM),
-        (copy.deepcopy, Kind.MACHINERY),
-        (sys.modules["importlib._bootstrap"]._find_and_load, Kind.MACHINERY),
-        (contextlib.ContextDecorator.__call__, Kind.WRAPPER),
-        (functools.singledispatch, Kind.WRAPPER),
-        (pytest.raises, Kind.WRAPPER),
-        (framejit.compile, Kind.OURS),
-        (Point.__init__, Kind.WRAPPER),
-        (made_by_a_library(), Kind.WRAPPER),
-        (typed_at_a_prompt(), Kind.PROGRAM),
-        (parsed, Kind.PROGRAM),
-        (OfPoints.default, Kind.PROGRAM),
+        (x.__class__.__repr__, CodeKind.TENSORS),
+        (nn.Linear.forward, CodeKind.TENSORS),
+        (nn.functional.softmax, CodeKind.TENSORS),
+        (torch.optim.SGD.step, CodeKind.TENSORS),
+        (torch.save, CodeKind.WRAPPER),
+        (torch.compile, CodeKind.WRAPPER),
+        (json.dumps, CodeKind.MACHINERY),
+        (test.support.captured_stdout, CodeKind.PROGRAM),
+        (copy.deepcopy, CodeKind.MACHINERY),
+        (sys.modules["importlib._bootstrap"]._find_and_load, CodeKind.MACHINERY),
+        (contextlib.ContextDecorator.__call__, CodeKind.WRAPPER),
+        (functools.singledispatch, CodeKind.WRAPPER),
+        (pytest.raises, CodeKind.WRAPPER),
+        (framejit.compile, CodeKind.OURS),
+        (Point.__init__, CodeKind.WRAPPER),
+        (made_by_a_library(), CodeKind.WRAPPER),
+        (typed_at_a_prompt(), CodeKind.PROGRAM),
+        (parsed, CodeKind.PROGRAM),
+        (OfPoints.default, CodeKind.PROGRAM),
     ],
 )
 def test_kinds(function, kind):

@@ -11,7 +11,7 @@ import pytest
 from framejit.breaks import CannotReconstruct
 from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.codegen import CannotGenerate, FinishedTrace, emit, plan
-from framejit.codegen.recorder import Recorder, record
+from framejit.codegen.recorder import CodeRecorder, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
 from framejit.guards.source import Local, Pinned, Root, Slot
@@ -645,7 +645,7 @@ def test_a_value_may_refuse_to_be_built(trace):
 
 def test_calls_take_their_arguments_in_order(trace):
     class Written(Object):
-        def reconstruct(self, cg: Recorder):
+        def reconstruct(self, cg: CodeRecorder):
             cg.load_const(10)
             cg.load_const(2)
             cg.load_const(3)

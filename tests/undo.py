@@ -65,8 +65,8 @@ class Portrait:
         self.waiting: list[Any] = []
         self.rows["trail"] = vm.trail.mark(), vm.depth, vm.direct, vm.directives, torch.is_grad_enabled()
         self.rows["guards"] = [id(guard) for guard in vm.guards.since(0)]
-        self.rows["nodes"] = [(node.name, node.op, str(node.target), len(node.users)) for node in vm.graph.graph.nodes]
-        self.rows["inputs"] = sorted(described.name for _, described in vm.graph._inputs.values())
+        self.rows["nodes"] = [(node.name, node.op, str(node.target), len(node.users)) for node in vm.graph.outermost.fx.nodes]
+        self.rows["inputs"] = sorted(described.name for described in vm.graph._inputs.values())
         for name in ("_shared", "_namespaces", "guarded_generators", "restarted", "_attributes", "_raw_attributes"):
             self.rows[name] = self.shape(getattr(vm, name))
         for name in ONLY_GROWS:

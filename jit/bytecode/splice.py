@@ -33,7 +33,7 @@ MAX_UNITS = 8
 """Code units that one entry of the line table may cover (Objects/locations.md)."""
 
 
-class Kind(enum.Enum):
+class ItemKind(enum.Enum):
     """What an item of the stack is. HANDLED is what PUSH_EXC_INFO pushes below the exception."""
 
     VALUE = enum.auto()
@@ -48,7 +48,7 @@ class RaisedAt:
     offset: int
 
 
-Item = Kind | RaisedAt
+Item = ItemKind | RaisedAt
 
 
 class Lasti(int):
@@ -71,7 +71,7 @@ class Layout:
     def handled(self) -> int | None:
         """Where in the state the exception is that `sys.exc_info()` gives; None if none is being handled."""
         for depth, item in enumerate(reversed(self.stack)):
-            if item is Kind.HANDLED:
+            if item is ItemKind.HANDLED:
                 return len(self.slots) + depth
         return None
 
@@ -160,17 +160,17 @@ class Writer:
         in the order in which the exceptions came to be handled.
         """
         for index, item in enumerate(stack):
-            if item is Kind.VALUE:
+            if item is ItemKind.VALUE:
                 continue
             depth = len(stack) - index + above
             if depth > 1:
                 self.emit("SWAP", depth)
-            if item is Kind.HANDLED:
+            if item is ItemKind.HANDLED:
                 self.emit("PUSH_EXC_INFO")
                 self.emit("POP_TOP")
             else:
                 self.emit("POP_TOP")
-                if item is Kind.NULL:
+                if item is ItemKind.NULL:
                     self.emit("PUSH_NULL")
                 else:
                     self.load_const(item)
@@ -179,7 +179,7 @@ class Writer:
 
     def place_nulls(self, stack: Sequence[Item]) -> None:
         """Replace the placeholders of NULLs at the top of the stack; a step has no use for the others."""
-        self.place([item if item is Kind.NULL else Kind.VALUE for item in stack])
+        self.place([item if item is ItemKind.NULL else ItemKind.VALUE for item in stack])
 
     def pack(self, layout: Layout) -> None:
         """From the stack, which has the values of `layout.stack`, and the slots to a state on the stack."""
@@ -376,7 +376,7 @@ def enter(
         **arguments(code),
     )
     key = id(made)
-    _origins[key] = Origin(weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls, how)
+    _origins[key] = SplicedFrom(weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls, how)
     return made
 
 
@@ -387,7 +387,7 @@ def own_lasti(item: RaisedAt, shift: int) -> Lasti:
     return lasti
 
 
-class Origin(NamedTuple):
+class SplicedFrom(NamedTuple):
     """Where a resume function's code is from."""
 
     made: weakref.ref[CodeType]
@@ -398,7 +398,7 @@ class Origin(NamedTuple):
     how: Any
 
 
-_origins: dict[int, Origin] = {}
+_origins: dict[int, SplicedFrom] = {}
 
 
 def origin(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
@@ -532,13 +532,13 @@ def outer_step(code: CodeType, before: Layout, inner: FunctionType, position: Po
     for slot in reversed(after.slots):
         writer.emit("LOAD_FAST", slot)
     writer.emit("BUILD_TUPLE", len(after))
-    writer.call_const(Wrapper(len(after.slots)))
+    writer.call_const(StateWrapper(len(after.slots)))
     writer.give_back()
     return finish_step(code, writer, start, end, raised, len(before))
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapper:
+class StateWrapper:
     """Turns (stack..., (choice, inner state), slots...) into (choice, the state with the inner state in its place)."""
 
     slots: int
@@ -609,7 +609,7 @@ def signed_varint(value: int) -> bytes:
 
 __all__ = [
     "Item",
-    "Kind",
+    "ItemKind",
     "RaisedAt",
     "Lasti",
     "Layout",

@@ -49,7 +49,7 @@ class ExceptionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class FrameSnapshot:
     """A frame's state, to go back to."""
 
     pc: int
@@ -158,11 +158,11 @@ class Frame:
         self.state = state
         self.parent = None
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FrameSnapshot:
         """The state to return to with `restore`."""
-        return Snapshot(self.pc, tuple(self.stack), tuple(self.locals), self.handled, self.parent, self.state)
+        return FrameSnapshot(self.pc, tuple(self.stack), tuple(self.locals), self.handled, self.parent, self.state)
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: FrameSnapshot) -> None:
         """Return to an earlier state of this same frame. The lists stay the same objects."""
         self.pc = snapshot.pc
         self.stack[:] = snapshot.stack

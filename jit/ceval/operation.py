@@ -27,7 +27,7 @@ _OPERAND = re.compile(r"([a-z_]+)(\[n\])?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class StackEffect:
     """A parsed stack effect: for each operand, whether it stands for n of them."""
 
     inputs: tuple[bool, ...]
@@ -52,7 +52,7 @@ class Operation:
     """A canonical operation: its effect, and what executes one instruction of it."""
 
     name: str
-    effect: Effect
+    effect: StackEffect
     execute: Execute
 
 
@@ -64,7 +64,7 @@ def _argument(instruction: Instruction) -> int:
     return instruction.arg
 
 
-def parse_effect(text: str, size: Size = _argument) -> Effect:
+def parse_effect(text: str, size: Size = _argument) -> StackEffect:
     """The effect written as "inputs -- outputs"; raises ValueError for anything else."""
 
     def operands(side: str) -> tuple[bool, ...]:
@@ -76,7 +76,7 @@ def parse_effect(text: str, size: Size = _argument) -> Effect:
     before, separator, after = text.partition("--")
     if not separator:
         raise ValueError(f"not a stack effect: {text!r}")
-    return Effect(operands(before), operands(after), size)
+    return StackEffect(operands(before), operands(after), size)
 
 
 def op(name: str, effect: str, n: Size = _argument, raw: bool = False) -> Callable[[Handler], Handler]:
@@ -92,7 +92,7 @@ def op(name: str, effect: str, n: Size = _argument, raw: bool = False) -> Callab
     return register
 
 
-def bind(handler: Handler, effect: Effect) -> Execute:
+def bind(handler: Handler, effect: StackEffect) -> Execute:
     """What executes an instruction: the handler, and the movement of its operands and results; the frequent shapes have their own."""
     if not any(effect.inputs + effect.outputs):
         special = _SHAPES.get((len(effect.inputs), len(effect.outputs)))
@@ -149,7 +149,7 @@ _SHAPES: dict[tuple[int, int], Callable[[Handler], Execute]] = {
 }
 
 
-def _bind_general(handler: Handler, effect: Effect) -> Execute:
+def _bind_general(handler: Handler, effect: StackEffect) -> Execute:
     inputs, outputs = effect.inputs, effect.outputs
 
     def execute(vm: Any, frame: Frame, instruction: Instruction) -> int | None:

@@ -21,7 +21,7 @@ KEYS = frozenset({str, bytes, int, float, bool, type(None)})
 """Types of constants whose hash and comparison run no Python code."""
 
 
-class Known(enum.Enum):
+class KnownItem(enum.Enum):
     """What is known of an item on the stack, unless it is a new list, tuple or dict: then the type says it."""
 
     KEY = enum.auto()
@@ -29,7 +29,7 @@ class Known(enum.Enum):
     NOTHING = enum.auto()
 
 
-KEY, NOTHING = Known.KEY, Known.NOTHING
+KEY, NOTHING = KnownItem.KEY, KnownItem.NOTHING
 DISPLAYS: dict[str, type] = {"BUILD_TUPLE": tuple, "BUILD_LIST": list, "BUILD_MAP": dict}
 STORES = (dict.__setitem__, OrderedDict.__setitem__, object.__setattr__)
 
@@ -79,7 +79,7 @@ def direct_form(
     return Direct(graph, refuse, boxed, n_outputs, calls(code), tuple(translator.operations), tuple(translator.constants))
 
 
-def runs_no_python(function: Any, arguments: Sequence[Known | type], values: Sequence[Any]) -> bool:
+def runs_no_python(function: Any, arguments: Sequence[KnownItem | type], values: Sequence[Any]) -> bool:
     """Whether a call that generated code makes can run nothing of the program's: it makes an object, or stores into one so made.
 
     `arguments`: what is known of them; `values`: the constants among them.
@@ -105,8 +105,8 @@ class _Translator:
         self.constants: list[Any] = []
         self.outputs: dict[Temporary, int] = {}
         self.output_list: Temporary | None = None
-        self.variables: dict[Temporary, tuple[int, Known | type]] = {}
-        self.stack: list[tuple[Known | type, Any]] = []  # what is known of each item, and its value where it is a constant
+        self.variables: dict[Temporary, tuple[int, KnownItem | type]] = {}
+        self.stack: list[tuple[KnownItem | type, Any]] = []  # what is known of each item, and its value where it is a constant
 
     def next(self) -> tuple[str, Any]:
         name, argument, _ = next(self.instructions)
@@ -133,11 +133,11 @@ class _Translator:
                 raise _NeedsFrame
             translate(self, name, argument)
 
-    def push(self, operation: str, argument: int, known: Known | type = NOTHING, value: Any = None) -> None:
+    def push(self, operation: str, argument: int, known: KnownItem | type = NOTHING, value: Any = None) -> None:
         self.stack.append((known, value))
         self.operations.append((operation, argument))
 
-    def pop(self, n: int) -> list[Known | type]:
+    def pop(self, n: int) -> list[KnownItem | type]:
         """Take n items off the stack; what was known of them."""
         taken = [known for known, _ in self.stack[len(self.stack) - n :]]
         del self.stack[len(self.stack) - n :]

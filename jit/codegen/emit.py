@@ -17,13 +17,13 @@ from framejit.bytecode.instruction import Position
 from framejit.codegen.again import as_result, as_written, run_as_written
 from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
 from framejit.codegen.plan import Group, Plan, Value
-from framejit.codegen.recorder import Kind, Step
+from framejit.codegen.recorder import CodeStep, StepKind
 
 MANY_OUTPUTS = 256
 """With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
 
 
-class Split(NamedTuple):
+class Following(NamedTuple):
     """What follows the code of a split call: the step, and the number of the resume function for a call that has ended."""
 
     step: Callable[..., Any]
@@ -37,7 +37,7 @@ class Emitted(NamedTuple):
     direct: Direct | None
 
 
-def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split: Split | None = None) -> Emitted:
+def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split: Following | None = None) -> Emitted:
     """The replacement code, in both forms. `graph` returns a tuple or list of the plan's outputs.
 
     boxed: it is called with the list of inputs, which it may empty; else with the inputs as arguments. `split`: what follows, where
@@ -152,45 +152,45 @@ class _Emitter:
         if not group.inline:
             self.run(self.building(group))
 
-    def building(self, group: Group) -> list[Step]:
+    def building(self, group: Group) -> list[CodeStep]:
         """The steps that create the values of a group, each into a temporary, and fill them."""
-        steps: list[Step] = []
+        steps: list[CodeStep] = []
         for value in group.values:
             temporary = self.kept[id(value.obj)] = Temporary()
             steps += value.create
-            steps.append(Step(Kind.OP, ("STORE_FAST", temporary)))
+            steps.append(CodeStep(StepKind.OP, ("STORE_FAST", temporary)))
         for value in group.values:
             steps += value.fill
         return steps
 
-    def run(self, steps: list[Step]) -> None:
+    def run(self, steps: list[CodeStep]) -> None:
         """Emit steps; groups built in place are expanded without recursion."""
         stack = [iter(steps)]
         while stack:
             for step in stack[-1]:
-                if step.kind is Kind.VALUE and id(step.payload) not in self.kept:
+                if step.kind is StepKind.VALUE and id(step.payload) not in self.kept:
                     stack.append(iter(self.in_place(self.plan.values[id(step.payload)])))
                     break
                 self.step(step)
             else:
                 stack.pop()
 
-    def in_place(self, value: Value) -> list[Step]:
+    def in_place(self, value: Value) -> list[CodeStep]:
         """The steps that leave a value of a group that is built here on the stack."""
         group = value.group
         if len(group.values) == 1 and not value.fill:
             return value.create
-        return [*self.building(group), Step(Kind.OP, ("LOAD_FAST", self.kept[id(value.obj)]))]
+        return [*self.building(group), CodeStep(StepKind.OP, ("LOAD_FAST", self.kept[id(value.obj)]))]
 
-    def step(self, step: Step) -> None:
+    def step(self, step: CodeStep) -> None:
         kind, payload = step
-        if kind is Kind.OP:
+        if kind is StepKind.OP:
             self.op(*payload)
-        elif kind is Kind.CONST:
+        elif kind is StepKind.CONST:
             self.op("LOAD_CONST", payload)
-        elif kind is Kind.VALUE:
+        elif kind is StepKind.VALUE:
             self.op("LOAD_FAST", self.kept[id(payload)])
-        elif kind is Kind.NODE:
+        elif kind is StepKind.NODE:
             self.load_output(payload)
         else:
             self.load_capture(payload)

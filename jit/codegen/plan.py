@@ -15,7 +15,7 @@ from typing import Any
 from framejit import classes
 from framejit.breaks import CannotReconstruct
 from framejit.bytecode.instruction import NO_POSITION, Position
-from framejit.codegen.recorder import CannotGenerate, Kind, Step, record
+from framejit.codegen.recorder import CannotGenerate, CodeStep, StepKind, record
 from framejit.effects import Effects
 from framejit.errors import InternalError
 from framejit.guards.source import Source
@@ -60,8 +60,8 @@ class Value:
     """A value made by the trace, and how to build it. `uses` counts all loads of it."""
 
     obj: Object
-    create: list[Step]
-    fill: list[Step]
+    create: list[CodeStep]
+    fill: list[CodeStep]
     uses: int = 0
     group: Group = None  # type: ignore[assignment]  # set when the group is complete
 
@@ -69,7 +69,7 @@ class Value:
         """The values made by the trace that it loads."""
         for steps in (self.create, self.fill):
             for step in steps:
-                if step.kind is Kind.VALUE:
+                if step.kind is StepKind.VALUE:
                     yield step.payload
 
 
@@ -77,7 +77,7 @@ class Value:
 class Statement:
     """Code that starts and ends on an empty stack (or, for the last one, leaves the result), and the values to build before it."""
 
-    steps: list[Step]
+    steps: list[CodeStep]
     position: Position
     groups: list[Group] = field(default_factory=list)
 
@@ -116,15 +116,15 @@ def plan(trace: FinishedTrace) -> Plan:
     statements = _in_order(statements, values, trace.effects)
     grouper = _Grouper(values)
     for statement in statements:
-        statement.groups = grouper.groups(step.payload for step in statement.steps if step.kind is Kind.VALUE)
+        statement.groups = grouper.groups(step.payload for step in statement.steps if step.kind is StepKind.VALUE)
     outputs: dict[int, Any] = {}
     captures: dict[int, Source] = {}
     source_uses: dict[int, int] = {}
     for steps in _fragments(statements, values):
         for kind, payload in steps:
-            if kind is Kind.NODE:
+            if kind is StepKind.NODE:
                 outputs.setdefault(id(payload), payload)
-            elif kind is Kind.SOURCE:
+            elif kind is StepKind.SOURCE:
                 captures.setdefault(id(payload), payload)
                 source_uses[id(payload)] = source_uses.get(id(payload), 0) + 1
     # A tuple lets go of its items from the last to the first, a frame of its variables from the first to the last.
@@ -134,7 +134,7 @@ def plan(trace: FinishedTrace) -> Plan:
     return Plan(trace, statements, values, list(outputs.values()), list(captures.values()), source_uses)
 
 
-def _fragments(statements: list[Statement], values: dict[int, Value]) -> Iterator[list[Step]]:
+def _fragments(statements: list[Statement], values: dict[int, Value]) -> Iterator[list[CodeStep]]:
     for statement in statements:
         yield statement.steps
     for value in values.values():
@@ -145,12 +145,12 @@ def _fragments(statements: list[Statement], values: dict[int, Value]) -> Iterato
 def _record_values(statements: list[Statement]) -> dict[int, Value]:
     """Every value that the statements need, by the id of its Object. One that is a single constant or node is put in place of its loads."""
     values: dict[int, Value] = {}
-    simple: dict[int, tuple[Object, Step]] = {}  # holds the Objects: some are made just to be loaded, and ids must not come again
-    pending: list[list[Step]] = [statement.steps for statement in statements]
+    simple: dict[int, tuple[Object, CodeStep]] = {}  # holds the Objects: some are made just to be loaded, and ids must not come again
+    pending: list[list[CodeStep]] = [statement.steps for statement in statements]
     while pending:
         steps = pending.pop()
         for index, step in enumerate(steps):
-            if step.kind is not Kind.VALUE:
+            if step.kind is not StepKind.VALUE:
                 continue
             obj = step.payload
             key = id(obj)
@@ -159,7 +159,7 @@ def _record_values(statements: list[Statement]) -> dict[int, Value]:
             elif key not in values:
                 create = record(obj.reconstruct, 1, obj)
                 filled = obj.needs_fill()
-                if len(create) == 1 and not filled and create[0].kind in (Kind.CONST, Kind.NODE, Kind.SOURCE):
+                if len(create) == 1 and not filled and create[0].kind in (StepKind.CONST, StepKind.NODE, StepKind.SOURCE):
                     steps[index] = create[0]
                     simple[key] = obj, create[0]
                     continue
@@ -169,7 +169,7 @@ def _record_values(statements: list[Statement]) -> dict[int, Value]:
                 pending.append(value.fill)
     for steps in _fragments(statements, values):
         for step in steps:
-            if step.kind is Kind.VALUE:
+            if step.kind is StepKind.VALUE:
                 values[id(step.payload)].uses += 1
     return values
 
@@ -211,7 +211,7 @@ def _awaited_by(value: Value) -> Object | None:
 def _needed(statement: Statement, values: dict[int, Value]) -> set[int]:
     """The ids of all values that a statement needs, one for the other."""
     needed: set[int] = set()
-    pending = [step.payload for step in statement.steps if step.kind is Kind.VALUE]
+    pending = [step.payload for step in statement.steps if step.kind is StepKind.VALUE]
     while pending:
         obj = pending.pop()
         if id(obj) not in needed:
@@ -309,7 +309,7 @@ def _by_creation(group: list[Value]) -> list[Value]:
             missing = [
                 members[id(step.payload)]
                 for step in value.create
-                if step.kind is Kind.VALUE and id(step.payload) in members and id(step.payload) not in ordered
+                if step.kind is StepKind.VALUE and id(step.payload) in members and id(step.payload) not in ordered
             ]
             if missing:
                 path += missing

@@ -15,7 +15,7 @@ BIG_DISPLAY = 30
 """Displays with more items than this are built item by item, as CPython's compiler does, to keep the stack shallow."""
 
 
-class Kind(Enum):
+class StepKind(Enum):
     """What a recorded step pushes, or OP for any other canonical instruction."""
 
     VALUE = auto()  # an Object made by the trace
@@ -25,10 +25,10 @@ class Kind(Enum):
     OP = auto()
 
 
-class Step(NamedTuple):
+class CodeStep(NamedTuple):
     """One step of a fragment. `payload`: Object, Source, fx.Node, constant, or (canonical operation, argument)."""
 
-    kind: Kind
+    kind: StepKind
     payload: Any
 
 
@@ -40,17 +40,17 @@ class CannotGenerate(Exception):
         self.reason = reason
 
 
-def _op(name: str, argument: Any = None) -> Step:
-    return Step(Kind.OP, (name, argument))
+def _op(name: str, argument: Any = None) -> CodeStep:
+    return CodeStep(StepKind.OP, (name, argument))
 
 
-class Recorder:
+class CodeRecorder:
     """Records one fragment: a run of steps that starts on an empty stack."""
 
     __slots__ = ("steps", "_starts")
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[CodeStep] = []
         # For each item on the stack: the index of the step at which its computation starts.
         self._starts: list[int] = []
 
@@ -59,11 +59,11 @@ class Recorder:
         """How many items the fragment leaves on the stack."""
         return len(self._starts)
 
-    def _push(self, step: Step) -> None:
+    def _push(self, step: CodeStep) -> None:
         self._starts.append(len(self.steps))
         self.steps.append(step)
 
-    def _reduce(self, n: int, step: Step, pushes: bool = True) -> None:
+    def _reduce(self, n: int, step: CodeStep, pushes: bool = True) -> None:
         """`step` pops n items and pushes one or none."""
         start = self._first(n)
         self.steps.append(step)
@@ -87,19 +87,19 @@ class Recorder:
         if obj.source is not None:
             self.load_source(obj.source)
         else:
-            self._push(Step(Kind.VALUE, obj))
+            self._push(CodeStep(StepKind.VALUE, obj))
 
     def load_const(self, value: Any) -> None:
-        self._push(Step(Kind.CONST, value))
+        self._push(CodeStep(StepKind.CONST, value))
 
     def load_source(self, source: Source) -> None:
         if type(source) is Pinned:
             self.load_const(source.payload)
         else:
-            self._push(Step(Kind.SOURCE, source))
+            self._push(CodeStep(StepKind.SOURCE, source))
 
     def load_node(self, node: Any) -> None:
-        self._push(Step(Kind.NODE, node))
+        self._push(CodeStep(StepKind.NODE, node))
 
     def build_tuple(self, n: int) -> None:
         if n <= BIG_DISPLAY:
@@ -134,7 +134,7 @@ class Recorder:
     def call_const(self, function: Callable[..., Any], n: int) -> None:
         # The callable stands below its arguments, on a NULL.
         start = self._first(n)
-        self.steps[start:start] = (_op("PUSH_NULL"), Step(Kind.CONST, function))
+        self.steps[start:start] = (_op("PUSH_NULL"), CodeStep(StepKind.CONST, function))
         self.steps.append(_op("CALL", n))
         self._replace(n, start)
 
@@ -163,9 +163,9 @@ class Recorder:
         raise CannotGenerate(reason)
 
 
-def record(write: Callable[[Recorder], None], depth: int, what: object) -> list[Step]:
+def record(write: Callable[[CodeRecorder], None], depth: int, what: object) -> list[CodeStep]:
     """The steps that `write` emits; it must leave `depth` items on the stack."""
-    recorder = Recorder()
+    recorder = CodeRecorder()
     write(recorder)
     if recorder.depth != depth:
         raise InternalError(f"the code of {what!r} leaves {recorder.depth} items on the stack, not {depth}")

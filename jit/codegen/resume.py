@@ -19,7 +19,7 @@ from framejit.bytecode import splice
 from framejit.bytecode.decode import Decoded, Handler, decode
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import JUMPS, live_slots
-from framejit.bytecode.splice import Item, Kind, Layout, Outcome, RaisedAt, Writer
+from framejit.bytecode.splice import Item, ItemKind, Layout, Outcome, RaisedAt, Writer
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
@@ -101,19 +101,19 @@ class SplitFrame:
     def results(self) -> tuple[Item, ...]:
         """What the instruction leaves on the stack in the place of its operands."""
         if self.entering:
-            return (Kind.VALUE,) if self.delivery.how is How.AS_IT_IS else ()
+            return (ItemKind.VALUE,) if self.delivery.how is How.AS_IT_IS else ()
         match self.instruction.op:
             case "LOAD_METHOD":
-                return Kind.NULL, Kind.VALUE
+                return ItemKind.NULL, ItemKind.VALUE
             case "WITH_EXCEPT_START":
-                return (Kind.VALUE,)
-        return (Kind.VALUE,) * self.pushes
+                return (ItemKind.VALUE,)
+        return (ItemKind.VALUE,) * self.pushes
 
     @property
     def waiting(self) -> tuple[Item, ...]:
         """The stack while an inner frame runs for the instruction, with its state on top."""
-        below = [Kind.NULL if value is None else Kind.VALUE for value in self.delivery.below]
-        return (*self.lower, *below, Kind.VALUE)
+        below = [ItemKind.NULL if value is None else ItemKind.VALUE for value in self.delivery.below]
+        return (*self.lower, *below, ItemKind.VALUE)
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ def leads_to(value: Object, those: frozenset[int]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitCall:
     """`state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
 
     `found`: for each of these, where in its state it finds what had a source here: (path there, path here); `names`: what its state holds.
@@ -182,7 +182,7 @@ class ResumeFunctions(Protocol):
         """The function for a key, made if there is none yet; `code` and `namespace` are told apart by identity."""
 
 
-def split(frames: Sequence[SplitFrame], known: ResumeFunctions) -> Split:
+def split(frames: Sequence[SplitFrame], known: ResumeFunctions) -> SplitCall:
     """Plan how the frames (outermost first) go on. Raises CannotGenerate where the innermost instruction can't be run by itself."""
     for frame in frames:
         check(frame)
@@ -207,13 +207,13 @@ class _Splitter:
         self.found: list[tuple[tuple[str, str], ...]] = []
         self.names: list[dict[str, str]] = []
 
-    def split(self) -> Split:
+    def split(self) -> SplitCall:
         step, before = self.innermost(len(self.frames) - 1)
         state = self.state(self.frames[-1], before, None)
         for level in range(len(self.frames) - 2, -1, -1):
             step, before = self.around(level, step)
             state = self.state(self.frames[level], before, state)
-        return Split(state, step, tuple(self.chosen), tuple(self.found), tuple(self.names))
+        return SplitCall(state, step, tuple(self.chosen), tuple(self.found), tuple(self.names))
 
     def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
         """The tuple that a step unpacks."""
@@ -241,7 +241,7 @@ class _Splitter:
             # UNARY_NOT asks for the truth: the jump is taken where it is false.
             code = splice.branch(frame.code, before, test_truth, frame.position, false, true, raised)
         elif op == "FOR_ITER":
-            item = self.after(level, frame.index + 1, (*stack, Kind.VALUE))
+            item = self.after(level, frame.index + 1, (*stack, ItemKind.VALUE))
             exhausted = self.after(level, frame.instruction.value, stack[:-1])
             before = self.before(frame, stack, item, exhausted, raised)
             code = splice.branch(frame.code, before, lambda writer: "FOR_ITER", frame.position, exhausted, item, raised)
@@ -299,10 +299,10 @@ class _Splitter:
         frame = self.frames[level]
         handler = frame.handler
         if handler is None:
-            if Kind.HANDLED in frame.items:
+            if ItemKind.HANDLED in frame.items:
                 raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} while it handles an exception"))
             return None
-        layout = Layout(frame.bound(handler.target), (*frame.items[: handler.depth], Kind.VALUE))
+        layout = Layout(frame.bound(handler.target), (*frame.items[: handler.depth], ItemKind.VALUE))
         function = self.resume_function(
             frame, ("raising", frame.index, layout),
             lambda: splice.resume_raising(frame.code, layout, frame.position, self.name(frame), handler, frame.decoded, frame.index),
@@ -497,4 +497,4 @@ def place_of_raise(code: CodeType, index: int) -> RaisedAt:
     return RaisedAt(splice.origin_of_raise(code, decode(code).instructions[index].offset))
 
 
-__all__ = ["Split", "SplitFrame", "original_place", "place_of_raise", "restart", "split"]
+__all__ = ["SplitCall", "SplitFrame", "original_place", "place_of_raise", "restart", "split"]

@@ -12,7 +12,7 @@ from framejit import breaks, logs, modules
 from framejit._runtime import CompiledFunction, Entry
 from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
-from framejit.codegen import Split, emit
+from framejit.codegen import Following, emit
 from framejit.codegen.again import ended, follow
 from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned
@@ -105,9 +105,9 @@ def specify(compiled: Compiled) -> EntrySpec:
     attempt, code_plan, behind = planned.attempt, planned.plan, planned.behind
     step: Callable[..., Any] | None = None if behind is None else behind.step
     resumes: tuple[CompiledFunction, ...] = () if behind is None else behind.resumes
-    follows: Split | None = None
+    follows: Following | None = None
     if code_plan.trace.again and step is not None:
-        follows, step, resumes = Split(step, len(resumes)), follow, (*resumes, ended())
+        follows, step, resumes = Following(step, len(resumes)), follow, (*resumes, ended())
     code, direct = emit(code_plan, compiled.fn, compiled.boxed, follows)
     attempt.note.lap("emit")
     return EntrySpec(

@@ -17,7 +17,7 @@ from torch import nn
 
 from framejit import classes, directives
 from framejit._runtime import NEVER, OPAQUE
-from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, Kind
+from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, CodeKind
 from framejit.library import kind_of as kind_of_code
 
 HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
@@ -106,7 +106,7 @@ def kind_of(function: FunctionType) -> int | None:
         return OPAQUE
     if filename.startswith(GENERATED_BY_COMPILERS) or directives.is_disabled(function):
         return NEVER
-    return NEVER if kind_of_code(code, function.__globals__) in (Kind.MACHINERY, Kind.WRAPPER) else None
+    return NEVER if kind_of_code(code, function.__globals__) in (CodeKind.MACHINERY, CodeKind.WRAPPER) else None
 
 
 def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:

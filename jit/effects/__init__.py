@@ -23,7 +23,7 @@ class Effect(Protocol):
         """The Objects that `replay` loads, apart from the effect itself."""
 
 
-class Tracer(Protocol):
+class EffectsTrace(Protocol):
     """What the log needs of the running trace."""
 
     trail: Trail
@@ -45,7 +45,7 @@ class Effects:
 
     __slots__ = ("_tracer", "_mutated", "_last")
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: EffectsTrace) -> None:
         self._tracer = tracer
         self._mutated: dict[int, Logged] = {}
         self._last: list[Logged] = []

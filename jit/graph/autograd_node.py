@@ -45,7 +45,7 @@ class AutogradNode:
         self._inference: bool | None = None
         self.differentiated_twice = False
 
-    def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> Snapshot | None:
+    def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
         vm = self._graph.vm
         if target in RECURRENT:
@@ -57,9 +57,9 @@ class AutogradNode:
             vm.unsupported(PARTLY_INFERENCE)
         if torch.is_grad_enabled() and not inference:
             self._check_leaves(fakes)
-        return Snapshot.of(fakes, self._graph.input_fakes()) if changes else None
+        return TensorSnapshot.of(fakes, self._graph.input_fakes()) if changes else None
 
-    def after(self, name: str, result: Any, snapshot: Snapshot | None) -> None:
+    def after(self, name: str, result: Any, snapshot: TensorSnapshot | None) -> None:
         """Check what an operator has done to fakes, and its result."""
         lost = None if snapshot is None else snapshot.change_that_is_lost(name)
         if lost is None and any(
@@ -122,15 +122,15 @@ class TensorState:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TensorSnapshot:
     """Tensors before an operator that changes its arguments: those, and the graph's inputs, whose memory they may share."""
 
     tensors: Sequence[tuple[torch.Tensor, bool, TensorState]]
 
     @staticmethod
-    def of(arguments: Iterable[torch.Tensor], inputs: Iterable[torch.Tensor]) -> Snapshot:
+    def of(arguments: Iterable[torch.Tensor], inputs: Iterable[torch.Tensor]) -> TensorSnapshot:
         pairs = [(fake, False) for fake in arguments] + [(fake, True) for fake in inputs]
-        return Snapshot([(fake, is_input, TensorState.of(fake)) for fake, is_input in pairs])
+        return TensorSnapshot([(fake, is_input, TensorState.of(fake)) for fake, is_input in pairs])
 
     def change_that_is_lost(self, name: str) -> breaks.Break | None:
         """What the operator has done that such a graph would not do; None where it would."""

@@ -51,7 +51,7 @@ def run_node(node: fx.Node) -> Any:
     return node.target(*args, **kwargs)
 
 
-class Recorder(TorchDispatchMode):
+class EffectWatch(TorchDispatchMode):
     """Notes whether anything that runs below draws random numbers or gives no result (and so runs for its effect)."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ def has_effect(node: fx.Node, mode: FakeTensorMode) -> bool:
     """Whether a node does more than compute its result: run again, on fakes, and watched."""
     if node.target in PURE_TARGETS:
         return False
-    recorder = Recorder()
+    recorder = EffectWatch()
     try:
         with mode, recorder:
             run_node(node)

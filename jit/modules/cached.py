@@ -74,7 +74,7 @@ class CachedFunctionObject(Object):
             if not all(map(is_key, [*given, *named.values()])) or not vm.holds_apart(function, tuple(given), named, look.at_result, look.at_guard):
                 vm.unsupported(breaks.CachedCall(function.__qualname__))
             if not look.traceable:
-                if not look.askable or library.kind_of(function.__code__, function.__globals__) is library.Kind.PROGRAM:
+                if not look.askable or library.kind_of(function.__code__, function.__globals__) is library.CodeKind.PROGRAM:
                     vm.unsupported(breaks.CachedCall(function.__qualname__))
                 return self.cached(vm, function, args, kwargs)
         return abstract.call(vm, vm.pin(function), args, kwargs)
@@ -203,7 +203,7 @@ def is_of_program(method: Any) -> bool:
     """Whether a special method is none, or a function of the program's."""
     if type(method) is not FunctionType:
         return method is None
-    return library.kind_of(method.__code__, method.__globals__) is library.Kind.PROGRAM
+    return library.kind_of(method.__code__, method.__globals__) is library.CodeKind.PROGRAM
 
 
 def is_constant_result(vm: VM, result: Object) -> bool:

@@ -15,7 +15,7 @@ from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import operators
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.registry import models, wraps
-from framejit.objects.torchobject import GeneratorObject
+from framejit.objects.torchobject import RandomGeneratorObject
 
 if TYPE_CHECKING:
     from torch import fx
@@ -227,7 +227,7 @@ def is_operand(obj: Object) -> bool:
     """Whether an operator of tensors takes it; where not, the other operand's class is asked."""
     if isinstance(obj, TensorObject):
         return True
-    if isinstance(obj, GeneratorObject):
+    if isinstance(obj, RandomGeneratorObject):
         return False
     return obj.cls in (int, float, bool, complex) or (obj.cls in (list, tuple, torch.Size, *NOT_OPERANDS) and obj.cls is not type)
 

@@ -155,7 +155,7 @@ def struct_sequence(cls: type, items: list[Object]) -> Object:
     return StructSequence(items, cls)
 
 
-class GeneratorObject(Object):
+class RandomGeneratorObject(Object):
     """A torch.Generator: it may be passed along, not drawn from."""
 
     __slots__ = ()
@@ -165,8 +165,8 @@ class GeneratorObject(Object):
 
 
 @wraps(torch.Generator, shared=True)
-def wrap_generator(vm: VM, value: torch.Generator, source: Source) -> GeneratorObject:
-    return GeneratorObject(torch.Generator, source, value)
+def wrap_generator(vm: VM, value: torch.Generator, source: Source) -> RandomGeneratorObject:
+    return RandomGeneratorObject(torch.Generator, source, value)
 
 
 def make_constructor(cls: type) -> Any:

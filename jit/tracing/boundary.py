@@ -27,7 +27,7 @@ from framejit.bytecode.splice import origin
 from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
-from framejit.library import Kind, kind_of
+from framejit.library import CodeKind, kind_of
 from framejit.tracing.predictions import RAISES
 from framejit.tracing.splitting import AppNamespace
 from framejit.tracing.stops import GraphBreak
@@ -60,9 +60,9 @@ def entry(tracer: Trace, frames: Sequence[Frame]) -> int | None:
         if isinstance(frame.globals, AppNamespace):
             continue
         kind = kind_of(frame.code, frame.globals.value)
-        if kind is Kind.PROGRAM:
+        if kind is CodeKind.PROGRAM:
             found = None
-        elif found is None and (kind is Kind.MACHINERY or (kind is Kind.WRAPPER and not has_computed(tracer, frame))):
+        elif found is None and (kind is CodeKind.MACHINERY or (kind is CodeKind.WRAPPER and not has_computed(tracer, frame))):
             found = index
     return found
 
@@ -79,7 +79,7 @@ def name_of(frame: Frame) -> str:
     return f"{module}.{frame.code.co_qualname}()" if isinstance(module, str) else f"{frame.code.co_qualname}()"
 
 
-class Known:
+class BrokenCalls:
     """The calls of one library function that ended in breaks: by place, how many traces did. The latest reason stands for all."""
 
     def __init__(self, code: CodeType) -> None:
@@ -88,7 +88,7 @@ class Known:
         self.reason: breaks.InsideLibrary | None = None
 
 
-_known: dict[int, Known] = {}
+_known: dict[int, BrokenCalls] = {}
 """By the `id` of the library function's code."""
 
 
@@ -98,7 +98,7 @@ def remember(caller: Frame, code: CodeType, reason: breaks.InsideLibrary) -> Non
     if place is not None:
         known = _known.get(id(code))
         if known is None:
-            known = _known[id(code)] = Known(code)
+            known = _known[id(code)] = BrokenCalls(code)
         known.places[place] += 1
         known.reason = reason
 

@@ -9,7 +9,7 @@ from typing import Any
 from framejit import breaks
 from framejit.bytecode.decode import Decoded
 from framejit.ceval.frame import Frame
-from framejit.library import Kind, kind_of
+from framejit.library import CodeKind, kind_of
 from framejit.tracing.stops import GraphBreak
 
 LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
@@ -26,7 +26,7 @@ NAMESPACES = {"eval()": 1, "exec()": 1, "locals()": 0, "vars()": 0}
 def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger | None:
     """Why calls of a function can't be traced that is a debugger's."""
     name = namespace.get("__name__")
-    if isinstance(name, str) and name.partition(".")[0] in breaks.Debugger.packages and kind_of(code, namespace) is not Kind.PROGRAM:
+    if isinstance(name, str) and name.partition(".")[0] in breaks.Debugger.packages and kind_of(code, namespace) is not CodeKind.PROGRAM:
         return breaks.Debugger(f"{name}.{code.co_qualname}()")
     return None
 
@@ -47,7 +47,7 @@ def innermost_as_written(stop: GraphBreak) -> bool:
 def keeps_frame(frame: Frame) -> bool:
     """Whether a function of the program is about to keep its own frame, for a look at what it will be later."""
     decoded = frame.decoded
-    if frame.instruction.op != "CALL" or kind_of(frame.code, frame.globals.value) is not Kind.PROGRAM:
+    if frame.instruction.op != "CALL" or kind_of(frame.code, frame.globals.value) is not CodeKind.PROGRAM:
         return False
     following = decoded.instructions[frame.pc + 1]
     gives_frame = any(each.value in FRAME_GETTERS for each in decoded.instructions[max(frame.pc - 4, 0) : frame.pc] if each.op.startswith("LOAD_"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from framejit import breaks, classes
-from framejit.bytecode.splice import Item, Kind, Lasti, RaisedAt, is_prologue
+from framejit.bytecode.splice import Item, ItemKind, Lasti, RaisedAt, is_prologue
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction, State
 from framejit.ceval.operation import OPERATIONS
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
@@ -133,11 +133,11 @@ def split_stack(frame: Frame) -> tuple[tuple[Item, ...], tuple[Object | None, ..
     items: list[Item] = []
     values: list[Object | None] = []
     for value in frame.stack:
-        item: Item = Kind.VALUE
+        item: Item = ItemKind.VALUE
         if value is None:
-            item = Kind.NULL
+            item = ItemKind.NULL
         elif isinstance(value, ExceptionState):
-            item, value = Kind.HANDLED, value.handled
+            item, value = ItemKind.HANDLED, value.handled
         elif isinstance(value, LastInstruction):
             item, value = place_of_raise(frame.code, value.index), None
         elif type(value.value) is Lasti:  # asking for more would ask a `__class__` of the program's
