@@ -362,7 +362,7 @@ def finish(job: Compilation, result: Object, step: types.FunctionType | None = N
 
 
 def with_own_tree(entry: Entry) -> Entry:
-    """The same entry for another function, with a tree of its own: a tree remembers what it has found, and is fast while that stays."""
+    """An entry with a guard tree of its own, for another function that shares its code: a tree is fast while what it has found stays."""
     keep = entry.keep
     try:
         built = build(keep.guards, keep.inputs, keep.captures)

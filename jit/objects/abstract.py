@@ -431,7 +431,7 @@ def steps(vm: VM, iterator: Object) -> Iterator[Object]:
 
 
 def drain(vm: VM, iterator: Object) -> list[Object]:
-    """The same, all at once."""
+    """What is left of an iterator, as a list: all of it is taken before anything is done with an item."""
     return list(steps(vm, iterator))
 
 
