@@ -233,8 +233,7 @@ def go_on(job: Compilation, stop: GraphBreak) -> Entry:
     if prediction is not None and (prediction.certain or whole):
         return fall_back(job, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
     if not isinstance(stop.reason, WHOLE_FRAME):
-        skipped = isinstance(stop.reason, breaks.SkippedFrame) or looks.innermost_as_written(stop)
-        reach = within_reach(stop.frames[:-1] if skipped else stop.frames)
+        reach = within_reach(looks.to_split(stop))
         if innermost(tracer.directives, NESTED) is False:
             # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.
             del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != regions.__file__), 0) :]
