@@ -42,7 +42,7 @@ class Config:
     """Entries of a compiled function, or of one module where its first argument is a module; beyond it a call that no entry matches runs
     as written."""
     accumulated_recompile_limit: int = 256
-    """The same for all modules together."""
+    """Entries of a compiled function for all modules that it is called with together; beyond it a call that no entry matches runs as written."""
     cause_limit: int = 256
     """Entries that may differ in what one and the same guard expects. Lower than recompile_limit, it keeps room for other differences; as
     it is, the other limits are reached first."""

@@ -129,7 +129,7 @@ def info(name: str, title: str, text: str = "") -> None:
 
 
 def debug(name: str, title: str, text: str = "") -> None:
-    """The same for what only `+name` shows."""
+    """Write to a log what only `+name` shows: a title, and perhaps a text of several lines below it."""
     _LOGGERS[name].debug("%s\n%s" if text else "%s%s", title, text)
 
 

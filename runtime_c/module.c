@@ -61,6 +61,35 @@ static PyObject *made_by_object_new(PyObject *module, PyObject *type) {
     return PyBool_FromLong(((PyTypeObject *)type)->tp_new == PyBaseObject_Type.tp_new);
 }
 
+/* Objects/object.c: set_attribute_error_context. */
+static PyObject *look_up_failed(PyObject *module, PyObject *args) {
+    PyObject *object, *error, *name;
+    if (!PyArg_ParseTuple(args, "OOU:look_up_failed", &object, &error, &name)) {
+        return NULL;
+    }
+    if (PyObject_TypeCheck(error, (PyTypeObject *)PyExc_AttributeError)) {
+        PyAttributeErrorObject *fields = (PyAttributeErrorObject *)error;
+        if (fields->name == NULL && fields->obj == NULL &&
+            (PyObject_SetAttrString(error, "name", name) < 0 || PyObject_SetAttrString(error, "obj", object) < 0)) {
+            return NULL;
+        }
+    }
+    return Py_NewRef(error);
+}
+
+static PyObject *look_method_up(PyObject *module, PyObject *args) {
+    PyObject *object, *name, *method = NULL;
+    if (!PyArg_ParseTuple(args, "OU:look_method_up", &object, &name)) {
+        return NULL;
+    }
+    if (!_PyObject_GetMethod(object, name, &method)) {
+        return method;
+    }
+    PyObject *bound = Py_TYPE(method)->tp_descr_get(method, object, (PyObject *)Py_TYPE(object));
+    Py_DECREF(method);
+    return bound;
+}
+
 static PyMethodDef module_functions[] = {
     {"mark_code", mark_code, METH_VARARGS,
      "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run as written; OPAQUE: "
@@ -72,6 +101,12 @@ static PyMethodDef module_functions[] = {
      "type_name(type, /)\n--\n\nThe name of a class in the interpreter's messages: with its module where C code has defined it in one."},
     {"made_by_object_new", made_by_object_new, METH_O,
      "made_by_object_new(type, /)\n--\n\nWhether the slot by which a class makes instances is object's own. One that has ever had a `__new__` in Python keeps another."},
+    {"look_up_failed", look_up_failed, METH_VARARGS,
+     "look_up_failed(object, error, name, /)\n--\n\nThe exception that has left the look-up of an attribute. An AttributeError that says of neither its "
+     "name nor its object which they are gets them."},
+    {"look_method_up", look_method_up, METH_VARARGS,
+     "look_method_up(object, name, /)\n--\n\nAn attribute as the instructions look it up that call it: an AttributeError of a getter is told nothing then, "
+     "unless the class has hooks."},
     {"hook_installed", hook_installed, METH_NOARGS, "hook_installed()\n--\n\nWhether the interpreter's frame evaluator is framejit's now."},
     {NULL},
 };

@@ -568,7 +568,7 @@ NAMES = "abcdef"
 
 
 def fresh(value: Any) -> Any:
-    """The same constant as another object, where there can be one."""
+    """A constant equal to `value` that is another object, where there can be one; else `value`."""
     return float(repr(value)) if type(value) is float else tuple(list(value)) if type(value) is tuple else value
 
 

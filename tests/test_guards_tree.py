@@ -462,7 +462,7 @@ def test_malformed_specs_are_refused() -> None:
 
 
 def test_under_the_debug_allocator() -> None:
-    """The same trees with CPython's checking allocator: overruns and uses after free end the process."""
+    """The tests of guard trees pass under CPython's checking allocator, which ends the process at overruns and uses after free."""
     selected = "test_matches_and or test_tree_keeps or test_accessor or test_malformed or test_dead_object or test_random"
     environment = {**os.environ, "PYTHONMALLOC": "debug"}
     files = [str(path) for path in Path(__file__).parent.glob("test_guards*.py")]

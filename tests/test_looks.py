@@ -231,7 +231,59 @@ def looks_at_once(t: Any) -> Any:
     return t + 1, name, sys._getframe().f_lineno - sys._getframe().f_code.co_firstlineno
 
 
-@pytest.mark.parametrize("function", [keeps_its_frame, keeps_the_current_frame, keeps_it_around_a_break, looks_at_once])
+def callers_frame() -> Any:
+    return sys._getframe(1)
+
+
+def has_its_frame_held(t: Any) -> Any:
+    number = 1
+    frame = callers_frame()
+    number += 1
+    framejit.graph_break()
+    return t + 1, frame.f_locals["number"], frame.f_lineno - frame.f_code.co_firstlineno
+
+
+def has_it_held_in_a_list(t: Any) -> Any:
+    held: list[Any] = []
+    number = 1
+    (lambda: held.append(sys._getframe(1)))()
+    number = 5
+    framejit.graph_break()
+    return t + 1, held[0].f_locals["number"]
+
+
+def finds_its_frame_in_a_traceback(t: Any) -> Any:
+    try:
+        framejit.graph_break()
+        raise ValueError
+    except ValueError as error:
+        number = 7
+        traceback = error.__traceback__
+        framejit.graph_break()
+        assert traceback is not None
+        return t + 1, traceback.tb_frame.f_locals["number"]
+
+
+def finds_it_in_an_error_of_c(t: Any) -> Any:
+    try:
+        int("x")
+    except ValueError as error:
+        number = 7
+        traceback = error.__traceback__
+        assert traceback is not None
+        return t + 1, traceback.tb_frame.f_locals["number"]
+
+
+def calls_one_that_does(t: Any) -> Any:
+    y = t * 2
+    found = has_its_frame_held(y)
+    return y - found[0], found[1:]
+
+
+@pytest.mark.parametrize("function", [
+    keeps_its_frame, keeps_the_current_frame, keeps_it_around_a_break, looks_at_once, has_its_frame_held, has_it_held_in_a_list,
+    finds_its_frame_in_a_traceback, finds_it_in_an_error_of_c, calls_one_that_does,
+])  # fmt: skip
 def test_a_frame_that_is_kept_shows_what_it_has_become(function: Any) -> None:
     compiled = framejit.compile(function, backend="eager")
     for _ in range(2):

@@ -12,6 +12,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -347,6 +348,22 @@ def returns_stale_iterator(t):
     return iterator, t + 1
 
 
+def returns_stale_deque_iterator(t):
+    values = deque([1, 2])
+    iterator = iter(values)
+    values.append(3)
+    return iterator, t + 1
+
+
+def returns_lost_traceback(t):
+    try:
+        raise ValueError
+    except ValueError as error:
+        lost = error.__traceback__
+        error.with_traceback(None)
+        return lost, t + 1
+
+
 def hooks(t):
     doubled = t * 2
     doubled.register_hook(lambda grad: grad * 2)
@@ -571,12 +588,15 @@ def test_advice_on_what_changes_from_call_to_call():
     assert ids_after(behind_break, numbers, recompile_limit=12) == {"FJ008"} and ids_after(lambda t, n: t * n, numbers, recompile_limit=12) == set()
 
 
-def test_a_trace_that_cannot_end_runs_as_written():
-    compiled = framejit.compile(returns_stale_iterator, backend="eager")
-    iterator, found = compiled(x)
-    assert torch.equal(found, x + 1)
-    with pytest.raises(RuntimeError, match="changed size"):
-        next(iterator)
+@pytest.mark.parametrize("program", [returns_stale_iterator, returns_stale_deque_iterator, returns_lost_traceback])
+def test_a_trace_that_cannot_end_runs_as_written(program):
+    for _ in range(2):
+        value, found = framejit.compile(program, backend="eager")(x)
+        assert torch.equal(found, x + 1) and type(value) is type(program(x)[0])
+        if hasattr(value, "__next__"):
+            with pytest.raises(RuntimeError, match="changed size|mutated during"):
+                next(value)
+    assert any(reason.startswith("FJ014") for reason in framejit.statistics()["reasons"])
 
 
 def test_values_of_sparse_tensors():

@@ -65,7 +65,7 @@ class Item:
 
 
 class Key(Item):
-    """The same, and hashable."""
+    """An Item that can be hashed, and notes when it is."""
 
     def __hash__(self):
         self.note("hash")

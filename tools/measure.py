@@ -17,7 +17,7 @@ class Mismatch(Exception):
 
 
 def seed_everything(seed: int = 1) -> None:
-    """The same state for the random generators of Python, NumPy and torch."""
+    """Seed the random generators of Python, NumPy and torch."""
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)

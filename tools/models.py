@@ -40,7 +40,7 @@ class Example:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def to(self, device: str) -> Example:
-        """The same example with the model and all tensors of the call on `device`."""
+        """This example with the model and all tensors of the call on `device`."""
 
         def move(value: Any) -> Any:
             return value.to(device) if isinstance(value, torch.Tensor) else value

@@ -14,7 +14,10 @@ from framejit.backends.registry import Backend
 
 
 def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """The same numbers as eager, through the steps that Inductor takes before it generates code: for finding who is to blame."""
+    """The graph goes through the steps that Inductor takes before it generates code, and then runs as it is: its numbers are those of "eager".
+
+    Where Inductor is wrong and this is right, Inductor's code is to blame.
+    """
     return aot_module_simplified(
         gm,
         example_inputs,

@@ -28,7 +28,7 @@ def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
 
 
 def compile_code_only(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """The same without the graph: a trace's own graph is of no use once its code is there, and much larger."""
+    """A graph's code as a boxed function that doesn't hold the graph: that is of no use once its code is there, and much larger."""
     forward = boxed_forward(gm)
     holder = nn.Module()
     holder.__dict__.update({name: value for name, value in gm.__dict__.items() if name != "_graph"})

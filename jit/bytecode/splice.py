@@ -76,6 +76,10 @@ class Layout:
         return None
 
 
+Failed = Callable[["Writer"], None]
+"""Writes what is done with an exception before it is raised on: it is on top of the stack, and so is what shall be raised then."""
+
+
 @dataclass(slots=True)
 class Writer:
     """Raw instructions with their positions, appended one by one."""
@@ -84,6 +88,9 @@ class Writer:
     code: bytearray = field(default_factory=bytearray)
     lines: list[tuple[int, Position | None]] = field(default_factory=list)
     handlers: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
+    """Rows of the exception table whose targets are original instructions, by index."""
+    own_handlers: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
+    """Rows of the exception table whose targets lie in what is written here."""
     position: Position | None = None
     handles: bool = False
     """At the bottom of the stack is what POP_EXCEPT takes."""
@@ -115,14 +122,42 @@ class Writer:
         self.code += rest.code
         self.lines += rest.lines
 
-    def call_const(self, function: Callable[..., Any]) -> None:
-        """Call a function on the value on top of the stack."""
+    def call_const(self, function: Callable[..., Any], *more: Any) -> None:
+        """Call a function on the value on top of the stack, and on constants."""
         self.emit("PUSH_NULL")
         self.emit("SWAP", 2)
         self.load_const(function)
         self.emit("SWAP", 2)
-        for op, arg in CURRENT.write["CALL"](1, None):
+        for value in more:
+            self.load_const(value)
+        for op, arg in CURRENT.write["CALL"](1 + len(more), None):
             self.emit(op, arg)
+
+    def write_handler(self, failed: Failed) -> int:
+        """Write a handler that raises on, with a jump over it, and give where it begins."""
+        rest = Writer(self.consts, position=self.position)
+        failed(rest)
+        rest.emit("RERAISE", 0)
+        self.emit("JUMP_FORWARD", len(rest.code) // 2)
+        start = len(self.code)
+        self.code += rest.code
+        self.lines += rest.lines
+        return start
+
+    def write_covered(self, written: Callable[[Writer], None], failed: Failed | None, depth: int) -> tuple[range, range]:
+        """Write instructions, and what is done with their exceptions. `depth`: how much of the stack lies below the exception then.
+
+        Gives where the instructions are, and where those are whose exceptions leave what is written.
+        """
+        if failed is None:
+            start = len(self.code)
+            written(self)
+            return range(start, len(self.code)), range(start, len(self.code))
+        handler = self.write_handler(failed)
+        start = len(self.code)
+        written(self)
+        self.own_handlers.append((start, len(self.code), handler, depth, False))
+        return range(start, len(self.code)), range(handler, start)
 
     def handle(self, layout: Layout) -> None:
         """Have the exception that the state in slot 0 says handled, until something is given back. For steps: what must be undone
@@ -275,11 +310,14 @@ def function_of(code: CodeType, namespace: dict[str, Any]) -> FunctionType:
 
 
 class Inner(NamedTuple):
-    """The resume function of an inner frame. `finish` writes what makes of its result that of the instruction; `how` is for who asks."""
+    """The resume function of an inner frame. `finish` writes what makes of its result that of the instruction; `failed`: what is done with
+    an exception that comes instead, None for nothing; `how` is for who asks.
+    """
 
     function: FunctionType
     how: Any
     finish: Callable[[Writer], None]
+    failed: Failed | None
 
 
 def resume_after(
@@ -298,11 +336,11 @@ def resume_after(
         writer.place(layout.stack)
     else:
         writer.place(layout.stack[:-1], above=1)
-        start = len(writer.code)
-        writer.call_const(inner.function)
-        calls = range(start, len(writer.code))
+        function, handler = inner.function, decoded.handler_at[call]
+        calls, leaving = writer.write_covered(lambda writer: writer.call_const(function), inner.failed, len(layout.stack) - 1)
+        cover(writer, leaving, handler)
         inner.finish(writer)
-        cover(writer, start, decoded.handler_at[call])
+        cover(writer, range(calls.stop, len(writer.code)), handler)
     return enter(
         code, writer, offset, len(layout), name, decoded, decoded.instructions[call].offset, calls, None if inner is None else inner.how
     )
@@ -319,7 +357,7 @@ def resume_raising(
     writer.place(layout.stack[:-1], above=1)
     start = len(writer.code)
     writer.emit("RERAISE", 0)
-    cover(writer, start, handler)
+    cover(writer, range(start, len(writer.code)), handler)
     return enter(code, writer, 0, len(layout), name, decoded, decoded.instructions[index].offset)
 
 
@@ -339,10 +377,10 @@ def resume_generator(code: CodeType, layout: Layout, offset: int, position: Posi
     return made.replace(co_qualname=code.co_qualname)
 
 
-def cover(writer: Writer, start: int, handler: Handler | None) -> None:
-    """Have the prologue's instructions from `start` on handled as the instruction that they stand for. Targets are original indices for now."""
-    if handler is not None:
-        writer.handlers.append((start, len(writer.code), handler.target, handler.depth, handler.lasti))
+def cover(writer: Writer, covered: range, handler: Handler | None) -> None:
+    """Have instructions of the prologue handled as the instruction that they stand for."""
+    if handler is not None and covered:
+        writer.handlers.append((covered.start, covered.stop, handler.target, handler.depth, handler.lasti))
 
 
 def enter(
@@ -369,7 +407,7 @@ def enter(
         co_code=bytes(writer.code) + code.co_code,
         co_consts=(*consts, code),
         co_linetable=encode_lines(writer.lines, code.co_firstlineno) + code.co_linetable,
-        co_exceptiontable=encode_handlers(handlers + original),
+        co_exceptiontable=encode_handlers(sorted(handlers + writer.own_handlers) + original),
         co_stacksize=code.co_stacksize + size + 6,
         co_name=name,
         co_qualname=code.co_qualname + name.removeprefix(code.co_name),
@@ -453,19 +491,20 @@ def step(
     position: Position,
     after: Outcome | None,
     raised: Outcome | None,
+    failed: Failed | None = None,
 ) -> CodeType:
     """Run `instruction` on the top `operands` values of the stack, then give the outcome `after`; on an exception `raised`, if given.
 
     Values below the operands pass through as they are, placeholders included. `after` is None where the instruction always raises.
+    `failed`: what is done with the exception first, where the values below the operands lie below it.
     """
     writer = start_step(code, before, position)
-    writer.place_nulls(before.stack[len(before.stack) - operands :])
-    start = len(writer.code)
-    instruction(writer)
-    end = len(writer.code)
+    below = len(before.stack) - operands
+    writer.place_nulls(before.stack[below:])
+    _, leaving = writer.write_covered(instruction, failed, below + writer.handles)
     if after is not None:
         writer.give(after)
-    return finish_step(code, writer, start, end, raised, len(before))
+    return finish_step(code, writer, leaving, raised, len(before))
 
 
 def branch(
@@ -491,7 +530,7 @@ def branch(
     for _ in range(skipped):
         writer.emit("END_FOR")  # not skipped where the instruction has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN)
     writer.give(taken)
-    return finish_step(code, writer, start, end, raised, len(before))
+    return finish_step(code, writer, range(start, end), raised, len(before))
 
 
 def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
@@ -504,37 +543,40 @@ def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
     return writer
 
 
-def finish_step(code: CodeType, writer: Writer, start: int, end: int, raised: Outcome | None, size: int) -> CodeType:
-    """The finished code. What the instructions from `start` to `end` raise becomes the outcome `raised`, if the frame handles it: the
+def finish_step(code: CodeType, writer: Writer, leaving: range, raised: Outcome | None, size: int) -> CodeType:
+    """The finished code. What the instructions at `leaving` raise becomes the outcome `raised`, if the frame handles it: the
     exception has the step's entry in its traceback, and gets no second one where it is raised again.
     """
     handlers = []
     if raised is not None:
-        handlers.append((start, end, len(writer.code), len(raised.layout.stack) - 1 + writer.handles, False))
+        handlers.append((leaving.start, leaving.stop, len(writer.code), len(raised.layout.stack) - 1 + writer.handles, False))
         writer.give(raised)
     return code.replace(
         co_code=bytes(writer.code),
         co_consts=tuple(writer.consts),
         co_linetable=encode_lines(writer.lines, code.co_firstlineno),
-        co_exceptiontable=encode_handlers(handlers),
+        co_exceptiontable=encode_handlers(sorted(handlers + writer.own_handlers)),
         co_stacksize=code.co_stacksize + size + 8,
         **arguments(code),
     )
 
 
-def outer_step(code: CodeType, before: Layout, inner: FunctionType, position: Position, raised: Outcome | None, after: Layout) -> CodeType:
-    """The step of a frame that is inside a call: run the inner frame's step on the top of the stack, its state, and wrap what it gives."""
+def outer_step(
+    code: CodeType, before: Layout, inner: FunctionType, position: Position, raised: Outcome | None, after: Layout, failed: Failed | None
+) -> CodeType:
+    """The step of a frame that is inside a call: run the inner frame's step on the top of the stack, its state, and wrap what it gives.
+
+    `failed`: what is done with an exception of the inner frame first.
+    """
     writer = start_step(code, before, position)
-    start = len(writer.code)
-    writer.call_const(inner)
-    end = len(writer.code)
+    _, leaving = writer.write_covered(lambda writer: writer.call_const(inner), failed, len(before.stack) - 1 + writer.handles)
     # On the stack is (choice, inner state) where the state to be given has the inner state alone.
     for slot in reversed(after.slots):
         writer.emit("LOAD_FAST", slot)
     writer.emit("BUILD_TUPLE", len(after))
     writer.call_const(StateWrapper(len(after.slots)))
     writer.give_back()
-    return finish_step(code, writer, start, end, raised, len(before))
+    return finish_step(code, writer, leaving, raised, len(before))
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,6 @@ def given(result: Any) -> Any:
 
 
 def ended() -> Any:
-    """The same as entries want it: never compiled."""
+    """The function `given` in the form in which entries hold resume functions, and never compiled."""
     assert isinstance(given, FunctionType)
     return CompiledFunction(given, lambda function, args: None)

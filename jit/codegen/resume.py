@@ -15,11 +15,12 @@ from types import CodeType, FunctionType
 from typing import Any, Protocol
 
 from framejit import breaks, classes
+from framejit._runtime import look_method_up, look_up_failed
 from framejit.bytecode import splice
 from framejit.bytecode.decode import Decoded, Handler, decode
 from framejit.bytecode.instruction import Instruction, Position
 from framejit.bytecode.liveness import JUMPS, live_slots
-from framejit.bytecode.splice import Item, ItemKind, Layout, Outcome, RaisedAt, Writer
+from framejit.bytecode.splice import Failed, Item, ItemKind, Layout, Outcome, RaisedAt, Writer
 from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
@@ -249,7 +250,8 @@ class _Splitter:
             operands = frame.pops + (frame.instruction.arg or 0 if op in PEEKS else 0)
             after = None if op == "RAISE_VARARGS" else self.after(level, frame.index + 1, (*frame.lower, *frame.results))
             before = self.before(frame, stack, after, raised)
-            code = splice.step(frame.code, before, operands, self.native(frame), frame.position, after, raised)
+            told = failed(frame) if frame.entering else None
+            code = splice.step(frame.code, before, operands, self.native(frame), frame.position, after, raised, told)
         return splice.function_of(code, frame.namespace), before
 
     def around(self, level: int, inner: FunctionType) -> tuple[FunctionType, Layout]:
@@ -258,7 +260,8 @@ class _Splitter:
         raised = self.raised(level)
         after = Layout(frame.kept, frame.waiting)
         before = Layout(union(after, raised), after.stack)
-        return splice.function_of(splice.outer_step(frame.code, before, inner, frame.position, raised, after), frame.namespace), before
+        code = splice.outer_step(frame.code, before, inner, frame.position, raised, after, failed(frame))
+        return splice.function_of(code, frame.namespace), before
 
     def before(self, frame: SplitFrame, stack: tuple[Item, ...], *outcomes: Outcome | None) -> Layout:
         return Layout(union(*outcomes), stack)
@@ -269,7 +272,7 @@ class _Splitter:
         if frame.entering:
             return lambda writer: call_with_state(writer, frame.delivery.how)
         if frame.instruction.op == "LOAD_METHOD":
-            return lambda writer: load_attribute(writer, code, frame.instruction)
+            return lambda writer: load_method(writer, frame.instruction)
         raw = code.co_code[splice.start_of(code, decoded, frame.index) : splice.end_of(code, decoded, frame.index)]
         return lambda writer: writer.raw(raw)
 
@@ -352,7 +355,7 @@ class _Splitter:
         layout = Layout(frame.kept, frame.waiting)
         offset = splice.start_of(frame.code, frame.decoded, frame.index + 1)
         how = frame.delivery.how
-        made = splice.Inner(inner, how, FINISH[how])
+        made = splice.Inner(inner, how, FINISH[how], failed(frame))
         return self.resume_function(
             frame, ("around", frame.index, layout, inner, how),
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), made, frame.index, frame.decoded),
@@ -435,8 +438,31 @@ def init_error(result: Any) -> TypeError:
     return TypeError(f"__init__() should return None, not '{type(result).__name__}'")
 
 
-FINISH: dict[How, Callable[[Writer], None]] = {How.AS_IT_IS: leave_as_it_is, How.DROPPED: drop, How.MADE: check_none}
+def replace_below(writer: Writer) -> None:
+    writer.emit("SWAP", 2)
+    writer.emit("POP_TOP")
+
+
+FINISH: dict[How, Callable[[Writer], None]] = {
+    How.AS_IT_IS: leave_as_it_is, How.DROPPED: drop, How.MADE: check_none, How.LOOKED_UP: replace_below,
+}  # fmt: skip
 """What is to be written behind the call of an inner frame's resume function."""
+
+
+def failed(frame: SplitFrame) -> Failed | None:
+    """What is done with an exception that leaves the frame inside a frame's instruction, before the instruction raises it; None for nothing."""
+
+    def tell(writer: Writer) -> None:
+        """Replace the owner and the exception by the exception, which has been told of the look-up."""
+        writer.emit("PUSH_NULL")
+        writer.emit("SWAP", 3)
+        writer.load_const(look_up_failed)
+        writer.emit("SWAP", 3)
+        writer.load_const(frame.instruction.value)
+        for op, arg in CURRENT.write["CALL"](3, None):
+            writer.emit(op, arg)
+
+    return tell if frame.delivery.how is How.LOOKED_UP else None
 
 
 def delivery_of(code: CodeType) -> Delivery:
@@ -444,12 +470,11 @@ def delivery_of(code: CodeType) -> Delivery:
     return Delivery(splice.entered_how(code))
 
 
-def load_attribute(writer: Writer, code: CodeType, instruction: Instruction) -> None:
-    """LOAD_METHOD as a plain attribute access: a placeholder of the NULL, and the bound method."""
+def load_method(writer: Writer, instruction: Instruction) -> None:
+    """LOAD_METHOD of the owner on the stack: a placeholder of the NULL, and the bound method."""
+    writer.call_const(look_method_up, instruction.value)
     writer.load_const(None)
     writer.emit("SWAP", 2)
-    for op, arg in CURRENT.write["LOAD_ATTR"](code.co_names.index(instruction.value)):
-        writer.emit(op, arg)
 
 
 def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:

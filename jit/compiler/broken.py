@@ -73,8 +73,7 @@ def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Plan
 
 def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
     """The frames that a split at the break may reach, outermost first."""
-    skipped = isinstance(stop.reason, breaks.SkippedFrame) or looks.innermost_as_written(stop)
-    reach = within_reach(stop.frames[:-1] if skipped else stop.frames)
+    reach = within_reach(looks.to_split(stop))
     if innermost(attempt.tracer.directives, NESTED) is False:
         # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.
         del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != library.REGIONS), 0) :]

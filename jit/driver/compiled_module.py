@@ -140,7 +140,7 @@ def raw_call(cls: type) -> Any:
 
 
 def call_of(cls: type) -> Function:
-    """The same as a Python function."""
+    """What calls of a class's instances run, as a Python function; a compiled one is taken as it was before."""
     call = raw_call(cls)
     call = call.function if isinstance(call, CompiledFunction) else call
     return call if isinstance(call, types.FunctionType) else caller_of(call)

@@ -243,7 +243,7 @@ class Comparison:
         return self.parts(mine, theirs, where)
 
     def parts(self, mine: Any, theirs: Any, where: str) -> str | None:
-        """The same for what values consist of."""
+        """The first difference between what two values of one type consist of: their items, their attributes; None if there is none."""
         if isinstance(mine, (set, frozenset)):
             if any(not isinstance(element, (*SCALARS, float, tuple)) for element in mine):
                 raise CannotCompare("sets of objects have no order to compare them in")

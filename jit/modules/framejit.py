@@ -74,7 +74,7 @@ def disabled_function(vm: VM, function: Object, args: list[Object], kwargs: dict
 
 
 def mark_of(vm: VM, function: FunctionObject) -> str | None:
-    """The same of a function that was made in the trace: the reason, or nothing."""
+    """The reason that `framejit.disable` was given for a function that was made in the trace; None if the function isn't marked."""
     found = None if function.attrs is None else function.attrs.lookup(vm, directives.DISABLED)
     return None if found is None else str(vm.observe(found).constant(vm))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks, classes
 from framejit.guards.source import MISSING
-from framejit.objects.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, Delivery
+from framejit.objects.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, LOOKED_UP, LOOKED_UP_BEHIND_NULL, Delivery
 from framejit.objects.object import NotConstant, Object
 from framejit.objects.vm import VM
 
@@ -110,7 +110,7 @@ def getattr_(vm: VM, obj: Object, name: str) -> Object:
     try:
         return obj.getattr(vm, name)
     except vm.Raise as raised:
-        raised.exc.asked_for(vm, obj, name)
+        vm.observe(raised.exc).asked_for(vm, obj, name)
         raise
 
 
@@ -230,22 +230,37 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None
 # As instructions of their own: what the program's getters and setters return is delivered, unless a C slot of the owner's might do more.
 
 
-def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = AS_IT_IS) -> Object:
+def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = LOOKED_UP) -> Object:
     obj = vm.observe(obj)
     if type(obj).getattr is Object.getattr:
         vm.direct = delivery
     try:
         value = obj.getattr(vm, name)
     except vm.Raise as raised:
-        raised.exc.asked_for(vm, obj, name)
+        vm.observe(raised.exc).asked_for(vm, obj, name)
         raise
     vm.direct = None
     return value
 
 
 def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
-    """`obj.name` about to be called. (attribute, None) for now; bound methods are cheap to make."""
-    return load_attr(vm, obj, name, BEHIND_NULL), None
+    """`obj.name` about to be called. (attribute, None) for now; bound methods are cheap to make.
+
+    Where the class has no hooks, an AttributeError of a getter is left as it is (Objects/object.c: _PyObject_GetMethod).
+    """
+    obj = vm.observe(obj)
+    if type(obj).getattr is not Object.getattr or has_hooks(vm, obj.cls):
+        return load_attr(vm, obj, name, LOOKED_UP_BEHIND_NULL), None
+    vm.direct = BEHIND_NULL
+    value = obj.getattr(vm, name)
+    vm.direct = None
+    return value, None
+
+
+def has_hooks(vm: VM, cls: type) -> bool:
+    """Whether more than the generic rule finds the attributes of a class's instances."""
+    generic = vm.raw_type_lookup(cls, "__getattribute__") is object.__getattribute__
+    return not generic or vm.raw_type_lookup(cls, "__getattr__") is not MISSING
 
 
 def store_attr(vm: VM, obj: Object, name: str, value: Object) -> None:
@@ -415,7 +430,7 @@ def steps(vm: VM, iterator: Object) -> Iterator[Object]:
 
 
 def drain(vm: VM, iterator: Object) -> list[Object]:
-    """The same, all at once."""
+    """What is left of an iterator, as a list: all of it is taken before anything is done with an item."""
     return list(steps(vm, iterator))
 
 

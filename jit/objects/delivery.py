@@ -19,11 +19,15 @@ class How(enum.Enum):
     """It leaves nothing: a setter's result."""
     MADE = enum.auto()
     """It is checked to be None, and what lies below it is the instruction's result: an `__init__`."""
+    LOOKED_UP = enum.auto()
+    """It takes the place of the attribute's owner below it. An AttributeError that comes instead is told what was asked for, and of whom."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delivery:
-    """`below`: what lies on the stack below the result meanwhile, None for a NULL."""
+    """`below`: what lies on the stack below the result meanwhile, None for a NULL. The owner in LOOKED_UP, the instruction's topmost operand,
+    is added where a call is split.
+    """
 
     how: How = How.AS_IT_IS
     below: tuple[Object | None, ...] = ()
@@ -32,3 +36,5 @@ class Delivery:
 AS_IT_IS = Delivery()
 BEHIND_NULL = Delivery(below=(None,))
 DROPPED = Delivery(How.DROPPED)
+LOOKED_UP = Delivery(How.LOOKED_UP)
+LOOKED_UP_BEHIND_NULL = Delivery(How.LOOKED_UP, below=(None,))

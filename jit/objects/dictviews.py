@@ -193,7 +193,7 @@ def view_operation(name: str) -> Callable[..., Object]:
 
 
 def view_reflected(name: str) -> Callable[..., Object]:
-    """The same with the view on the right."""
+    """The model of `__ror__`, `__rsub__`, `__rxor__` of views: a set of the other operand's items, then its update by the view."""
 
     def model(vm: VM, self: DictView, other: Object) -> Object:
         return abstract.call_method(vm, set_of(vm, abstract.iterate(vm, other)), name, self)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from framejit import breaks, classes
+from framejit._runtime import look_up_failed
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, text, typefields
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 BUILTIN_EXCEPTIONS = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
+LOOK_UP = (vars(AttributeError)["name"], vars(AttributeError)["obj"])
+"""What an AttributeError says of the look-up that it has left."""
 TYPED = ("__suppress_context__", "start", "end", "message", "exceptions")
 """Members that don't take every value."""
 OF_GROUPS = ("message", "exceptions")
@@ -90,9 +93,12 @@ class ExceptionObject(Object):
 
     def asked_for(self, vm: VM, obj: Object, name: str) -> None:
         """Objects/object.c: set_attribute_error_context."""
-        if issubclass(self.cls, AttributeError) and "name" not in self.fields and "obj" not in self.fields:
-            self.set_field(vm, "name", vm.const(name))
-            self.set_field(vm, "obj", obj)
+        if not issubclass(self.cls, AttributeError) or "name" in self.fields or "obj" in self.fields:
+            return
+        if self.source is not None and any(vm.observe(self.get_slot(vm, field)).cls is not type(None) for field in LOOK_UP):
+            return
+        abstract.setattr_(vm, self, "name", vm.const(name))
+        abstract.setattr_(vm, self, "obj", obj)
 
     def set_field(self, vm: VM, name: str, value: Object) -> None:
         """Set `__cause__`, `__context__` and their like."""
@@ -406,6 +412,13 @@ def with_traceback(vm: VM, self: Object, traceback: Object) -> Object:
     assert isinstance(self, ExceptionObject)
     self.set_traceback(vm, traceback)
     return self
+
+
+@models(look_up_failed)
+def exception_of_look_up(vm: VM, obj: Object, exc: Object, name: Object) -> Object:
+    """An exception leaves a frame that looked an attribute up, in the prologue of a resume function (codegen.resume)."""
+    vm.observe(exc).asked_for(vm, obj, vm.observe(name).constant(vm))
+    return exc
 
 
 @models(BaseException.add_note)

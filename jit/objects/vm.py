@@ -95,7 +95,7 @@ class VM(Protocol):
         """_PyType_Lookup: the raw class attribute, guarded (found or not) unless the class is immutable; an observed Object."""
 
     def raw_type_lookup(self, cls: type, name: str) -> Any:
-        """The same as a real Python object or MISSING; guarded the same way."""
+        """A class attribute as _PyType_Lookup finds it, as the real object, or MISSING; guarded as by `type_lookup`."""
 
     def identity_key(self, obj: Object) -> Any:
         """The dict key of a value whose class hashes by identity; breaks if the class defines `__hash__` or `__eq__` in Python."""

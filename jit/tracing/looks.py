@@ -1,8 +1,8 @@
-"""Who looks at the program's frames from within: debuggers, and exec() with what comes after it. Such frames run as written, to their end."""
+"""Who looks at the program's frames from within: debuggers, readers of frames, exec() with what comes after it. Such frames run as written, to their end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -29,6 +29,18 @@ def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger
     if isinstance(name, str) and name.partition(".")[0] in breaks.Debugger.packages and kind_of(code, namespace) is not CodeKind.PROGRAM:
         return breaks.Debugger(f"{name}.{code.co_qualname}()")
     return None
+
+
+def to_split(stop: GraphBreak) -> Sequence[Frame]:
+    """Of the frames that a trace has stopped in, outermost first, those that may be split: inside of them the instruction runs as written."""
+    skipped = isinstance(stop.reason, breaks.SkippedFrame) or innermost_as_written(stop)
+    frames = stop.frames[:-1] if skipped else stop.frames
+    return frames[: next((place for place, frame in enumerate(frames) if reads_variables_of_frames(frame)), len(frames))]
+
+
+def reads_variables_of_frames(frame: Frame) -> bool:
+    """Whether a function of the program reads the variables of frames, which may be its own: another function, or a traceback, has held that frame."""
+    return "f_locals" in frame.code.co_names and kind_of(frame.code, frame.globals.value) is CodeKind.PROGRAM
 
 
 def innermost_as_written(stop: GraphBreak) -> bool:

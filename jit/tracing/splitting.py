@@ -13,7 +13,7 @@ from framejit.ceval.operation import OPERATIONS
 from framejit.codegen.resume import SplitFrame, delivery_of, original_place, place_of_raise, restart
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING
-from framejit.objects.delivery import AS_IT_IS, Delivery
+from framejit.objects.delivery import AS_IT_IS, Delivery, How
 from framejit.objects.dictobject import DictObject
 from framejit.objects.finalizers import MOST_DEEP, ends_visibly, may_be_weakly_held
 from framejit.objects.genobject import GeneratorObject
@@ -122,9 +122,11 @@ def split_frame(frame: Frame, delivery: Delivery | None) -> SplitFrame:
     instruction = frame.instruction
     items, stack = split_stack(frame)
     entering = is_prologue(frame.code, instruction.offset)
+    delivery = delivery_of(frame.code) if entering else delivery or AS_IT_IS
+    if delivery.how is How.LOOKED_UP and not entering:
+        delivery = replace(delivery, below=(*delivery.below, stack[-1]))
     return SplitFrame(
-        code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction),
-        entering, delivery_of(frame.code) if entering else delivery or AS_IT_IS,
+        code, index, frame.globals.value, tuple(frame.locals), stack, items, effect.pops(instruction), effect.pushes(instruction), entering, delivery,
     )  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def per_call(seconds: float) -> dict[str, float]:
 
 
 def nested_per_call(seconds: float) -> dict[str, float]:
-    """The same for torch with its nested breaks, in a process of its own."""
+    """Seconds of a call with five nested breaks, by torch with its nested breaks, for a process of its own."""
     x = argument()
     compiled = prepared(NESTED).compile(break_cases.five_nested, "eager")
     return alternate({NESTED: lambda: compiled(x)}, seconds)
