@@ -2,6 +2,7 @@
 #
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
 #   make test                  ruff, mypy and the test suite, in WORKERS processes     (make test ARGS="tests/test_runtime.py -k threads")
+#   make test-fast             a part of the tests, in a minute or two
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/test_threads.py")
@@ -34,7 +35,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test lint types test-matrix fuzz conformance sanitize stress bench zoo clean force
+.PHONY: all setup build demo test test-fast lint types test-matrix fuzz conformance sanitize stress bench zoo clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -71,7 +72,11 @@ types: $(INSTALLED)
 	$(BIN)/python -m mypy
 
 test: lint types
-	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS)
+
+FAST = architecture api traces guards graph codegen resume explain predictions
+test-fast: $(INSTALLED)
+	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(FAST:%=tests/test_%.py) $(ARGS)
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)

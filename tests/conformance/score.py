@@ -176,7 +176,7 @@ def main() -> None:
     wanted = [module for module in wanted if module in modules() or module in arguments.modules]
     print(f"{'module':28}" + "".join(f"{verdict:>10}" for verdict in VERDICTS), flush=True)
     problems = []
-    scores = recorded()
+    found: dict[str, int] = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         leave_out = {module: {} if arguments.all else listed_of(module) for module in wanted}
         for report in pool.map(lambda module: compare(module, arguments.limit, arguments.only, leave_out[module]), wanted):
@@ -192,11 +192,13 @@ def main() -> None:
                 print(*(f"    listed, and the same: {method}" for method in same), sep="\n")
             if not arguments.only:
                 problems += faults(report, listed)
-                scores.setdefault(VERSION, {})[report.module] = report.count()["same"]
+                found[report.module] = report.count()["same"]
     if arguments.only:
         return
     fallen = [problem for problem in problems if "are recorded" in problem]
     if arguments.write and not fallen:
+        scores = recorded()  # as they are now: other runs may have written theirs
+        scores[VERSION] = scores.get(VERSION, {}) | found
         SCORES.write_text(json.dumps({version: dict(sorted(scores[version].items())) for version in sorted(scores)}, indent=1) + "\n")
     if problems:
         print("\n" + "\n".join(problems))
