@@ -156,7 +156,7 @@ FAMILY = Family(
     },
     breaking={
         "q": ("refuse(opaque(1))", "opaque(n) / 0", "x.sum().item().q", "[opaque(1)][9]", "d[opaque({i})]", "refuse({bi})"),
-        "i": ("len(traceback.format_exc()) % 7", "refuse({bi})", "swallowed({bi})"),
+        "i": ("traceback.format_exc().count('Error:')", "refuse({bi})", "swallowed({bi})"),
     },
     statements=(
         "f = {e}", "f = None", "{q}", "{q}", "n = {q}", "LOG.append(tried(lambda: {q}))", "LOG.append(tried(lambda: shown({e})))",
