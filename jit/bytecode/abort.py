@@ -87,6 +87,7 @@ def returning(code: CodeType, value: object) -> CodeType:
     return code.replace(
         co_code=bytes((LOAD_CONST, 0, RETURN, 0)),
         co_consts=(value,),
+        co_linetable=encode_lines([(2, None)], code.co_firstlineno),  # one for more code than there is would be written past its end under a tracer
         co_exceptiontable=b"",
         co_stacksize=1,
         co_varnames=(".state", ".inputs", ".captures"),
