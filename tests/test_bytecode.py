@@ -15,11 +15,13 @@ import typing
 import weakref
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from framejit.bytecode import decode as decode_module
 from framejit.bytecode.assemble import AssembleError, Assembler
 from framejit.bytecode.decode import decode, exception_table
-from framejit.bytecode.instruction import Position
+from framejit.bytecode.instruction import NO_POSITION, Position
 from framejit.bytecode.versions import SUPPORTED, UnsupportedPython, select
 
 MODULES = [argparse, asyncio.base_events, dataclasses, inspect, typing]
@@ -384,3 +386,32 @@ def test_two_thousand_instructions_assemble_quickly():
     assert time.perf_counter() - started < 1
     assert len(decode(code).instructions) > 2000
     assert function_of(code)(0) == CASES["calls"][1]
+
+
+places = st.one_of(
+    st.just(NO_POSITION),
+    st.builds(lambda line: Position(line, None, None, None), st.integers(1, 900)),
+    st.builds(
+        lambda line, lines, column, columns: Position(line, line + lines, column, column + columns),
+        st.integers(1, 9), st.integers(0, 1), st.integers(0, 300), st.integers(0, 300),
+    ),
+)  # fmt: skip
+
+
+@example([(Position(6, 6, 2, 9), 3), (Position(7, 7, 130, 140), 5)])
+@given(st.lists(st.tuples(places, st.integers(1, 20)), min_size=1, max_size=8))
+def test_assembled_positions(spans):
+    """Also in columns from 128 on. A table for more code than there is would have CPython write past the end of a buffer under a tracer."""
+    assembler = Assembler()
+    expected = []
+    for place, count in spans:
+        assembler.set_position(place)
+        for number in range(count):
+            assembler.emit("LOAD_CONST", number)
+            assembler.emit("POP_TOP")
+            expected += [(place.lineno, place.end_lineno or place.lineno, place.column, place.end_column)] * 2
+    assembler.emit("LOAD_CONST", None)
+    assembler.emit("RETURN_VALUE")
+    code = assembler.assemble(test_assembled_positions.__code__)
+    found = [(line, end, column, end_column) for line, end, column, end_column in code.co_positions()]
+    assert found[1:-2] == expected and max(end for _, end, _ in code.co_lines()) == len(code.co_code)

@@ -1,6 +1,7 @@
 """Assembling new code objects from canonical instructions, without jumps: what replaces a traced frame.
 
-The third-party `bytecode` package encodes instructions and positions; the stack's depth, which is trivial without jumps, is counted here.
+The third-party `bytecode` package encodes instructions. The stack's depth, which is trivial without jumps, is counted here, and so is the table of
+positions encoded here: the package's is wrong for columns from 128 on (0.19.1), and CPython writes past the end of a buffer for such a table.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import itemgetter
 from types import CodeType
 from typing import Any
 
 from bytecode import ConcreteBytecode, ConcreteInstr
-from bytecode.instr import InstrLocation
 
 from framejit.bytecode.decode import parameter_count
 from framejit.bytecode.instruction import NO_POSITION, Position
-from framejit.bytecode.splice import encode_handlers
+from framejit.bytecode.splice import encode_handlers, encode_lines
 from framejit.bytecode.versions import CURRENT
 from framejit.bytecode.versions.rows import BINARY_SYMBOLS, Written
 
@@ -45,8 +46,8 @@ class Assembler:
         self._depth = 0
         self._max_depth = 0
         self._handlers: list[list[int]] = []  # for each the indexes of the first instruction covered, of the one behind, and of its own first one
-        self._position: Position | None = None
-        self._location: InstrLocation = _location(NO_POSITION)
+        self._position = NO_POSITION
+        self._positions: list[Position] = []  # of the instructions
 
     @property
     def depth(self) -> int:
@@ -55,9 +56,7 @@ class Assembler:
 
     def set_position(self, position: Position) -> None:
         """The source position of the instructions that follow."""
-        if position != self._position:
-            self._position = position
-            self._location = _location(position)
+        self._position = position
 
     def emit_covered(self, op: str, argument: Any = None, with_all_before: bool = False) -> None:
         """Append an instruction that has a handler. The stack holds nothing below its operands."""
@@ -100,9 +99,9 @@ class Assembler:
         slots = {local: slot for slot, local in enumerate((*template.co_varnames[: parameter_count(template)], *extra))}
         for index, opcode, local in self._fast_uses:
             slot = slots.setdefault(local, len(slots))
-            self._instructions[index] = ConcreteInstr(opcode, slot, location=self._instructions[index].location)
-        start = InstrLocation(template.co_firstlineno, template.co_firstlineno, 0, 0)
-        concrete = ConcreteBytecode([ConcreteInstr("RESUME", 0, location=start), *self._instructions], consts=self._consts)
+            self._instructions[index] = ConcreteInstr(opcode, slot)
+        start = Position(template.co_firstlineno, template.co_firstlineno, 0, 0)
+        concrete = ConcreteBytecode([ConcreteInstr("RESUME", 0), *self._instructions], consts=self._consts)
         concrete.names = list(self._names)
         concrete.varnames = list(slots)
         concrete.argcount = template.co_argcount
@@ -114,6 +113,9 @@ class Assembler:
         concrete.name = template.co_name if name is None else name
         concrete.qualname = template.co_qualname if qualname is None else qualname
         code = concrete.to_code(self._max_depth, compute_exception_stack_depths=False)
+        units = [instruction.size // 2 for instruction in concrete]
+        lines = [(sum(unit for unit, _ in run), at) for at, run in groupby(zip(units, (start, *self._positions)), itemgetter(1))]
+        code = code.replace(co_linetable=encode_lines(lines, template.co_firstlineno))
         if not self._handlers:
             return code
         ends = list(accumulate((instruction.size for instruction in concrete), initial=0))  # a RESUME comes first
@@ -123,13 +125,13 @@ class Assembler:
     def _append(self, opcode: str, arg: int | None) -> None:
         number, needs_argument, caches = _opcode(opcode)
         argument = (arg,) if needs_argument else ()
-        self._instructions.append(ConcreteInstr(opcode, *argument, location=self._location))
+        self._instructions.append(ConcreteInstr(opcode, *argument))
         self._depth += dis.stack_effect(number, arg if needs_argument else None, jump=False)
         if self._depth < 0:
             raise AssembleError(f"{opcode} takes more values than the stack holds")
         self._max_depth = max(self._max_depth, self._depth)
-        for _ in range(caches):
-            self._instructions.append(ConcreteInstr("CACHE", 0, location=self._location))
+        self._instructions += [ConcreteInstr("CACHE", 0)] * caches
+        self._positions += [self._position] * (1 + caches)
 
     # Encoders: a canonical argument as instructions of the running Python.
 
@@ -224,12 +226,3 @@ def _opcode(name: str) -> tuple[int, bool, int]:
     """Its number, whether it takes an argument, and how many inline caches follow it."""
     number = dis.opmap[name]
     return number, number >= dis.HAVE_ARGUMENT, ConcreteInstr(name, *(() if number < dis.HAVE_ARGUMENT else (0,))).use_cache_opcodes()
-
-
-def _location(position: Position) -> InstrLocation:
-    lineno, end_lineno, column, end_column = position
-    if lineno is None:
-        return InstrLocation(None, None, None, None)
-    if column is None or end_column is None or end_lineno is None:
-        return InstrLocation(lineno, None, None, None)
-    return InstrLocation(lineno, end_lineno, column, end_column)
