@@ -67,8 +67,9 @@ class Portrait:
         self.rows["guards"] = [id(guard) for guard in vm.guards.since(0)]
         self.rows["nodes"] = [(node.name, node.op, str(node.target), len(node.users)) for node in vm.graph.outermost.fx.nodes]
         self.rows["inputs"] = sorted(described.name for described in vm.graph._inputs.values())
-        for name in ("_shared", "_namespaces", "guarded_generators", "restarted", "_attributes", "_raw_attributes"):
+        for name in ("_shared", "_namespaces", "guarded_generators", "restarted"):
             self.rows[name] = self.shape(getattr(vm, name))
+        self.rows["lookups"] = self.shape(vm.lookups.raw_attributes), self.shape(vm.lookups.attributes)
         for name in ONLY_GROWS:
             self.shape(getattr(vm, name))
         for part in (vm.frame, vm.effects, vm.graph, vm.modes):

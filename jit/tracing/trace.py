@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from framejit.breaks import Break
 from framejit.ceval.closing import Watch
 from framejit.ceval.frame import Frame
 from framejit.errors import UserFrame
+from framejit.guards.source import Source
+from framejit.objects.object import Object
 from framejit.objects.vm import VM
 from framejit.tracing.stops import Place
 
@@ -30,6 +32,9 @@ class Trace(VM, Protocol):
 
     def user_stack(self, frame: Frame | None = None) -> list[UserFrame]:
         """The frames of the traced program, outermost first, down to the innermost one or to the given one."""
+
+    def observe_at(self, value: Any, source: Source, check: bool) -> Object:
+        """The Object of the value at a source. `check`: its type, or which it is, is to be guarded."""
 
     def find_variables(self) -> None:
         """Find the variables of frames that exceptions have passed, as they are now."""

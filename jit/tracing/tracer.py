@@ -22,21 +22,18 @@ from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
-from framejit.guards.kinds import Guard, IsMissing, Length, Same, TypeIs, ValueIs, with_article
+from framejit.guards.kinds import Guard, Same, TypeIs, ValueIs, with_article
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
     MISSING,
     Call,
     FrameFunction,
-    Index,
     InstanceDict,
     Local,
     Pinned,
     Root,
     Slot,
-    SlotMember,
     Source,
-    TypeAttr,
     UserLine,
 )
 from framejit.library import OURS
@@ -59,10 +56,10 @@ from framejit.objects.registry import AS_WRITTEN, GIVES, LIBRARY, PASSES_RESULT,
 from framejit.objects.tupleobject import TupleObject
 from framejit.reporting import stacks
 from framejit.tracing import boundary, identities, looks, passage, splitting
+from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import CallNatively, GraphBreak, Pause, Place
 from framejit.trail import Trail
 
-SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -117,11 +114,9 @@ class Tracer:
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
-        self._classes: dict[int, type] = {}
-        self._classes_of_names: dict[int, type] = {}  # whose keys have been looked at
-        """Classes that were asked for attributes, by identity: a metaclass may say what their hashes are."""
-        self._raw_attributes: dict[tuple[int, str], Any] = {}
-        self._attributes: dict[tuple[int, str], Object | None] = {}
+        lookups = self.lookups = ClassLookups(self)
+        self.raw_type_lookup, self.type_lookup, self.own_attribute = lookups.raw, lookups.object_of, lookups.own
+        self.rest_on_bases = lookups.rest_on_bases
         self._namespaces: dict[int, DictObject] = {}
         self._told_apart: dict[int, Object] = {}
         self._lines: dict[Instruction, UserLine] = {}
@@ -496,12 +491,13 @@ class Tracer:
         real = obj.real
         if real is None:
             assert obj.source is not None
-            real = self._observe(obj.value, obj.source, True)
+            real = self.observe_at(obj.value, obj.source, True)
             obj.real = real
             self.trail.log(setattr, obj, "real", None)
         return real
 
-    def _observe(self, value: Any, source: Source, check: bool) -> Object:
+    def observe_at(self, value: Any, source: Source, check: bool) -> Object:
+        """The Object of the value at a source. `check`: its type, or which it is, is to be guarded."""
         if not classes.known_by_identity(type(value)):
             self.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose class hashes or compares by code of its metaclass"))
         wrapper = wrapper_for(type(value))
@@ -546,7 +542,7 @@ class Tracer:
         wrapper = wrapper_for(type(value))
         if wrapper.by_identity or type(value) in SCALARS:
             return self.const(value)
-        return self._observe(value, self.root_source.child(Pinned, value), False)
+        return self.observe_at(value, self.root_source.child(Pinned, value), False)
 
     def from_real(self, value: Any) -> Object:
         return value if isinstance(value, Object) else build.from_real(self, value)  # type: ignore[arg-type]
@@ -612,72 +608,6 @@ class Tracer:
         found = self.observe(self.wrap(namespace, source))
         assert isinstance(found, DictObject)
         return found
-
-    # Classes.
-
-    def raw_type_lookup(self, cls: type, name: str) -> Any:
-        key = (id(cls), name)
-        if key in self._raw_attributes:
-            return self._raw_attributes[key]
-        self._classes[id(cls)] = cls
-        for base in classes.mro(cls):
-            self.look_at_keys(base)
-            if name in classes.class_dict(base):
-                break
-        found = classes.lookup(cls, name, MISSING)
-        if classes.can_change(cls):
-            source = self.root_source.child(Pinned, cls).child(TypeAttr, name)
-            if found is MISSING:
-                self.guard(IsMissing, source)
-            elif type(found) not in SCALARS:
-                self.guard(ValueIs, source, found)
-            elif found is None:
-                self.guard(TypeIs, source, type(None))
-        self._raw_attributes[key] = found
-        self.trail.log(self._raw_attributes.pop, key)
-        return found
-
-    def look_at_keys(self, cls: type) -> None:
-        """Break for a class whose own dict has keys that compare by code of the program: that would run with each look into it."""
-        if id(cls) not in self._classes_of_names:
-            if not classes.has_names_only(cls):
-                self.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, whose class has keys that are no strings"))
-            self._classes_of_names[id(cls)] = cls
-
-    def rest_on_bases(self, cls: type) -> None:
-        key = (id(cls), "")  # the name of no attribute
-        if key in self._raw_attributes or not classes.can_change(cls):
-            return
-        mro = classes.mro(cls)
-        pinned = self.root_source.child(Pinned, cls)
-        source = pinned.child(SlotMember, type.__dict__["__mro__"])  # no attribute: the metaclass would be asked for it
-        self.guard(TypeIs, pinned, type(cls))
-        self.guard(Length, source, len(mro))
-        for i in range(1, len(mro) - 1):  # between the class itself and object
-            self.guard(ValueIs, source.child(Index, i), mro[i])
-        self._classes[id(cls)] = cls
-        self._raw_attributes[key] = cls
-        self.trail.log(self._raw_attributes.pop, key)
-
-    def type_lookup(self, cls: type, name: str) -> Object | None:
-        key = (id(cls), name)
-        if key in self._attributes:
-            return self._attributes[key]
-        raw = self.raw_type_lookup(cls, name)
-        if raw is MISSING:
-            found = None
-        elif not classes.can_change(cls):
-            found = self.pin(raw)
-        else:
-            source = self.root_source.child(Pinned, cls).child(TypeAttr, name)
-            found = self.observe(self.wrap(raw, source)) if type(raw) in SCALARS else self._observe(raw, source, False)
-        self._attributes[key] = found
-        self.trail.log(self._attributes.pop, key)
-        return found
-
-    def own_attribute(self, cls: type, name: str) -> Object | None:
-        found = self.type_lookup(cls, name)
-        return found if name in classes.class_dict(cls) else None
 
     def super_arguments(self) -> tuple[Object, Object]:
         frame = self.frame

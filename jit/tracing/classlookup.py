@@ -1,0 +1,104 @@
+"""Attributes of classes as one trace finds them: each is looked up once, along the real MRO, and guarded where a program can change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from framejit import breaks, classes
+from framejit.guards.kinds import IsMissing, Length, TypeIs, ValueIs
+from framejit.guards.source import MISSING, Index, Pinned, SlotMember, TypeAttr
+from framejit.objects.object import Object
+from framejit.tracing.trace import Trace
+
+SCALARS = frozenset({int, float, bool, str, bytes, complex, tuple, type(None)})
+"""Types of values that are compared by what they are worth, and guarded where that is asked for."""
+BY_VALUE = frozenset(map(id, SCALARS))
+"""The ids of these: a value's type may have a metaclass with a `__hash__` of the program's."""
+
+
+class ClassLookups:
+    """The look-ups of one trace. Keys are the ids of classes: a metaclass may have a `__hash__` of the program's."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.raw_attributes: dict[tuple[int, str], Any] = {}
+        self.attributes: dict[tuple[int, str], Object | None] = {}
+        self._alive: dict[int, type] = {}  # the classes whose ids are in the keys
+        self._looked_into: set[int] = set()
+
+    def raw(self, cls: type, name: str) -> Any:
+        """VM.raw_type_lookup."""
+        key = (id(cls), name)
+        if key in self.raw_attributes:
+            return self.raw_attributes[key]
+        trace = self._trace
+        self._alive[id(cls)] = cls
+        found = self._find(cls, name)
+        if classes.can_change(cls):
+            source = trace.root_source.child(Pinned, cls).child(TypeAttr, name)
+            if found is MISSING:
+                trace.guard(IsMissing, source)
+            elif id(type(found)) not in BY_VALUE:
+                trace.guard(ValueIs, source, found)
+            elif found is None:
+                trace.guard(TypeIs, source, type(None))
+        self.raw_attributes[key] = found
+        trace.trail.log(self.raw_attributes.pop, key)
+        return found
+
+    def _find(self, cls: type, name: str) -> Any:
+        for base in classes.mro(cls):
+            if id(base) not in self._looked_into:
+                self._look_into(base)
+            namespace = classes.class_dict(base)
+            if name in namespace:
+                return namespace[name]
+        return MISSING
+
+    def _look_into(self, cls: type) -> None:
+        """Break for a class whose own dict has keys that compare by code of the program: that would run with each look into it."""
+        if not classes.has_names_only(cls):
+            self._trace.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, whose class has keys that are no strings"))
+        self._alive[id(cls)] = cls
+        self._looked_into.add(id(cls))
+
+    def object_of(self, cls: type, name: str) -> Object | None:
+        """VM.type_lookup."""
+        key = (id(cls), name)
+        if key in self.attributes:
+            return self.attributes[key]
+        trace = self._trace
+        raw = self.raw(cls, name)
+        found: Object | None = None
+        if raw is not MISSING:
+            source = trace.root_source.child(Pinned, cls).child(TypeAttr, name)
+            if not classes.can_change(cls):
+                found = trace.pin(raw)
+            elif id(type(raw)) in BY_VALUE:
+                found = trace.observe(trace.wrap(raw, source))
+            else:
+                found = trace.observe_at(raw, source, False)
+        self.attributes[key] = found
+        trace.trail.log(self.attributes.pop, key)
+        return found
+
+    def own(self, cls: type, name: str) -> Object | None:
+        """VM.own_attribute."""
+        found = self.object_of(cls, name)
+        return found if name in classes.class_dict(cls) else None
+
+    def rest_on_bases(self, cls: type) -> None:
+        """VM.rest_on_bases."""
+        key = (id(cls), "")  # the name of no attribute
+        if key in self.raw_attributes or not classes.can_change(cls):
+            return
+        trace, mro = self._trace, classes.mro(cls)
+        pinned = trace.root_source.child(Pinned, cls)
+        source = pinned.child(SlotMember, type.__dict__["__mro__"])  # no attribute: the metaclass would be asked for it
+        trace.guard(TypeIs, pinned, type(cls))
+        trace.guard(Length, source, len(mro))
+        for i in range(1, len(mro) - 1):  # between the class itself and object
+            trace.guard(ValueIs, source.child(Index, i), mro[i])
+        self._alive[id(cls)] = cls
+        self.raw_attributes[key] = cls
+        trace.trail.log(self.raw_attributes.pop, key)
