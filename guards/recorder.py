@@ -7,7 +7,7 @@ from typing import Any
 
 from framejit.directives import Directives
 from framejit.guards.global_state import global_state_guard, with_directives, with_setting
-from framejit.guards.kinds import Guard
+from framejit.guards.kinds import Guard, Relation
 from framejit.guards.source import Root, Source, UserLine
 from framejit.trail import Trail
 
@@ -28,7 +28,7 @@ class GuardRecorder:
         """Something holds for the value at the end of a path."""
         self.add(kind(source, self._line(), *payload))
 
-    def relation(self, kind: type[Guard], source: Source, *payload: Any) -> None:
+    def relation(self, kind: type[Relation], source: Source, *payload: Any) -> None:
         """Something holds between the values at the ends of several paths, the first of which is `source`."""
         self.add(kind(source, self._line(), *payload))
 

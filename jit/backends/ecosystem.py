@@ -1,6 +1,6 @@
 """The conventions that third-party backends and torch's own libraries follow, and the names of torch's that adapters need.
 
-With graph/torch_sources.py and modules/ecosystem.py this is the only file that uses `torch._dynamo`: its registry is where others register
+Only this file, graph/torch_sources.py, modules/ecosystem.py and driver/torch_stance.py use `torch._dynamo`: its registry is where others register
 their backends, and CUDA graphs ask it which step of the program they are in.
 """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from framejit.errors import UserFrame
     from framejit.graph.builder import GraphBuilder
     from framejit.graph.state import GlobalModes
-    from framejit.guards.kinds import Guard
+    from framejit.guards.kinds import Guard, Relation
     from framejit.guards.recorder import GuardRecorder
     from framejit.guards.source import Source
     from framejit.objects.delivery import Delivery
@@ -79,7 +79,7 @@ class VM(Protocol):
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
         """Rest on a fact about the value that a path leads to: `guard_class(source, <user's line>, *payload)`."""
 
-    def relate(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
+    def relate(self, guard_class: type[Relation], source: Source, *payload: Any) -> None:
         """Rest on a relation between the values that several paths lead to."""
 
     def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:

@@ -22,7 +22,7 @@ from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes
-from framejit.guards.kinds import Guard, Same, TypeIs, ValueIs, with_article
+from framejit.guards.kinds import Guard, Relation, Same, TypeIs, ValueIs, with_article
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
     MISSING,
@@ -474,7 +474,7 @@ class Tracer:
             self.unsupported(breaks.ChangesFromCallToCall(source.told()))
         self.guards.fact(guard_class, source, *payload)
 
-    def relate(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
+    def relate(self, guard_class: type[Relation], source: Source, *payload: Any) -> None:
         self.guards.relation(guard_class, source, *payload)
 
     # Values.
