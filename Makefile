@@ -1,11 +1,11 @@
 # Builds, checks and shows framejit. Everything happens in a virtual environment inside the project; needed beforehand: Python, g++, make.
 #
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
-#   make test                  ruff, mypy and the test suite, in WORKERS processes     (make test ARGS="tests/test_runtime.py -k threads")
+#   make test                  ruff, mypy and the test suite, in WORKERS processes     (make test ARGS="tests/runtime -k threads")
 #   make test-fast             a part of the tests, in a minute or two
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
-#   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/test_threads.py")
+#   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/behaviour/test_threads.py")
 #   make stress                long runs that must not grow                            (make stress ARGS="models --share 10")
 #   make test-matrix           the tests on every supported pair of Python and torch, in environments outside the repository
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
@@ -74,9 +74,10 @@ types: $(INSTALLED)
 test: lint types
 	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS)
 
-FAST = architecture api traces guards graph codegen resume explain predictions
+FAST = test_architecture.py user/test_api.py user/test_explain.py traces guards/test_guards.py graph/test_graph.py codegen/test_codegen.py codegen/test_resume.py \
+	tracing/test_predictions.py
 test-fast: $(INSTALLED)
-	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(FAST:%=tests/test_%.py) $(ARGS)
+	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(FAST:%=tests/%) $(ARGS)
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)

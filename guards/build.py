@@ -20,29 +20,13 @@ from framejit.guards.source import (
     Call,
     CAttr,
     ClosureCell,
-    FunctionField,
-    IteratorField,
     Local,
-    MethodField,
     Pinned,
     Root,
     Source,
-    WrappedDescriptor,
 )  # fmt: skip
 
-FUNCTION_FIELDS = {"code": 0, "defaults": 1, "kwdefaults": 2, "globals": 3, "closure": 4, "dict": 5}
-WRAPPED_FIELDS = {None: 0, "fget": 1, "fset": 2, "fdel": 3}
-ITERATOR_FIELDS = {"sequence": 0, "intact": 1, "count": 2, "strict": 3}
-INNER_ITERATORS = 4
-
-STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
-    Local: lambda slot: slot.index,
-    ClosureCell: lambda slot: slot.index,
-    FunctionField: FUNCTION_FIELDS.__getitem__,
-    MethodField: lambda name: 0 if name == "function" else 1,
-    WrappedDescriptor: WRAPPED_FIELDS.__getitem__,
-    IteratorField: lambda name: INNER_ITERATORS + name if type(name) is int else ITERATOR_FIELDS[name],
-}
+STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index}
 """How a source's payload is given to the C++ accessor, where not as it is."""
 
 STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in ACCESSORS}
@@ -80,7 +64,7 @@ class TreeStep:
 
 
 def names_module_class(guard: TypeIs) -> bool:
-    """Whether it says something beside a guard that tells the type: a module may be given another class."""
+    """Whether the guard says something beside one that tells the type: a module may be given another class."""
     return guard.cls is not MISSING and issubclass(guard.cls, ModuleType)
 
 
@@ -223,9 +207,9 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
     return BuiltGuards(tree, (*ordered, *relations), len(inputs))
 
 
-def relation_spec(guard: Relation, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """What the native tree takes: the number of the check, the numbers of the nodes, and the check's own."""
-    return (LEAVES[type(guard)], tuple(index[id(source)] for source in guard.sources()), *guard.native())
+def relation_spec(guard: Relation, index: dict[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """A relation as the native tree takes it: the number of the check, the numbers of the nodes, and the check's own."""
+    return LEAVES[type(guard)], tuple(index[id(source)] for source in guard.sources()), guard.native()
 
 
 def check_all(guards: Iterable[Guard], call: Call) -> Guard | None:

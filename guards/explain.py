@@ -11,7 +11,7 @@ from typing import Any
 from framejit.errors import behind_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.global_state import GlobalState
-from framejit.guards.kinds import Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
+from framejit.guards.kinds import Change, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
 
@@ -140,8 +140,7 @@ def failure_of(guard: Guard, call: Call) -> Failure:
     if isinstance(guard, GlobalState):
         return state_failure(guard)
     value = guard.source.fetch(call)
-    told = guard.source.told
-    return Failure(guard, told(), told(guard.expected()), told(guard.found(value, call)), guard.line, hint(guard, value))
+    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value))
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
@@ -155,16 +154,17 @@ def failures(guards: Iterable[Guard], call: Call) -> list[Failure]:
     return [failure_of(guard, call) for guard in guards if not guard.check(guard.source.fetch(call), call)]
 
 
-def changed_contents(guards: Iterable[Guard], call: Call) -> set[str]:
-    """The paths of values that are not what the guards expect, whatever their types are."""
-    return {guard.source.describe() for guard in guards if guard.of_contents and check_all([guard], call) is not None}
+def changed_contents(guards: Iterable[Guard], call: Call) -> list[Change]:
+    """The values that are not what the guards expect, whatever their types are; one change for each."""
+    changes = [guard.change() for guard in guards if guard.of_contents and check_all([guard], call) is not None]
+    return list({change.path: change for change in changes}.values())
 
 
 def notes(guards: Sequence[Guard]) -> tuple[Note, ...]:
     """The guards as text, numbered as they are."""
     texts: dict[int, str] = {}
     return tuple(
-        Note(guard.leaf, text_of(guard.source, texts), guard.source.told(guard.expected()), guard.line, lasting_hint(guard))
+        Note(guard.leaf, text_of(guard.source, texts), guard.expected(), guard.line, lasting_hint(guard))
         for guard in guards
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
-from framejit.guards.source import MISSING, Call, Item, Reference, Source, UserLine
+from framejit.guards.source import MISSING, Call, Item, Path, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset
 
 
@@ -53,12 +53,24 @@ class Guard:
         raise NotImplementedError
 
     def found(self, value: Any, call: Call) -> str:
-        """What is there instead, as text."""
+        """The value that is there instead, as text."""
         return "missing" if value is MISSING else short(value)
 
     def key(self) -> Any:
         """Two guards with the same source, class and key are one."""
         return None
+
+    def change(self) -> Change:
+        """What differs between two calls of which the guard holds for one only."""
+        return Change(self.source.path(), type(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that differs between calls: the value at a path, as to what guards of a kind say of it (which object it is, its length, ...)."""
+
+    path: Path
+    kind: type[Guard]
 
 
 class Relation(Guard):
@@ -68,9 +80,9 @@ class Relation(Guard):
         """The paths, its own first."""
         raise NotImplementedError
 
-    def native(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Two lists of numbers that the C++ check takes."""
-        return (), ()
+    def native(self) -> tuple[int, ...]:
+        """The numbers that the C++ check takes: as many for each path, one path after the other."""
+        return ()
 
 
 KINDS: dict[str, type[Guard]] = {}
@@ -207,7 +219,7 @@ class ValueIs(Guard):
 
 
 def is_switch(source: Source) -> bool:
-    """Whether it is a variable of a library that users know by another name, and that is on or off."""
+    """Whether the source is a variable of a library that users know by another name, and that is on or off."""
     return isinstance(source, Item) and source.switch is not None
 
 
@@ -472,7 +484,7 @@ class Same(Relation):
         return value is not MISSING and value is self.other.fetch(call)
 
     def expected(self) -> str:
-        return f"is the same object as {self.other.describe()}"
+        return f"is the same object as {self.other.told()}"
 
     def found(self, value: Any, call: Call) -> str:
         return "another object"
@@ -497,10 +509,10 @@ class Distinct(Relation):
         return all(value is not other.fetch(call) for other in self.others)
 
     def expected(self) -> str:
-        return "is none of " + ", ".join(other.describe() for other in self.others[:6])
+        return "is none of " + ", ".join(other.told() for other in self.others[:6])
 
     def found(self, value: Any, call: Call) -> str:
-        return "that it is " + next((o.describe() for o in self.others if o.fetch(call) is value), "none of them")
+        return "that it is " + next((o.told() for o in self.others if o.fetch(call) is value), "none of them")
 
     def key(self) -> Any:
         return tuple(map(id, self.others))
@@ -524,8 +536,8 @@ class StorageAliasing(Relation):
     def sources(self) -> tuple[Source, ...]:
         return self.tensors
 
-    def native(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return self.groups, self.offsets
+    def native(self) -> tuple[int, ...]:
+        return tuple(number for pair in zip(self.groups, self.offsets, strict=True) for number in pair)
 
     def check(self, value: Any, call: Call) -> bool:
         numbers: dict[int, int] = {}

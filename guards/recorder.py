@@ -32,12 +32,17 @@ class GuardRecorder:
         """Something holds between the values at the ends of several paths, the first of which is `source`."""
         self.add(kind(source, self._line(), *payload))
 
-    def setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> None:
-        """`read(*args)`, which says something of the process, gives what was found."""
+    def read(self, read: Callable[..., Any], *args: Any) -> Any:
+        """What a function in C, or of torch's, says of a setting of the process, from now on guarded. It must be a plain constant."""
+        return self.setting(read, args, read(*args))
+
+    def setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
+        """`found`, which `read(*args)` has said of the process when the trace began. The trace itself may have changed what it says."""
         self._settings = with_setting(self._settings, (read, args, found))
+        return found
 
     def directives(self, in_force: Directives) -> None:
-        """These directives to the tracer are in force where the call begins."""
+        """Guard that the given directives to the tracer are in force where the call begins."""
         self._settings = with_directives(self._settings, in_force)
 
     def add(self, guard: Guard) -> None:

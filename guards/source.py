@@ -8,10 +8,10 @@ same name is tested against.
 
 from __future__ import annotations
 
-import re
 import sys
 import weakref
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CellType, FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, ClassVar
@@ -78,12 +78,14 @@ class Call:
     """The exception that the caller is handling."""
 
 
-STATE_PATH = re.compile(r"(?<![\w.'\"\])])\w+(?:\[\d+\])+")
+Path = tuple[tuple[type["Source"], Any], ...]
+"""A source as data: its steps from the root on, each by its kind and what tells it from others of the kind. Traces that reach a value in the same way
+have sources of their own for it, with equal paths. Objects in it are ids: whoever keeps a path may mistake one for a later object at the address."""
 NO_CHILDREN: MappingProxyType[tuple[type[Source], Any], Source] = MappingProxyType({})
 
 
 class Source:
-    """One step. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning."""
+    """A path to a value: one step from another path. Subclasses add the payload that tells siblings apart; equality is identity, thanks to interning."""
 
     __slots__ = ("base", "payload", "children", "depth")
     accessor: ClassVar[str] = ""
@@ -128,29 +130,30 @@ class Source:
         value = self.base.fetch(call)
         return MISSING if value is MISSING else self.step(value)
 
-    def describe(self) -> str:
-        """The path as the user would write it."""
+    def own_key(self) -> Any:
+        """What tells the step from others of its kind from the same base."""
+        return self.key(self.payload)
+
+    def path(self) -> Path:
+        """The steps from the root on."""
+        return () if self.base is None else (*self.base.path(), (type(self), self.own_key()))
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        """The path as the user would write it; `of` gives the texts of those that it goes through."""
         raise NotImplementedError
 
-    def told(self, text: str | None = None) -> str:
-        """The path, or a text with such paths, for the user: what lies in the state of a resumed frame by the names of its variables."""
+    def describe(self) -> str:
+        """The path from the arguments of the frame on."""
+        return self.text(Source.describe)
+
+    def told(self) -> str:
+        """The path for reports: what lies in the state of a resumed frame by the names of its variables."""
         root = self
         while root.base is not None:
             root = root.base
         assert isinstance(root, Root)
-        names = root.names
-        if text is None:
-            text = self.describe()
-            if text in names:
-                return names[text]
-
-        def name(found: re.Match[str]) -> str:
-            path = found[0]
-            while path not in names and path.endswith("]"):
-                path = path[: path.rindex("[")]
-            return names.get(path, path) + found[0][len(path) :]
-
-        return STATE_PATH.sub(name, text) if names else text
+        name = root.names.get(self.path()) if root.names else None
+        return self.text(Source.told) if name is None else name
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.describe()}>"
@@ -162,16 +165,16 @@ def typed_key(payload: Any) -> Any:
 
 
 class Root(Source):
-    """The call itself: the trie's root; one per trace. `names`: of what lies in a resumed frame's state, by path."""
+    """The call itself: the trie's root; one per trace. `names`: what to call that which lies in a resumed frame's state."""
 
     __slots__ = ("names",)
     accessor = "root"
 
-    def __init__(self, names: dict[str, str] | None = None) -> None:
+    def __init__(self, names: Mapping[Path, str] | None = None) -> None:
         super().__init__(None, None)
         self.names = names or {}
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         return "<call>"
 
 
@@ -192,7 +195,7 @@ class Local(Source):
     def step(self, value: Any) -> Any:
         return value.locals[self.payload.index]
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         return self.payload.name
 
 
@@ -205,7 +208,7 @@ class FrameFunction(Source):
     def step(self, value: Any) -> Any:
         return value.function
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         return "<function>"
 
 
@@ -218,7 +221,7 @@ class HandledException(Source):
     def step(self, value: Any) -> Any:
         return value.handled
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         return "sys.exception()"
 
 
@@ -247,10 +250,13 @@ class Pinned(Source):
     def key(payload: Any) -> Any:
         return id(payload)
 
+    def own_key(self) -> Any:
+        return self.reference.address
+
     def step(self, value: Any) -> Any:
         return self.payload
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         if isinstance(self.payload, dict):
             return f"globals of {self.payload.get('__name__', '?')}"
         return getattr(self.payload, "__qualname__", None) or type(self.payload).__name__
@@ -271,9 +277,9 @@ class InstanceDict(Source):
                 return getter.__get__(value)
         return MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}.__dict__"
+        return f"{of(self.base)}.__dict__"
 
 
 SWITCHES: dict[tuple[str, str], str] = {}
@@ -298,23 +304,23 @@ class Item(Source):
 
     @property
     def switch(self) -> str | None:
-        """What to call the variable that this is, if it is one of SWITCHES."""
+        """The name by which users know the variable that the source leads to, if it is one of SWITCHES."""
         namespace = self.base.payload if isinstance(self.base, Pinned) else None
         return SWITCHES.get((str(namespace.get("__name__")), self.payload)) if isinstance(namespace, dict) else None
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         base = self.base
         assert base is not None
         if isinstance(base, InstanceDict):
             assert base.base is not None
-            return f"{base.base.describe()}.{self.payload}"
+            return f"{of(base.base)}.{self.payload}"
         if isinstance(base, Pinned) and isinstance(base.payload, dict):
             return self.switch or str(self.payload)
         if isinstance(base, Item) and base.payload in ("_modules", "_parameters", "_buffers") and isinstance(base.base, InstanceDict):
             assert base.base.base is not None
-            owner = base.base.base.describe()
+            owner = of(base.base.base)
             return f"{owner}[{self.payload}]" if str(self.payload).isdigit() else f"{owner}.{self.payload}"
-        return f"{base.describe()}[{self.payload!r}]"
+        return f"{of(base)}[{self.payload!r}]"
 
 
 class DictKey(Source):
@@ -327,9 +333,9 @@ class DictKey(Source):
         keys = list(dict.keys(value)) if issubclass(type(value), dict) else []
         return keys[self.payload] if self.payload < len(keys) else MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"list({self.base.describe()})[{self.payload}]"
+        return f"list({of(self.base)})[{self.payload}]"
 
 
 class DictValueAt(Source):
@@ -342,9 +348,9 @@ class DictValueAt(Source):
         values = list(dict.values(value)) if issubclass(type(value), dict) else []
         return values[self.payload] if self.payload < len(values) else MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"list({self.base.describe()}.values())[{self.payload}]"
+        return f"list({of(self.base)}.values())[{self.payload}]"
 
 
 class Index(Source):
@@ -358,9 +364,9 @@ class Index(Source):
             return tuple.__getitem__(value, self.payload) if self.payload < tuple.__len__(value) else MISSING
         return list.__getitem__(value, self.payload) if issubclass(type(value), list) and self.payload < list.__len__(value) else MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}[{self.payload}]"
+        return f"{of(self.base)}[{self.payload}]"
 
 
 class SlotMember(Source):
@@ -385,7 +391,10 @@ class SlotMember(Source):
 
     @staticmethod
     def key(payload: MemberDescriptorType) -> Any:
-        return id(payload)
+        return (id(payload.__objclass__), payload.__name__)
+
+    def own_key(self) -> Any:
+        return (self.owner.address, self.name)
 
     def step(self, value: Any) -> Any:
         try:
@@ -393,9 +402,9 @@ class SlotMember(Source):
         except (AttributeError, TypeError):
             return MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}.{self.name}"
+        return f"{of(self.base)}.{self.name}"
 
 
 class CAttr(Source):
@@ -410,23 +419,9 @@ class CAttr(Source):
     def step(self, value: Any) -> Any:
         return getattr(value, self.payload, MISSING)
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}.{self.payload}"
-
-
-class TypeOf(Source):
-    """`type(obj)`."""
-
-    __slots__ = ()
-    accessor = "type_of"
-
-    def step(self, value: Any) -> Any:
-        return type(value)
-
-    def describe(self) -> str:
-        assert self.base is not None
-        return f"type({self.base.describe()})"
+        return f"{of(self.base)}.{self.payload}"
 
 
 class TypeAttr(Source):
@@ -441,9 +436,9 @@ class TypeAttr(Source):
                 return classes.class_dict(cls)[self.payload]
         return MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}.{self.payload}"
+        return f"{of(self.base)}.{self.payload}"
 
 
 class CellContents(Source):
@@ -458,9 +453,9 @@ class CellContents(Source):
         except ValueError:
             return MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return self.base.describe()
+        return of(self.base)
 
 
 class ClosureCell(Source):
@@ -473,7 +468,7 @@ class ClosureCell(Source):
         cells = value.__closure__ if type(value) is FunctionType else None
         return cells[self.payload.index] if cells is not None and self.payload.index < len(cells) else MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         return self.payload.name
 
 
@@ -492,9 +487,9 @@ class FunctionField(Source):
         found = getattr(value, f"__{self.payload}__")
         return MISSING if found is None or (self.payload == "dict" and not found) else found
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}.__{self.payload}__"
+        return f"{of(self.base)}.__{self.payload}__"
 
 
 class MethodField(Source):
@@ -508,9 +503,9 @@ class MethodField(Source):
             return MISSING
         return value.__func__ if self.payload == "function" else value.__self__
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}.__{'func' if self.payload == 'function' else 'self'}__"
+        return f"{of(self.base)}.__{'func' if self.payload == 'function' else 'self'}__"
 
 
 class DequeIndex(Source):
@@ -522,26 +517,9 @@ class DequeIndex(Source):
     def step(self, value: Any) -> Any:
         return deque.__getitem__(value, self.payload) if issubclass(type(value), deque) and self.payload < deque.__len__(value) else MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}[{self.payload}]"
-
-
-class WrappedDescriptor(Source):
-    """The function inside a staticmethod or classmethod (payload None), or a property's "fget", "fset" or "fdel"."""
-
-    __slots__ = ()
-    accessor = "wrapped_descriptor"
-
-    def step(self, value: Any) -> Any:
-        if self.payload is None:
-            return value.__func__ if issubclass(type(value), (staticmethod, classmethod)) else MISSING
-        found = getattr(value, self.payload) if issubclass(type(value), property) else None
-        return MISSING if found is None else found
-
-    def describe(self) -> str:
-        assert self.base is not None
-        return self.base.describe() if self.payload is None else f"{self.base.describe()}.{self.payload}"
+        return f"{of(self.base)}[{self.payload}]"
 
 
 class Referent(Source):
@@ -554,9 +532,9 @@ class Referent(Source):
         found = value() if type(value) is weakref.ref else None
         return MISSING if found is None else found
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{self.base.describe()}()"
+        return f"{of(self.base)}()"
 
 
 class IteratorItem(Source):
@@ -572,9 +550,9 @@ class IteratorItem(Source):
         items = upcoming(value)
         return items[self.payload] if self.payload < len(items) else MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"item {self.payload} ahead of {self.base.describe()}"
+        return f"item {self.payload} ahead of {of(self.base)}"
 
 
 class IteratorField(Source):
@@ -587,15 +565,15 @@ class IteratorField(Source):
         found = iterator_field(value, self.payload)
         return found[0] if found else MISSING
 
-    def describe(self) -> str:
+    def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
         what = f"iterator {self.payload}" if type(self.payload) is int else self.payload
-        return f"{what} of {self.base.describe()}"
+        return f"{what} of {of(self.base)}"
 
 
 ACCESSORS: tuple[type[Source], ...] = (
-    Root, Local, FrameFunction, HandledException, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeOf,
-    TypeAttr, CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, WrappedDescriptor, Referent, IteratorItem, IteratorField,
+    Root, Local, FrameFunction, HandledException, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeAttr,
+    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, Referent, IteratorItem, IteratorField,
 )  # fmt: skip
 """Every step there is; the C++ side has one accessor for each `accessor` name."""
 
@@ -614,5 +592,5 @@ class UserLine:
         return f"{self.filename}:{self.lineno} in {self.function}"
 
     def render(self) -> str:
-        """As a traceback entry, with the source line and carets."""
+        """The line as a traceback entry, with the source text and carets."""
         return UserFrame(self.filename, self.function, self.lineno, *self.columns).render()

@@ -13,7 +13,7 @@ from framejit.reporting import catalogue
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command line takes."""
+    """The parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m framejit", description="What framejit's reports mean.")
     commands = made.add_subparsers(dest="command", required=True)
     explain = commands.add_parser("explain", help="explain a reason for graph breaks")

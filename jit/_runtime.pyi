@@ -26,13 +26,13 @@ class Entry:
         resumes: tuple[CompiledFunction, ...] = (),
         direct: tuple[Any, ...] | None = None,
         *,
-        watched: bool = False,
+        compiles_upcalls: bool = False,
         outcome: Callable[[CompiledFunction, BaseException | None, Entry], object] | None = None,
     ) -> Entry: ...
     @property
     def outcome(self) -> Callable[[CompiledFunction, BaseException | None, Entry], object] | None: ...
     @property
-    def watched(self) -> bool: ...
+    def compiles_upcalls(self) -> bool: ...
     @property
     def step(self) -> Callable[[Any], tuple[int, Any]] | None: ...
     @property
@@ -55,7 +55,7 @@ class Entry:
 @final
 class CompiledFunction:
     enabled: bool
-    natives: Callable[[FunctionType, tuple[Any, ...]], CompiledFunction | int | None] | None
+    upcalls: Callable[[FunctionType, tuple[Any, ...]], CompiledFunction | int | None] | None
     def __new__(
         cls,
         function: FunctionType,

@@ -392,19 +392,18 @@ class StanceChange(Break):
 class CachedCall(Break):
     """A call of a function under `functools.lru_cache` whose cache may know another answer than a computation today.
 
-    A cached function is traced in its place where only its arguments can decide what it returns, and where it returns constants. One that
-    reads globals, attributes or settings may have been called before they changed; one that changes something does so at its first call
-    only; one that returns a list, a tensor or another object returns the same one each time. The cache itself is asked for these: by a break or,
-    for functions of installed packages and of the standard library that do nothing else, while tracing and by a guard.
+    A cached function that reads globals, attributes or settings may have been called before they changed; one that changes something does so at its
+    first call only; one that returns a list, a tensor or another object returns the same one each time. So it is never traced. The program's own
+    functions are called natively; caches of installed packages, of torch and of the standard library are asked while tracing, and by a guard.
     """
 
     what: str
     id = "FJ026"
     message = "call of {what}, whose cache may know another answer"
-    explanation = "What the function returns depends on more than its arguments, or is an object that it returns each time."
+    explanation = "The cache knows what the function returned at an earlier call, and which object that was."
     hints = (
         "Call it outside the compiled function, and pass in what it returns.",
-        "Give what it reads as arguments; let it return numbers, strings or tuples of such.",
+        "Where it returns the same for the same arguments, decorate it with `torch.compiler.assume_constant_result` below the cache.",
     )
 
 
@@ -446,26 +445,24 @@ class ChangesFromCallToCall(Break):
 
 @dataclass(frozen=True)
 class RunsAtEnd(Break):
-    """The program lets go of a value that runs code of its own at its end: a `__del__`, or the `finally` and `with` blocks of a waiting generator.
+    """The program lets go of a generator that waits in a `try` or `with` block, or in a `yield from`: closing it runs code.
 
-    Its place in the order of things is between what the trace has done so far and what follows. So the graph ends here. No instruction
-    runs outside the graphs for a variable's value, which is watched if it has crossed an earlier break; a generator that would be made and
-    dropped in one graph is called natively instead. An instruction that takes such a value out of a container or an attribute from outside
-    runs as written.
+    The place of that code is between what the program has done so far and what follows. So such a generator is made natively, and the
+    instruction of a resumed frame that lets go of it, or the call around that instruction, runs natively too.
     """
 
     what: str
     id = "FJ029"
     message = "the end of {what}, which runs code then"
-    explanation = "Code that runs when the last reference to a value goes must see what came before, and be seen by what follows."
-    hints = ("Make it outside the compiled function, and hold it there for as long as that runs.",)
+    explanation = "Code that runs when a generator is closed must see what came before, and be seen by what follows."
+    hints = ("Run the generator to its end, or call its `close()`.",)
 
 
 @dataclass(frozen=True)
 class InterruptedIterator(Break):
     """An iterator that the trace has made is in use at a graph break, and there is no making one that is half-way.
 
-    So the trace begins anew, and what makes the iterator runs natively: each of its steps then is a break of its own.
+    So the trace is restarted, and what makes the iterator runs natively: each of its steps then is a break of its own.
     """
 
     what: str
@@ -502,7 +499,7 @@ class Debugger(Break):
     packages: ClassVar[frozenset[str]] = frozenset(
         {"pdb", "bdb", "ipdb", "pudb", "pdbpp", "debugpy", "pydevd", "web_pdb", "rpdb", "remote_pdb", "IPython", "code"}
     )
-    """Those whose functions let somebody look at the frames of the program that calls them, and go on from there step by step."""
+    """Packages whose functions let somebody look at the frames of the program that calls them, and go on from there step by step."""
     id = "FJ033"
     message = "call of a debugger: {what}"
     explanation = "A debugger shows frames and variables, which compiled code doesn't have."
@@ -602,7 +599,7 @@ class SuperOfNone(SkippedFrame):
 
 
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
-    return [sub for direct in cls.__subclasses__() for sub in (direct, *_subclasses(direct))]
+    return [sub for child in cls.__subclasses__() for sub in (child, *_subclasses(child))]
 
 
 CATALOGUE: dict[str, type[Break]] = {cls.id: cls for cls in _subclasses(Break)}

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import sys
 
 import torch
 
-SUPPORTED_PYTHONS = ((3, 11), (3, 12))
+from framejit.bytecode.versions import CURRENT  # raises for a Python that it doesn't know
+
 REBUILD = "rebuild it with 'make build', or: pip install --no-build-isolation --no-deps --force-reinstall framejit"
 
 
 def minor_version(version: str) -> str:
     """`major.minor` of a version string: `2.13.0+cpu` gives `2.13`."""
     return ".".join(version.split("+")[0].split(".")[:2])
-
-
-def check_python(version: tuple[int, int]) -> None:
-    """Raises ImportError unless `version` (major, minor) is a Python that framejit knows the frame layout and bytecode of."""
-    if version not in SUPPORTED_PYTHONS or sys.implementation.name != "cpython":
-        known = " and ".join(f"{major}.{minor}" for major, minor in SUPPORTED_PYTHONS)
-        raise ImportError(f"framejit supports CPython {known}; this is {sys.implementation.name} {version[0]}.{version[1]}")
 
 
 def check_versions(built_for_torch: str, built_for_python: str, torch_version: str, python_version: str) -> None:
@@ -37,10 +30,9 @@ def check_versions(built_for_torch: str, built_for_python: str, torch_version: s
 
 def check_build() -> None:
     """Raises ImportError unless `framejit._runtime` can be loaded and fits the running Python and the installed torch."""
-    check_python(sys.version_info[:2])
     try:
         runtime = importlib.import_module("framejit._runtime")
     except ImportError as error:  # not built, or built against another torch whose symbols are missing here
         raise ImportError(f"framejit's extension module cannot be loaded ({error}); {REBUILD}") from error
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    python = ".".join(map(str, CURRENT.number))
     check_versions(runtime.built_for_torch, runtime.built_for_python, torch.__version__, python)

@@ -18,7 +18,7 @@ _FALSE = frozenset({"", "0", "false", "no", "off"})
 PREFIX = "FRAMEJIT_"
 """What all environment variables of ours begin with."""
 CHECKS = frozenset({"compile", "guards", "results"})
-"""What `check` may name."""
+"""The checks that the option `check` may name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class UserFrame:
         return len(line[: self.col_offset].decode(errors="replace")), len(line[:end].decode(errors="replace"))
 
     def render(self) -> str:
-        """As a traceback entry: file, line and function; the source line; carets under the expression."""
+        """The frame as a traceback entry: file, line and function; the source line; carets under the expression."""
         text = f'  File "{self.filename}", line {self.lineno}, in {self.function}'
         line = self.line
         if not line.strip():
@@ -112,7 +112,7 @@ class Unsupported(FramejitError):
 
 
 def explain_break(reason: Break, stack: Sequence[UserFrame]) -> str:
-    """Where it happened, why, and what to do, in several lines."""
+    """A break in several lines: where it happened, why, and what to do."""
     parts = [render_stack(stack)] if stack else []
     parts.append(f"Why: {reason.explanation}")
     parts += [f"{'      or' if number else 'What to do'}: {hint}" for number, hint in enumerate(reason.advice())]
@@ -124,7 +124,7 @@ class InternalError(FramejitError):
 
 
 class CheckError(InternalError):
-    """What FRAMEJIT_CHECK found: native guards and their reference disagree, or compiled code and eager do."""
+    """A difference that FRAMEJIT_CHECK found: native guards and their reference disagree, or compiled code and eager do."""
 
 
 class RecompileError(FramejitError):

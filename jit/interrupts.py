@@ -18,7 +18,7 @@ from typing import Any
 
 
 class Interrupted(BaseException):
-    """What a handler raised, on its way past those who handle each Exception. `error`: that itself."""
+    """Carries what a signal handler raised past those who handle each Exception. `error`: the exception itself."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -70,7 +70,7 @@ class Waiting:
 
 
 _waiting: Waiting | None = None
-"""Of the main thread, on which alone Python runs handlers."""
+"""The Waiting in force on the main thread, on which alone Python runs handlers."""
 
 
 def here() -> Waiting | None:

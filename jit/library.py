@@ -1,6 +1,6 @@
 """Whose code a function is: the program's, torch's, the standard library's, another package's, or framejit's own; and what that means.
 
-The answers decide where a graph break inside a library is taken (boundary.py), which functions native code calls back (natives.py), and which
+The answers decide where a graph break inside a library is taken (boundary.py), which functions native code calls back (upcalls.py), and which
 frames reports show (stacks.py).
 """
 
@@ -48,18 +48,20 @@ CALLS_BACK = tuple(
 """Parts of torch that call the program back as plain code would. The rest of it may be tracing, transforming or compiling."""
 REGIONS = OURS + os.path.join("user", "regions.py")
 """Whose wrappers are around functions of the program that are decorated with framejit's decorators."""
+DECORATED = (REGIONS, TORCH + "_dynamo/external_utils.py")
+"""Whose wrappers are around functions of the program that are decorated with regions, framejit's and torch's."""
 STAND_INS = OURS + "modules/app/"
 """Functions of framejit's that are traced in place of library functions."""
 OUR_WRAPPERS = (REGIONS, OURS + "directives.py", STAND_INS)
-"""What of framejit's calls functions of the program as plain code would."""
+"""Files of framejit's that call functions of the program as plain code would."""
 GENERATED_BY_COMPILERS = ("<eval_with_key>", "<framejit")
 """How the file names of graphs' code begin, and of code that framejit writes."""
 MODULE_CALLS = TORCH + "nn/modules/module.py"
-"""What runs the calls of every module."""
+"""The file whose functions run the calls of every module."""
 AROUND_CALLS = (MODULE_CALLS, *(TORCH + path for path in ("nn/modules/container.py", "utils/_contextlib.py", "amp/autocast_mode.py")))
 """Parts of torch whose frames only call the next one."""
 HIDDEN = (*AROUND_CALLS, OURS)
-"""What reports leave out of call stacks."""
+"""Files whose frames reports leave out of call stacks."""
 
 
 class CodeKind(enum.Enum):
@@ -78,7 +80,7 @@ class CodeKind(enum.Enum):
 
 
 def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
-    """What a function with this code and these globals is."""
+    """The kind of a function with this code and these globals."""
     filename = code.co_filename
     if is_generated(code, namespace):
         return CodeKind.WRAPPER

@@ -89,7 +89,21 @@ class BreakNote:
     number: int | None = None
 
 
-@dataclass
+class Stopwatch:
+    """Measures the stages of one compilation. `seconds`: by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._lapped = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """The time since the last lap went into a stage."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._lapped
+        self._lapped = now
+
+
+@dataclass(frozen=True)
 class FrameNote:
     """One compilation of one frame. `operations`: of its graph, None without one; `guards` are noted only while somebody records.
 
@@ -99,20 +113,12 @@ class FrameNote:
     function: str
     filename: str
     lineno: int
+    seconds: dict[str, float]
     operations: int | None = None
     guards: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
     broke: BreakNote | None = None
     fallback: Break | None = None
     fallback_stack: tuple[UserFrame, ...] = ()
-    lapped: float = field(default_factory=time.perf_counter)
-
-    def lap(self, stage: str) -> None:
-        """The time since the last lap went into a stage."""
-        now = time.perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self.lapped
-        self.lapped = now
-
 
 _recording: ContextVar[list[FrameNote] | None] = ContextVar("framejit_recording", default=None)
 
@@ -141,5 +147,5 @@ def is_recording() -> bool:
 
 
 def place(stack: Sequence[UserFrame]) -> str:
-    """Where it happened, as file:line; empty if unknown."""
+    """The innermost frame of a stack as file:line; empty if unknown."""
     return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else ""

@@ -33,7 +33,7 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _process: list[tuple[str, weakref.ref[set_stance] | None]] = [("default", None)]
-"""What has been announced for the process, by whom, oldest first. The last one holds. Who is gone will not take it back."""
+"""Stances announced for the process, with who announced each, oldest first. The last one holds. Who is gone will not take back a stance."""
 
 
 def current() -> str:
@@ -113,21 +113,21 @@ class set_stance:
         self.stance = stance
         self._undo: Callable[[], None] | None = announce(self)
 
-    def _is_a_region(self) -> None:
-        """What was announced was meant for a block or a function."""
+    def _retract(self) -> None:
+        """Take back the announcement for the process: the object is used for a block or a function."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()
 
     def __enter__(self) -> None:
-        self._is_a_region()
+        self._retract()
         enter(self.stance)
 
     def __exit__(self, *exc: object) -> None:
         leave()
 
     def __call__(self, function: Any) -> Any:
-        self._is_a_region()
+        self._retract()
         if not callable(function):
             raise BadArgument(f"set_stance() decorates a callable; got {type(function).__name__}")
         code = getattr(function, "__code__", None)

@@ -32,12 +32,12 @@ static int check_step(PyObject *step, PyObject *resumes) {
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"code", "tree", "n_inputs", "spec", "step", "resumes", "direct", "watched", "outcome", NULL};
+    static char *keywords[] = {"code", "tree", "n_inputs", "spec", "step", "resumes", "direct", "compiles_upcalls", "outcome", NULL};
     PyObject *code, *tree, *spec = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None, *outcome = Py_None;
     Py_ssize_t n_inputs;
-    int watched = 0;
+    int compiles_upcalls = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$pO:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &spec, &step,
-                                     &PyTuple_Type, &resumes, &direct, &watched, &outcome) ||
+                                     &PyTuple_Type, &resumes, &direct, &compiles_upcalls, &outcome) ||
         check_step(step, resumes) < 0) {
         return NULL;
     }
@@ -63,7 +63,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->resumes = Py_XNewRef(resumes);
     self->n_inputs = n_inputs;
     self->n_captures = n_captures;
-    self->watched = (char)watched;
+    self->compiles_upcalls = (char)compiles_upcalls;
     self->outcome = outcome == Py_None ? NULL : Py_NewRef(outcome);
     if (direct != Py_None) {
         self->direct = FJ_Direct_New(direct, code, n_captures - n_inputs);
@@ -142,7 +142,7 @@ static PyMemberDef entry_members[] = {
     {"spec", T_OBJECT, offsetof(FJ_Entry, spec), READONLY, "What the entry was made of, but for its code (framejit.compiler.entry_spec)."},
     {"step", T_OBJECT, offsetof(FJ_Entry, step), READONLY, "What goes on with the value that the code returns, or None."},
     {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
-    {"watched", T_BOOL, offsetof(FJ_Entry, watched), READONLY, "Without code: whether functions that the frame calls natively may be compiled."},
+    {"compiles_upcalls", T_BOOL, offsetof(FJ_Entry, compiles_upcalls), READONLY, "Without code: whether what native code calls while the frame runs may be compiled."},
     {"outcome", T_OBJECT, offsetof(FJ_Entry, outcome), READONLY, "Without code: what looks at how each frame has ended, or None."},
     {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
     {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
@@ -152,7 +152,7 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, spec=None, step=None, resumes=(), direct=None, *, watched=False, outcome=None)\n--\n\n"
+    .tp_doc = "Entry(code, tree, n_inputs, spec=None, step=None, resumes=(), direct=None, *, compiles_upcalls=False, outcome=None)\n--\n\n"
               "One compiled version of a function: `code` runs where `tree` matches the call. The first n_inputs captures of the tree arrive in a "
               "list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
@@ -181,7 +181,7 @@ void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry) {
     }
 }
 
-int FJ_Captured_Split(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures) {
+int FJ_Captured_HandOver(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures) {
     PyObject **values = captured->values;
     *inputs = PyList_New(entry->n_inputs);
     *captures = *inputs != NULL ? PyTuple_New(entry->n_captures - entry->n_inputs) : NULL;
@@ -449,16 +449,16 @@ static PyObject *function_get_entries(FJ_CompiledFunction *self, void *closure) 
     return tuple;
 }
 
-static PyObject *function_get_natives(FJ_CompiledFunction *self, void *closure) {
-    return Py_NewRef(self->natives != NULL ? self->natives : Py_None);
+static PyObject *function_get_upcalls(FJ_CompiledFunction *self, void *closure) {
+    return Py_NewRef(self->upcalls != NULL ? self->upcalls : Py_None);
 }
 
-static int function_set_natives(FJ_CompiledFunction *self, PyObject *value, void *closure) {
+static int function_set_upcalls(FJ_CompiledFunction *self, PyObject *value, void *closure) {
     if (value != NULL && value != Py_None && !PyCallable_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "natives must be callable or None, not %.100s", Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "upcalls must be callable or None, not %.100s", Py_TYPE(value)->tp_name);
         return -1;
     }
-    Py_XSETREF(self->natives, value != Py_None ? Py_XNewRef(value) : NULL);
+    Py_XSETREF(self->upcalls, value != Py_None ? Py_XNewRef(value) : NULL);
     return 0;
 }
 
@@ -494,7 +494,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *arg) {
     Py_VISIT(self->function);
     Py_VISIT(self->compile_callback);
-    Py_VISIT(self->natives);
+    Py_VISIT(self->upcalls);
     Py_VISIT(self->rejected_callback);
     Py_VISIT(self->ended_callback);
     Py_VISIT(self->code);
@@ -506,10 +506,10 @@ static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *a
 }
 
 static int function_clear(FJ_CompiledFunction *self) {
-    FJ_Natives_Unlink(self);
+    FJ_Upcalls_Unlink(self);
     Py_CLEAR(self->function);
     Py_CLEAR(self->compile_callback);
-    Py_CLEAR(self->natives);
+    Py_CLEAR(self->upcalls);
     Py_CLEAR(self->rejected_callback);
     Py_CLEAR(self->ended_callback);
     Py_CLEAR(self->code);
@@ -615,7 +615,7 @@ static PyMemberDef function_members[] = {
 
 static PyGetSetDef function_getset[] = {
     {"entries", (getter)function_get_entries, NULL, "The entries as a tuple, most recently used first.", NULL},
-    {"natives", (getter)function_get_natives, (setter)function_set_natives,
+    {"upcalls", (getter)function_get_upcalls, (setter)function_set_upcalls,
      "Called as (function, arguments) for a Python function that native code calls at a break: a new CompiledFunction to run such calls, NEVER, "
      "OPAQUE, or None to be asked again later. None: all of them run as written.", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},

@@ -1,6 +1,7 @@
 /* direct.c: calls that need no frame: binds the arguments, calls the graph and builds what it returns, without running any bytecode. */
 #include <Python.h>
 
+#include "cpython/objects.h"
 #include "guards.h"
 #include "runtime.h"
 
@@ -116,7 +117,7 @@ static int check_calls(PyObject *calls, PyObject *code, Py_ssize_t n_calls) {
     int right = PyTuple_GET_SIZE(calls) == n_calls;
     for (Py_ssize_t i = 0; right && i < n_calls; i++) {
         Py_ssize_t offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(calls, i));
-        right = offset >= 0 && (size_t)offset < (size_t)Py_SIZE(code) * sizeof(_Py_CODEUNIT);
+        right = offset >= 0 && offset < FJ_Code_Size(code);
     }
     if (!right && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_ValueError, "Entry: direct names the place in the code of each call");
@@ -377,9 +378,9 @@ static PyObject *run(PyThreadState *tstate, FJ_Entry *entry, PyObject *function,
     int failed = 0;
     if (direct->graph != NULL) {
         FJ_Recursion_EnterFrame(tstate);
-        FJ_Region region = FJ_Region_Interrupt();
+        FJ_NativeSection section = FJ_NativeSection_Interrupt();
         returned = call_graph(direct, values, entry->n_inputs);
-        FJ_Region_Restore(region);
+        FJ_NativeSection_Restore(section);
         if (returned != NULL) {
             returned = unpack(direct, returned);
         }
@@ -516,7 +517,7 @@ static int bind(PyFunctionObject *function, PyCodeObject *code, PyObject *const 
 /* Whether CPython would do no more with a call of the function than bind its arguments and run its frame. */
 static int is_plain(FJ_CompiledFunction *self, PyFunctionObject *function) {
     PyCodeObject *code = (PyCodeObject *)function->func_code;
-    return self->code == (PyObject *)code && function->vectorcall == _PyFunction_Vectorcall && (code->co_flags & CO_OPTIMIZED);
+    return self->code == (PyObject *)code && FJ_Function_IsPlain(function) && (code->co_flags & CO_OPTIMIZED);
 }
 
 int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names, PyObject **state,
@@ -525,7 +526,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
     PyCodeObject *code = (PyCodeObject *)function->func_code;
     Arguments arguments; /* not cleared: that would take longer than binding them */
     arguments.n = FJ_Code_CountArguments(code);
-    if (!is_plain(self, function) || arguments.n > MOST_SLOTS || FJ_Frame_IsWatched(tstate) || !FJ_Recursion_HasRoom(tstate)) {
+    if (!is_plain(self, function) || arguments.n > MOST_SLOTS || FJ_Frame_IsMonitored(tstate) || !FJ_Recursion_HasRoom(tstate)) {
         return 0;
     }
     if (!bind(function, code, args, n_args, names, &arguments)) {
@@ -551,7 +552,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
         *split = entry->step != NULL ? (FJ_Entry *)Py_NewRef(entry) : NULL;
         FJ_Captured_Release(&captured, entry);
         Py_DECREF(entry);
-    } else if (FJ_Captured_Split(&captured, entry, &match->inputs, &match->captures) < 0) {
+    } else if (FJ_Captured_HandOver(&captured, entry, &match->inputs, &match->captures) < 0) {
         Py_DECREF(entry);
     } else {
         match->entry = entry;

@@ -1,5 +1,5 @@
-/* hook.c: the way of a call from CompiledFunction through the PEP 523 hook to its entry. The hook is up only in between, and in regions: while
-   the instruction at a graph break runs, or a frame for which there is no code, the functions that it calls are compiled. */
+/* hook.c: the way of a call from CompiledFunction through the PEP 523 hook to its entry. The hook is up only in between, and in
+   native sections: while the instruction at a graph break runs, or a frame for which there is no code, the functions that it calls are compiled. */
 #include <Python.h> /* first: it asks the C library for pthread_getattr_np */
 
 #include <pthread.h>
@@ -38,13 +38,13 @@ static void hook_down(PyInterpreterState *interpreter) {
     }
 }
 
-FJ_Region FJ_Region_Begin(PyObject *natives, FJ_Entry *entry) {
+FJ_NativeSection FJ_NativeSection_Begin(PyObject *upcalls, FJ_Entry *entry) {
     FJ_ThreadState *thread = &FJ_thread;
-    FJ_Region before = thread->region;
-    thread->region = (FJ_Region){natives, entry};
-    if ((before.natives == NULL) != (natives == NULL)) {
+    FJ_NativeSection before = thread->section;
+    thread->section = (FJ_NativeSection){upcalls, entry};
+    if ((before.upcalls == NULL) != (upcalls == NULL)) {
         PyInterpreterState *interpreter = PyInterpreterState_Get();
-        if (natives != NULL) {
+        if (upcalls != NULL) {
             hook_up(interpreter);
         } else {
             hook_down(interpreter);
@@ -90,13 +90,13 @@ PyObject *FJ_Hook_CallBack(PyObject *callback, PyObject *function, PyObject *arg
     PyThreadState *tstate = PyThreadState_Get();
     int outer = thread->compiling;
     thread->compiling = 1;
-    FJ_Region region = FJ_Region_Interrupt();
+    FJ_NativeSection section = FJ_NativeSection_Interrupt();
     Py_INCREF(callback);
     FJ_Recursion_AddRoom(tstate, ROOM);
     PyObject *made = PyObject_CallFunctionObjArgs(callback, function, arguments, entry, NULL);
     FJ_Recursion_AddRoom(tstate, -ROOM);
     Py_DECREF(callback);
-    FJ_Region_Restore(region);
+    FJ_NativeSection_Restore(section);
     thread->compiling = outer;
     return made;
 }
@@ -166,7 +166,7 @@ __attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, 
             Py_DECREF(arguments);
         }
     }
-    if (entry != NULL && FJ_Captured_Split(&captured, entry, &match->inputs, &match->captures) < 0) {
+    if (entry != NULL && FJ_Captured_HandOver(&captured, entry, &match->inputs, &match->captures) < 0) {
         Py_CLEAR(entry);
     }
     return entry;
@@ -193,13 +193,13 @@ static PyObject *run_here(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *entr
     return result;
 }
 
-/* A region that an entry's step, or its frame that runs as written, opens. Not where that has long come to nothing: then native code is to
-   be as fast as it is without a hook. */
-static FJ_Region begin_region(PyObject *natives, FJ_Entry *entry) {
-    if (natives == NULL || entry->fruitless >= FJ_MOST_FRUITLESS) {
-        return FJ_Region_Interrupt();
+/* The native section that an entry's step opens, or an entry's frame that runs as written. It is not opened where that has long come to
+   nothing: then native code is to be as fast as it is without a hook. */
+static FJ_NativeSection begin_section(PyObject *upcalls, FJ_Entry *entry) {
+    if (upcalls == NULL || entry->fruitless >= FJ_MOST_FRUITLESS) {
+        return FJ_NativeSection_Interrupt();
     }
-    return FJ_Region_Begin(Py_NewRef(natives), (FJ_Entry *)Py_NewRef(entry));
+    return FJ_NativeSection_Begin(Py_NewRef(upcalls), (FJ_Entry *)Py_NewRef(entry));
 }
 
 /* Has the entry's `outcome` look at how a frame has ended. Steals `result`; what it gives, or the exception that is set, is the frame's unless
@@ -228,16 +228,16 @@ static PyObject *look_at_outcome(FJ_CompiledFunction *self, FJ_Entry *entry, PyO
     return result;
 }
 
-/* Compiled code itself, its graph above all, is in no region. */
+/* Compiled code itself, its graph above all, is in no native section. */
 static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *function,
                            Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures) {
     entry->hits++;
-    FJ_Region outer = begin_region(entry->code == Py_None && entry->watched ? self->natives : NULL, entry);
+    FJ_NativeSection outer = begin_section(entry->code == Py_None && entry->compiles_upcalls ? self->upcalls : NULL, entry);
     if (outer.entry != NULL && entry->code != Py_None) {
         outer.entry->fruitless = 0;
     }
     PyObject *result = run_here(tstate, frame, entry, function, n_arguments, inputs, captures);
-    FJ_Region_Restore(outer);
+    FJ_NativeSection_Restore(outer);
     return entry->outcome == NULL ? result : look_at_outcome(self, entry, result);
 }
 
@@ -346,13 +346,13 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
 }
 
 /* Goes on behind a split: its step runs the instruction that broke the graph, and says in which resume function the rest of the call
-   is. Steals `value`. *entry is replaced by the entry that the resume function split at, or NULL. natives: what says it in the region of
-   the step, or NULL. */
-static PyObject *go_on(PyObject *natives, FJ_Entry **entry, PyObject *value) {
-    FJ_Region outer = begin_region(natives, *entry);
+   is. Steals `value`. *entry is replaced by the entry that the resume function split at, or NULL. upcalls: what decides about
+   upcalls while the step runs, or NULL. */
+static PyObject *step_and_resume(PyObject *upcalls, FJ_Entry **entry, PyObject *value) {
+    FJ_NativeSection outer = begin_section(upcalls, *entry);
     PyObject *packed = PyObject_CallOneArg((*entry)->step, value);
     Py_DECREF(value);
-    FJ_Region_Restore(outer);
+    FJ_NativeSection_Restore(outer);
     PyObject *resumes = (*entry)->resumes;
     Py_ssize_t choice;
     PyObject *state, *result = NULL;
@@ -376,16 +376,16 @@ static PyObject *go_on(PyObject *natives, FJ_Entry **entry, PyObject *value) {
 }
 
 /* What follows a call's first part: step and resume function by turns, as long as a graph break has split it. Steals both references. */
-static PyObject *finish_call(PyObject *natives, PyObject *result, FJ_Entry *split) {
+static PyObject *finish_call(PyObject *upcalls, PyObject *result, FJ_Entry *split) {
     if (split == NULL) {
         return result;
     }
-    Py_XINCREF(natives); /* its owner may be cleared meanwhile */
+    Py_XINCREF(upcalls); /* its owner may be cleared meanwhile */
     while (split != NULL && result != NULL) {
-        result = go_on(natives, &split, result);
+        result = step_and_resume(upcalls, &split, result);
     }
     Py_XDECREF(split);
-    Py_XDECREF(natives);
+    Py_XDECREF(upcalls);
     return result;
 }
 
@@ -425,15 +425,15 @@ PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *ar
     FJ_Entry *split;
     FJ_Recursion_Enter(tstate);
     PyObject *result = call_once((FJ_CompiledFunction *)callable, args, nargsf, kwnames, NULL, &split);
-    result = finish_call(((FJ_CompiledFunction *)callable)->natives, result, split);
+    result = finish_call(((FJ_CompiledFunction *)callable)->upcalls, result, split);
     FJ_Recursion_Leave(tstate);
     return result;
 }
 
-/* ---- regions ---- */
+/* ---- native sections ---- */
 
-/* Runs the frame of a function that native code has called in a region. */
-static PyObject *run_native(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *target) {
+/* Runs the frame of an upcall by a CompiledFunction. */
+static PyObject *run_compiled(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *target) {
     if (FJ_Watched_Update() < 0) {
         return abandon(tstate, frame);
     }
@@ -444,24 +444,24 @@ static PyObject *run_native(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledF
     PyObject *result = run_target(tstate, frame, &pending);
     if (pending.split != NULL) {
         FJ_Frame_Release(frame);
-        result = finish_call(target->natives, result, pending.split);
+        result = finish_call(target->upcalls, result, pending.split);
     }
     return result;
 }
 
-static PyObject *run_in_region(PyThreadState *tstate, FJ_Frame *frame) {
+static PyObject *run_upcall(PyThreadState *tstate, FJ_Frame *frame) {
     FJ_CompiledFunction *target = NULL;
     PyObject *result;
-    switch (FJ_Natives_Decide(FJ_thread.region.natives, frame, &target)) {
+    switch (FJ_Upcalls_Decide(FJ_thread.section.upcalls, frame, &target)) {
         case FJ_CODE_COMPILED:
-            result = run_native(tstate, frame, target);
+            result = run_compiled(tstate, frame, target);
             Py_DECREF(target);
             return result;
         case FJ_CODE_NEVER: return run_as_written(tstate, frame, 0);
         case FJ_CODE_OPAQUE: {
-            FJ_Region region = FJ_Region_Interrupt();
+            FJ_NativeSection section = FJ_NativeSection_Interrupt();
             result = run_as_written(tstate, frame, 0);
-            FJ_Region_Restore(region);
+            FJ_NativeSection_Restore(section);
             return result;
         }
         default: return abandon(tstate, frame);
@@ -469,12 +469,12 @@ static PyObject *run_in_region(PyThreadState *tstate, FJ_Frame *frame) {
 }
 
 /* A frame that nobody waits for. Under a hook, calls between Python functions take C stack, so that beyond a certain depth the rest of a
-   region runs without it. */
+   native section runs without the hook. */
 static PyObject *pass(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
     enum { DEEPEST = 200 };
     FJ_ThreadState *thread = &FJ_thread;
     PyObject *result;
-    if (thread->region.natives == NULL) { /* the hook is up for another thread, or was put back by another tool */
+    if (thread->section.upcalls == NULL) { /* the hook is up for another thread, or was put back by another tool */
         if (hook_users == 0 || is_stack_low(thread)) {
             leave(tstate->interp);
         }
@@ -484,19 +484,19 @@ static PyObject *pass(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
         return result;
     }
     if (thread->depth >= DEEPEST || is_stack_low(thread)) {
-        FJ_Region region = FJ_Region_Interrupt();
+        FJ_NativeSection section = FJ_NativeSection_Interrupt();
         result = run_as_written(tstate, frame, throwflag);
-        FJ_Region_Restore(region);
+        FJ_NativeSection_Restore(section);
         return result;
     }
-    int as_written = throwflag || FJ_RunsAsWritten(thread) || FJ_Frame_IsWatched(tstate);
-    if (!as_written && ++thread->region.entry->fruitless >= FJ_MOST_FRUITLESS) {
-        FJ_Region_Restore((FJ_Region){NULL, NULL}); /* for the rest of it */
+    int as_written = throwflag || FJ_RunsAsWritten(thread) || FJ_Frame_IsMonitored(tstate);
+    if (!as_written && ++thread->section.entry->fruitless >= FJ_MOST_FRUITLESS) {
+        FJ_NativeSection_Restore((FJ_NativeSection){NULL, NULL}); /* for the rest of it */
         as_written = 1;
     }
     thread->depth++;
     FJ_Recursion_Enter(tstate);
-    result = as_written ? run_as_written(tstate, frame, throwflag) : run_in_region(tstate, frame);
+    result = as_written ? run_as_written(tstate, frame, throwflag) : run_upcall(tstate, frame);
     FJ_Recursion_Leave(tstate);
     thread->depth--;
     return result;

@@ -1,4 +1,5 @@
 /* module.c: framejit._runtime: its types, the Unset sentinel, its functions and the versions it was built for. */
+#include "cpython/objects.h"
 #include "guards.h"
 #include "runtime.h"
 
@@ -25,7 +26,7 @@ static PyObject *mark_code(PyObject *module, PyObject *args) {
     if (kind != FJ_CODE_NEVER && kind != FJ_CODE_OPAQUE) {
         return PyErr_Format(PyExc_ValueError, "mark_code: kind must be NEVER or OPAQUE, not %d", kind);
     }
-    if (FJ_Natives_MarkCode(code, kind) < 0) {
+    if (FJ_Upcalls_MarkCode(code, kind) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -41,7 +42,7 @@ static PyObject *stopped_frame(PyObject *module, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "stopped_frame: the code has free variables");
         return NULL;
     }
-    if (offset < 0 || (size_t)offset >= (size_t)Py_SIZE(code) * sizeof(_Py_CODEUNIT)) {
+    if (offset < 0 || offset >= FJ_Code_Size(code)) {
         return PyErr_Format(PyExc_ValueError, "stopped_frame: there is no instruction at %d", offset);
     }
     return (PyObject *)FJ_Frame_Stopped((PyCodeObject *)code, globals, offset);
@@ -120,7 +121,7 @@ static struct PyModuleDef module_definition = {
 };
 
 static int fill_module(PyObject *module) {
-    if (PyType_Ready(&unset_type) < 0 || FJ_Frame_Init() < 0 || FJ_Natives_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
+    if (PyType_Ready(&unset_type) < 0 || FJ_Frame_Init() < 0 || FJ_Upcalls_Init() < 0 || PyModule_AddFunctions(module, FJ_switches) < 0) {
         return -1;
     }
     if (FJ_Unset == NULL) {

@@ -4,7 +4,7 @@
 
 #include <Python.h>
 
-#include "frame.h"
+#include "cpython/frame.h"
 
 /* What an entry does in place of running its code, where its calls need no frame. Opaque: direct.c. */
 typedef struct FJ_Direct FJ_Direct;
@@ -24,10 +24,10 @@ typedef struct {
     Py_ssize_t n_captures; /* all of them, inputs included */
     Py_ssize_t hits;
     Py_ssize_t direct_hits; /* those without a frame */
-    Py_ssize_t fruitless;   /* frames in the regions that it has opened since one of them was last compiled */
+    Py_ssize_t fruitless;   /* frames in the native sections that it has opened since one of them was last compiled */
     PyObject *outcome;      /* without `code`: NULL, or what looks at how each frame has ended, and may raise: outcome(compiled function,
                                the exception or None, entry) */
-    char watched;           /* without `code`: functions that the frame calls natively may be compiled */
+    char compiles_upcalls;  /* without `code`: the frame opens a native section */
 } FJ_Entry;
 
 /* Which entry a first argument had last. Neither is owned, nor may be looked into. */
@@ -61,8 +61,8 @@ typedef struct FJ_CompiledFunction {
     PyObject *compile_callback;
     PyObject *rejected_callback; /* or NULL */
     PyObject *ended_callback;    /* or NULL */
-    PyObject *natives;     /* NULL, or what it says in its regions: natives(function, arguments) tells what becomes of a function called there */
-    FJ_CodeRecord *record; /* of the code whose functions it stands for in regions of `natives`, or NULL: it stands for `function` only */
+    PyObject *upcalls;     /* NULL, or what decides in its native sections: upcalls(function, arguments) tells how a function called there runs */
+    FJ_CodeRecord *record; /* of the code whose functions it stands for where `upcalls` decides, or NULL: it stands for `function` only */
     struct FJ_CompiledFunction *next_of_code; /* the next one of the record */
     PyObject *code;    /* the code object that the entries were made for */
     FJ_Entry **entries; /* most recently used first */
@@ -92,13 +92,13 @@ typedef struct FJ_PendingCall {
 
 /* A stretch of native code in which the user's functions that it calls are compiled. Both references are owned; neither, or both are NULL. */
 typedef struct {
-    PyObject *natives;
+    PyObject *upcalls;
     FJ_Entry *entry; /* whose step it is, or whose frame that runs as written */
-} FJ_Region;
+} FJ_NativeSection;
 
 typedef struct {
     FJ_PendingCall *pending;
-    FJ_Region region; /* the hook is up as long as there is one */
+    FJ_NativeSection section; /* the hook is up as long as there is one */
     int depth;        /* frames that the hook has passed on, on top of one another */
     FJ_Frame *forwarded; /* the frame that is being handed to the previous hook */
     char *stack_floor;   /* below it the C stack is nearly used up; NULL until asked for */
@@ -108,7 +108,7 @@ typedef struct {
     int eager;    /* FJ_EAGER, FJ_NOT_EAGER, or as the process says */
 } FJ_ThreadState;
 
-/* An entry in whose regions so many frames in a row were not worth compiling opens no more of them. */
+/* An entry in whose native sections so many frames in a row were not worth compiling opens no more of them. */
 enum { FJ_MOST_FRUITLESS = 100000 };
 
 enum { FJ_EAGER_UNSET, FJ_EAGER, FJ_NOT_EAGER };
@@ -132,15 +132,15 @@ extern PyMethodDef FJ_switches[];
 /* hook.c */
 PyObject *FJ_CompiledFunction_Vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 int FJ_Hook_IsInstalled(void);
-/* Begins a region, or with NULL interrupts one: steals the references, and gives those of the one before, which is to be restored. */
-FJ_Region FJ_Region_Begin(PyObject *natives, FJ_Entry *entry);
-static inline FJ_Region FJ_Region_Interrupt(void) {
-    return FJ_thread.region.natives != NULL ? FJ_Region_Begin(NULL, NULL) : (FJ_Region){NULL, NULL};
+/* Begins a native section, or with NULL interrupts one: steals the references, and gives those of the one before, which is to be restored. */
+FJ_NativeSection FJ_NativeSection_Begin(PyObject *upcalls, FJ_Entry *entry);
+static inline FJ_NativeSection FJ_NativeSection_Interrupt(void) {
+    return FJ_thread.section.upcalls != NULL ? FJ_NativeSection_Begin(NULL, NULL) : (FJ_NativeSection){NULL, NULL};
 }
-static inline void FJ_Region_Restore(FJ_Region before) {
-    if (before.natives != NULL || FJ_thread.region.natives != NULL) {
-        FJ_Region ended = FJ_Region_Begin(before.natives, before.entry);
-        Py_XDECREF(ended.natives);
+static inline void FJ_NativeSection_Restore(FJ_NativeSection before) {
+    if (before.upcalls != NULL || FJ_thread.section.upcalls != NULL) {
+        FJ_NativeSection ended = FJ_NativeSection_Begin(before.upcalls, before.entry);
+        Py_XDECREF(ended.upcalls);
         Py_XDECREF(ended.entry);
     }
 }
@@ -148,23 +148,23 @@ static inline void FJ_Region_Restore(FJ_Region before) {
 PyObject *FJ_Hook_CallBack(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry);
 PyObject *FJ_Hook_ArgumentTuple(PyObject *const *locals, Py_ssize_t n_arguments);
 
-/* natives.c */
+/* upcalls.c */
 enum { FJ_CODE_NEVER = 1, FJ_CODE_OPAQUE = 2, FJ_CODE_COMPILED = 3 };
-/* What becomes of a function's frame in a region: FJ_CODE_NEVER: it runs as written; FJ_CODE_OPAQUE: so does all that it calls;
+/* What becomes of a function's frame in a native section: FJ_CODE_NEVER: it runs as written; FJ_CODE_OPAQUE: so does all that it calls;
    FJ_CODE_COMPILED: *target, a new reference, runs it. -1 with an exception set. */
-int FJ_Natives_Decide(PyObject *natives, FJ_Frame *frame, FJ_CompiledFunction **target);
+int FJ_Upcalls_Decide(PyObject *upcalls, FJ_Frame *frame, FJ_CompiledFunction **target);
 /* Makes FJ_CODE_NEVER or FJ_CODE_OPAQUE the answer for a code object. */
-int FJ_Natives_MarkCode(PyObject *code, int kind);
+int FJ_Upcalls_MarkCode(PyObject *code, int kind);
 /* Before a CompiledFunction loses its function. */
-void FJ_Natives_Unlink(FJ_CompiledFunction *compiled);
-int FJ_Natives_Init(void);
+void FJ_Upcalls_Unlink(FJ_CompiledFunction *compiled);
+int FJ_Upcalls_Init(void);
 
 /* cache.c */
 Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code);
-/* Walks the entry's tree over the call. 1: it matches, and *captured is to be split or released; 0: it doesn't; -1: exception set. */
+/* Walks the entry's tree over the call. 1: it matches, and *captured is to be handed over or released; 0: it doesn't; -1: exception set. */
 int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, FJ_Captured *captured);
 /* Hands the values over to a list of inputs and a tuple of the others. 0, or -1 with an exception set; they are gone either way. */
-int FJ_Captured_Split(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures);
+int FJ_Captured_HandOver(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures);
 /* Lets go of the values; those that are NULL have been taken. */
 void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry);
 /* Looks for an entry that matches and moves it to the front. A new reference with *captured set, or NULL, with an exception set if

@@ -1,6 +1,7 @@
 /* switches.c: whether calls of compiled functions run as written: as this thread, the process or a watched module says; and who checks calls. */
 #include <Python.h>
 
+#include "cpython/versions.h"
 #include "runtime.h"
 
 int FJ_globally_eager;
@@ -16,19 +17,14 @@ static PyObject *watched[MOST_WATCHED]; /* dicts, or NULL */
 static uint64_t versions[MOST_WATCHED];
 static PyObject *on_change;
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-static inline uint64_t dict_version(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
-#pragma GCC diagnostic pop
-
-static inline int is_changed(int i) { return watched[i] != NULL && dict_version(watched[i]) != versions[i]; }
+static inline int is_changed(int i) { return watched[i] != NULL && FJ_Dict_Version(watched[i]) != versions[i]; }
 
 int FJ_Watched_Update(void) {
     if (!is_changed(0) && !is_changed(1)) {
         return 0;
     }
     for (int i = 0; i < MOST_WATCHED && watched[i] != NULL; i++) {
-        versions[i] = dict_version(watched[i]);
+        versions[i] = FJ_Dict_Version(watched[i]);
     }
     PyObject *callback = Py_NewRef(on_change);
     PyObject *result = PyObject_CallNoArgs(callback);
@@ -45,7 +41,7 @@ static PyObject *watch(PyObject *module, PyObject *args) {
     Py_XSETREF(on_change, Py_NewRef(callback));
     for (int i = 0; i < MOST_WATCHED; i++) {
         Py_XSETREF(watched[i], Py_XNewRef(dicts[i]));
-        versions[i] = dicts[i] != NULL ? dict_version(dicts[i]) : 0;
+        versions[i] = dicts[i] != NULL ? FJ_Dict_Version(dicts[i]) : 0;
     }
     Py_RETURN_NONE;
 }

@@ -4,17 +4,15 @@ import faulthandler
 import os
 from collections.abc import Iterator
 
-os.environ["FRAMEJIT_STRICT"] = "1"  # before framejit is imported
-os.environ.setdefault("FRAMEJIT_CHECK", "compile,guards")
+import pytest
+import torch
+
+from framejit import _runtime, report
+from framejit import config as framejit_config
+from framejit.backends import registry
+from framejit.driver import compiled_module, retained, sharing
+
 faulthandler.enable()
-
-import pytest  # noqa: E402
-import torch  # noqa: E402
-
-from framejit import _runtime  # noqa: E402
-from framejit.backends import registry  # noqa: E402
-from framejit.driver import compiled_module, retained, sharing  # noqa: E402
-
 UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
 
 
@@ -22,6 +20,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--undo", metavar="SEED", help="execute, undo and repeat instructions at random in every trace, and compare the state")
     parser.addoption("--backend", metavar="NAME", help="the backend that programs are compiled with where the tests say 'eager'")
     parser.addoption("--write-traces", action="store_true", help="write the golden files of tests/traces anew")
+    parser.addoption("--as-users-run", action="store_true", help="with framejit's default configuration: not strict, and no checks")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests run in strict mode and with checks, in this process and in those that it starts; with `--as-users-run`, with neither."""
+    if config.getoption("--as-users-run"):
+        for variable in [name for name in os.environ if name.startswith(framejit_config.PREFIX)]:
+            del os.environ[variable]
+    else:
+        os.environ["FRAMEJIT_STRICT"] = "1"
+        os.environ.setdefault("FRAMEJIT_CHECK", "compile,guards")
+    framejit_config._base = framejit_config.from_environment(os.environ)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,6 +64,22 @@ def undone(request: pytest.FixtureRequest) -> Iterator[list[str] | None]:
 
     with undoing(UNDO_RATE, f"{seed} {request.node.nodeid}", UNDO_LOOKS) as undone:
         yield undone
+
+
+@pytest.fixture(autouse=True)
+def no_internal_error_is_passed_over(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where internal errors don't raise (`--as-users-run`), none may be counted. The counters themselves are set back by tests."""
+    counted: list[str] = []
+    add = report.STATISTICS.add
+
+    def watched(counter: str, n: int = 1) -> None:
+        counted.append(counter)
+        add(counter, n)
+
+    if request.config.getoption("--as-users-run"):
+        monkeypatch.setattr(report.STATISTICS, "add", watched)
+    yield
+    assert "internal_errors" not in counted
 
 
 @pytest.fixture(autouse=True)

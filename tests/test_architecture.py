@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 import ast
+import dis
 import re
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from framejit.bytecode.versions import CURRENT
+from framejit.ceval import loop
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
-# Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know.
-FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "report", "stance", "trail"}
+# Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know. "app" is modules/app.
+FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "report", "stance", "torch_modes", "trail"}
 ENTRANCES = {"", "__main__", "build_check"}
 """The rest of the root: the package's own surface, the command line, and what refuses a build that doesn't fit."""
 ALLOWED: dict[str, set[str]] = {
     "bytecode": set(),
     "guards": set(),
-    "effects": {"bytecode", "objects", "guards"},
-    "objects": {"guards", "modules", "effects"},
-    "modules": {"guards", "objects", "graph", "effects", "user"},  # user: what the user's surface means in a trace
-    "graph": {"guards", "objects", "effects"},
-    "ceval": {"bytecode", "guards", "objects", "effects", "graph"},
+    "app": set(),
+    "objects": {"guards", "app"},
+    "effects": {"bytecode", "objects"},
+    "graph": {"guards", "objects"},
+    "modules": {"guards", "app", "objects", "graph", "user"},  # user: what the user's surface means in a trace
+    "ceval": {"bytecode", "guards", "objects"},
     "codegen": {"bytecode", "guards", "objects", "effects"},
     "backends": {"graph"},
-    "tracing": {"bytecode", "guards", "effects", "objects", "modules", "graph", "ceval", "codegen", "driver", "reporting"},
-    "compiler": {"bytecode", "guards", "effects", "objects", "modules", "graph", "ceval", "codegen", "backends", "tracing", "driver", "reporting"},
-    "driver": {"bytecode", "guards", "backends", "reporting"},
     "reporting": {"guards"},
+    "driver": {"bytecode", "guards", "backends", "reporting"},
     "user": {"backends", "driver"},
+    "tracing": {"bytecode", "guards", "app", "effects", "objects", "modules", "graph", "ceval", "codegen", "driver", "reporting"},
+    "compiler": {"bytecode", "guards", "effects", "objects", "modules", "graph", "ceval", "codegen", "backends", "tracing", "driver", "reporting"},
 }
 
 # Modules that may import torch are all others'; these stay usable, and testable, without it.
 WITHOUT_TORCH = ("bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "report", "trail", "config", "directives", "guards.source")
 # The interpreter's own business: opcodes, the assembler, CPython versions.
 OBJECTS_MUST_NOT_IMPORT = ("dis", "opcode", "bytecode", "framejit.bytecode", "framejit.ceval", "framejit.codegen")
+
+
+def layer_of(name: str) -> str:
+    """The room that a module lies in; empty for those at the root."""
+    parts = name.split(".")
+    if parts[1:3] == ["modules", "app"]:
+        return "app"
+    return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else ""
 
 
 @dataclass(frozen=True)
@@ -51,8 +63,7 @@ class Module:
 
     @property
     def layer(self) -> str:
-        parts = self.name.split(".")
-        return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else ""
+        return layer_of(self.name)
 
     @property
     def short(self) -> str:
@@ -110,14 +121,18 @@ def starts(name: str, prefixes) -> bool:
 
 @each_module
 def test_layers(module):
-    """One direction: a layer imports only what stands below it."""
+    """One direction: a layer imports only what stands below it, also for its types."""
     if not module.layer:
         return
-    for name in imports(module.tree):
-        if not starts(name, ["framejit"]):
-            continue
-        first = name.split(".")[1] if "." in name else ""
-        assert first in {module.layer} | ALLOWED[module.layer] | FOUNDATION, f"{module.path}: {module.layer}/ must not import {name}"
+    for name in imports(module.tree, typing_too=True):
+        if starts(name, ["framejit"]):
+            first = layer_of(name) or name.removeprefix("framejit").removeprefix(".").partition(".")[0]
+            assert first in {module.layer} | ALLOWED[module.layer] | FOUNDATION, f"{module.path}: {module.layer}/ must not import {name}"
+
+
+def test_rooms_have_an_order():
+    """No room may import of one that may import of it."""
+    tuple(TopologicalSorter(ALLOWED).static_order())
 
 
 @each_module
@@ -128,27 +143,27 @@ def test_every_module_lies_in_a_room(module):
 def test_the_foundation_knows_no_layer():
     for module in MODULES:
         if module.short in FOUNDATION:
-            for name in imports(module.tree):
+            for name in imports(module.tree, typing_too=True):
                 if starts(name, ["framejit"]):
                     assert name.split(".")[1] in FOUNDATION, f"{module.path} must not import {name}"
 
 
 def test_imports_have_no_cycles():
-    graph = {module.name: {name for name in imports(module.tree) if name in NAMES and name != module.name} for module in MODULES}
-    done: set[str] = set()
-    path: list[str] = []
+    """Imports that only a type checker sees count: where two modules need each other's types, a protocol says what one needs of the other."""
+    graph = {module.name: {name for name in imports(module.tree, typing_too=True) if name in NAMES and name != module.name} for module in MODULES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError("import cycle: " + " -> ".join(error.args[1])) from None
 
-    def visit(name: str) -> None:
-        if name in done:
-            return
-        assert name not in path, "import cycle: " + " -> ".join([*path[path.index(name) :], name])
-        path.append(name)
-        for needed in sorted(graph[name]):
-            visit(needed)
-        done.add(path.pop())
 
-    for name in sorted(graph):
-        visit(name)
+def test_the_vm_that_objects_see_is_small():
+    """Each protocol of the running trace is one concept, which a reader takes in at once."""
+    (module,) = (module for module in MODULES if module.short == "objects.vm")
+    protocols = {node.name: node.body for node in module.tree.body if isinstance(node, ast.ClassDef)}
+    sizes = {name: sum(isinstance(member, (ast.FunctionDef, ast.AnnAssign)) for member in body) for name, body in protocols.items()}
+    assert max(sizes[name] for name in sizes if name != "Writer") <= 15, sizes
+    assert sum(sizes[name] for name in ("Record", "Values", "Classes", "Running", "Stopping")) < 40, sizes
 
 
 @each_module
@@ -181,9 +196,6 @@ def test_no_imports_inside_functions(module):
                 assert not isinstance(inner, (ast.Import, ast.ImportFrom)), f"{module.path}:{inner.lineno}: import inside {node.name}"
 
 
-VERSION_FILES = ["bytecode.versions", "build_check"]  # the second only refuses, at import, what the first doesn't know
-
-
 def asks_the_version(node: ast.AST) -> bool:
     names = {"version_info", "hexversion"}
     return isinstance(node, ast.Attribute) and node.attr in names or isinstance(node, ast.Name) and node.id in names
@@ -191,10 +203,28 @@ def asks_the_version(node: ast.AST) -> bool:
 
 @each_module
 def test_python_versions_are_asked_for_in_version_files_only(module):
-    if starts(module.short, VERSION_FILES):
+    if starts(module.short, ["bytecode.versions"]):
         return
     for node in ast.walk(module.tree):
         assert not asks_the_version(node), f"{module.path}:{node.lineno}: version checks belong in jit/bytecode/versions"
+
+
+NATIVE = [path for folder in ("runtime_c", "guards/native") for path in sorted((ROOT / folder).iterdir()) if path.suffix in (".c", ".cpp", ".h")]
+OF_ONE_VERSION = r"PY_VERSION_HEX|Py_BUILD_CORE|internal/pycore|\w+_version_tag|_Py_CODEUNIT|_PyFunction_\w+|_PyDict_\w+|_PySet_\w+|PyWeakref_GET_OBJECT"
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
+def test_version_facts_of_native_code_are_in_its_cpython_folder(path):
+    found = sorted(set(re.findall(rf"\b(?:{OF_ONE_VERSION})\b", path.read_text())))
+    assert not found, f"{path}: {found} belong behind a header in runtime_c/cpython"
+
+
+@each_module
+def test_opcodes_are_known_to_version_files_only(module):
+    """Others read canonical operations and write words; between them and the bytes stand decode.py and encode.py. build_check.py asks the number."""
+    if not starts(module.short, ["bytecode.versions", "bytecode.decode", "bytecode.encode", "build_check"]):
+        found = [name for name in imports(module.tree) if name in ("dis", "opcode", "framejit.bytecode.versions")]
+        assert not found, f"{module.path} must not import {found}"
 
 
 def names_the_peer(node: ast.AST) -> bool:
@@ -255,16 +285,16 @@ def test_every_break_reason_is_used():
 
 
 def test_every_opcode_is_handled():
-    """The interpreter names each canonical operation that this Python's version file can emit: to handle it, or to refuse it."""
+    """Each opcode of the running Python has a row in its version file, and each canonical operation in a row has a handler (or is refused by one)."""
+    opcodes = {name for name, number in dis.opmap.items() if number < 256 and not name.startswith(WITHOUT_ROWS)}
+    assert not opcodes - set(CURRENT.table), f"opcodes without a row: {sorted(opcodes - set(CURRENT.table))}"
+    assert not set(CURRENT.table) - opcodes, f"rows of opcodes that this Python doesn't have: {sorted(set(CURRENT.table) - opcodes)}"
     emitted = {operation for row in CURRENT.table.values() for operation in row.emits}
-    named = {
-        node.value
-        for module in MODULES
-        if module.layer == "ceval"
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    assert not emitted - named, f"operations without a handler: {sorted(emitted - named)}"
+    assert not emitted - set(loop.OPERATIONS), f"operations without a handler: {sorted(emitted - set(loop.OPERATIONS))}"
+
+
+WITHOUT_ROWS = ("<", "INSTRUMENTED_", "INTERPRETER_EXIT", "RESERVED")
+"""Opcodes that `co_code` never has: what monitoring writes over others, and the interpreter's own entry frames."""
 
 
 OF_CLASSES = {"__mro__", "__dict__", "__flags__", "__dictoffset__", "__name__", "__qualname__", "__module__", "__base__", "__bases__"}
@@ -276,3 +306,23 @@ def test_classes_of_values_are_read_past_their_metaclasses(module: Module) -> No
     reads = [node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node.attr in OF_CLASSES]
     asked = [ast.unparse(node) for node in reads if isinstance(node.value, ast.Attribute) and node.value.attr == "cls"]
     assert not asked
+
+
+def test_names_of_classes_are_unique():
+    """A name means one class in the whole project, whether or not it begins with an underscore. Programs of tests may call theirs as they like."""
+    places: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(module.short)
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.short)
+def test_docstrings_need_no_neighbour(module: Module) -> None:
+    """A docstring is read by itself: none says that something is the same as what stands above it."""
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(module.tree) if isinstance(node, DOCUMENTED)]
+    assert not [text for text in texts if text.startswith(("The same", "Likewise", "Ditto", "As above"))]

@@ -33,9 +33,6 @@ def test_another_torch_is_refused_with_the_command_that_rebuilds():
 def test_another_python_is_refused():
     with pytest.raises(ImportError, match=r"built for Python 3\.11, but this is Python 3\.12; .*make build"):
         build_check.check_versions("2.13.0", "3.11", "2.13.0", "3.12")
-    for version in [(3, 10), (3, 13), (4, 0)]:
-        with pytest.raises(ImportError, match=rf"supports CPython 3\.11 and 3\.12; this is cpython {version[0]}\.{version[1]}"):
-            build_check.check_python(version)
 
 
 def test_a_missing_extension_names_the_command_that_builds_it(monkeypatch):

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Runs tests with the extension built under AddressSanitizer and UndefinedBehaviorSanitizer, in a copy outside the repository, and then
 # under Python's debugging allocator, whose findings the sanitizers don't have: use of memory without the GIL, overruns of small blocks.
-#   tools/sanitize.sh tests/test_guards*.py       PYTHON=... chooses the environment (default: the project's .venv)
+#   tools/sanitize.sh tests/guards       PYTHON=... chooses the environment (default: the project's .venv)
 set -e
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
-[ $# -gt 0 ] || set -- tests/test_runtime*.py tests/test_compiled_function.py tests/test_direct.py tests/test_guards*.py \
-    tests/test_guard_changes_modules.py tests/test_native_calls.py tests/test_peeked_iterators.py tests/test_threads.py tests/test_lifetime.py \
-    tests/test_resume.py
+[ $# -gt 0 ] || set -- tests/runtime tests/codegen/test_direct.py tests/codegen/test_resume.py tests/guards/test_guards*.py \
+    tests/guards/test_guard_changes_modules.py tests/driver/test_native_calls.py tests/objects/test_peeked_iterators.py \
+    tests/behaviour/test_threads.py tests/behaviour/test_lifetime.py
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r "$root/setup.py" "$root/pyproject.toml" "$root/README.md" "$root/LICENSE" "$root/guards" "$root/runtime_c" "$root/tests" "$copy"

@@ -10,21 +10,6 @@ namespace framejit {
 namespace {
 
 PyTypeObject *deque = nullptr;
-Py_ssize_t staticmethod_offset, classmethod_offset, property_offsets[3];
-
-/* The offset of an object member of a C type, so that private structs need not be declared again. */
-Py_ssize_t member_offset(PyTypeObject *type, const char *name) {
-    PyObject *descriptor = PyObject_GetAttrString(reinterpret_cast<PyObject *>(type), name);
-    if (descriptor == nullptr) return -1;
-    Py_ssize_t offset = -1;
-    if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
-        offset = reinterpret_cast<PyMemberDescrObject *>(descriptor)->d_member->offset;
-    } else {
-        PyErr_Format(PyExc_SystemError, "%s.%s is not a member descriptor", type->tp_name, name);
-    }
-    Py_DECREF(descriptor);
-    return offset;
-}
 
 PyObject **field(PyObject *object, Py_ssize_t offset) { return reinterpret_cast<PyObject **>(reinterpret_cast<char *>(object) + offset); }
 
@@ -42,23 +27,28 @@ PyObject *instance_dict(PyObject *object) {
     return *slot;
 }
 
-/* Where a function keeps one of its fields, numbered as in build.py. */
-PyObject **function_field(PyObject *object, Py_ssize_t which) {
-    auto *function = reinterpret_cast<PyFunctionObject *>(object);
-    switch (which) {
-        case 0: return &function->func_code;
-        case 1: return &function->func_defaults;
-        case 2: return &function->func_kwdefaults;
-        case 3: return &function->func_globals;
-        case 4: return &function->func_closure;
-        default: return &function->func_dict; /* function_dict */
+/* The fields that sources name: a node's number is the place of the name. */
+constexpr const char *function_fields[] = {"code", "defaults", "kwdefaults", "globals", "closure", "dict"};
+constexpr const char *method_fields[] = {"function", "self"};
+constexpr const char *iterator_fields[] = {"sequence", "intact", "count", "strict"};
+
+template <size_t N>
+int find_field(const char *const (&names)[N], PyObject *payload, Py_ssize_t *number) {
+    for (size_t i = 0; i < N; i++) {
+        if (!PyUnicode_Check(payload) || PyUnicode_CompareWithASCIIString(payload, names[i]) != 0) continue;
+        *number = static_cast<Py_ssize_t>(i);
+        return 0;
     }
+    PyErr_Format(PyExc_ValueError, "a guard tree knows no field %R", payload);
+    return -1;
 }
 
-PyObject **wrapped_field(PyObject *object, Py_ssize_t which) {
-    if (which > 0) return PyObject_TypeCheck(object, &PyProperty_Type) ? field(object, property_offsets[which - 1]) : nullptr;
-    if (PyObject_TypeCheck(object, &PyStaticMethod_Type)) return field(object, staticmethod_offset);
-    return PyObject_TypeCheck(object, &PyClassMethod_Type) ? field(object, classmethod_offset) : nullptr;
+/* Where a function keeps one of its fields. */
+PyObject **function_field(PyObject *object, Py_ssize_t which) {
+    auto *function = reinterpret_cast<PyFunctionObject *>(object);
+    PyObject **places[] = {&function->func_code,    &function->func_defaults, &function->func_kwdefaults,
+                           &function->func_globals, &function->func_closure,  &function->func_dict};
+    return places[which];
 }
 
 PyObject *none_as_null(PyObject **place) { return place == nullptr || *place == Py_None ? nullptr : *place; }
@@ -96,7 +86,6 @@ PyObject **field_of(const Node &node, PyObject *base) {
         case Accessor::method_field:
             if (!PyMethod_Check(base)) return nullptr;
             return node.number == 0 ? &reinterpret_cast<PyMethodObject *>(base)->im_func : &reinterpret_cast<PyMethodObject *>(base)->im_self;
-        case Accessor::wrapped_descriptor: return wrapped_field(base, node.number);
         case Accessor::function_field: return PyFunction_Check(base) ? function_field(base, node.number) : nullptr;
         default: return nullptr;
     }
@@ -118,12 +107,12 @@ PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguou
     Py_ssize_t position = *hint, before = 0;
     PyObject *found_key, *found;
     Py_hash_t found_hash;
-    if (_PyDict_Next(dict, &position, &found_key, &found, &found_hash) && is_key(found_key, found_hash, key, hash)) return found;
+    if (FJ_Dict_Next(dict, &position, &found_key, &found, &found_hash) && is_key(found_key, found_hash, key, hash)) return found;
     if (PyDict_GET_SIZE(dict) == 0) return nullptr;
-    bool only_strings = PyUnicode_CheckExact(key) && _PyDict_HasOnlyStringKeys(dict);
+    bool only_strings = PyUnicode_CheckExact(key) && FJ_Dict_HasOnlyStringKeys(dict);
     PyObject *by_hash = nullptr;
     if (only_strings) {
-        by_hash = _PyDict_GetItem_KnownHash(dict, key, hash);
+        by_hash = FJ_Dict_Find(dict, key, hash);
         if (by_hash == nullptr) {
             if (PyErr_Occurred()) PyErr_Clear();
             return nullptr;
@@ -131,7 +120,7 @@ PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguou
         if (PyDict_GET_SIZE(dict) > scanned) return by_hash;
     }
     position = 0;
-    while (_PyDict_Next(dict, &position, &found_key, &found, &found_hash)) {
+    while (FJ_Dict_Next(dict, &position, &found_key, &found, &found_hash)) {
         if (is_key(found_key, found_hash, key, hash)) {
             *hint = static_cast<int32_t>(before);
             return found;
@@ -154,7 +143,7 @@ PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguou
 PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call) {
     if (base == nullptr) return nullptr;
     switch (node.accessor) {
-        case Accessor::root: return reinterpret_cast<PyObject *>(&tree);
+        case Accessor::root: return &tree;
         case Accessor::local: return node.number < call.n_locals ? call.locals[node.number] : nullptr;
         case Accessor::frame_function: return call.function;
         case Accessor::handled_exception: {
@@ -176,7 +165,6 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             return *place == nullptr && node.none_if_null ? Py_None : *place; /* of a member declared as T_OBJECT, NULL stands for None */
         }
         case Accessor::c_attr: return keep(tree, PyObject_GetAttr(base, node.object));
-        case Accessor::type_of: return reinterpret_cast<PyObject *>(Py_TYPE(base));
         case Accessor::type_attr: return PyType_Check(base) ? _PyType_Lookup(reinterpret_cast<PyTypeObject *>(base), node.object) : nullptr;
         case Accessor::closure_cell: {
             if (!PyFunction_Check(base)) return nullptr;
@@ -193,7 +181,6 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             PyObject **place = field_of(node, base);
             return place == nullptr ? nullptr : *place;
         }
-        case Accessor::wrapped_descriptor: return none_as_null(field_of(node, base));
         case Accessor::deque_index:
             if (!PyObject_TypeCheck(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
             return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
@@ -201,7 +188,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
-            PyObject *object = PyWeakref_GET_OBJECT(base);
+            PyObject *object = FJ_Weakref_Object(base);
             return object == Py_None ? nullptr : keep(tree, Py_NewRef(object));
         }
     }
@@ -228,6 +215,14 @@ PyObject *payload_object(const Node &node, PyObject *payload) {
             return nullptr;
         default: return nullptr;
     }
+}
+
+static int read_number(Node &node, PyObject *payload) {
+    node.number = PyLong_AsSsize_t(payload);
+    if (node.number == -1 && PyErr_Occurred()) return -1;
+    if (node.number >= 0) return 0;
+    PyErr_SetString(PyExc_ValueError, "an index in a guard tree can't be negative");
+    return -1;
 }
 
 /* Turns a node's payload, already in node.object where it is an object, into what `step` reads. 0, or -1 with an exception set. */
@@ -257,17 +252,15 @@ int lower_payload(Node &node, PyObject *payload) {
         case Accessor::dict_value_at:
         case Accessor::index:
         case Accessor::closure_cell:
-        case Accessor::function_field:
-        case Accessor::method_field:
         case Accessor::deque_index:
-        case Accessor::wrapped_descriptor:
-        case Accessor::iterator_item:
+        case Accessor::iterator_item: return read_number(node, payload);
+        case Accessor::function_field: return find_field(function_fields, payload, &node.number);
+        case Accessor::method_field: return find_field(method_fields, payload, &node.number);
         case Accessor::iterator_field:
-            node.number = PyLong_AsSsize_t(payload);
-            if (node.number == -1 && PyErr_Occurred()) return -1;
-            if (node.number >= 0) return 0;
-            PyErr_SetString(PyExc_ValueError, "an index in a guard tree can't be negative");
-            return -1;
+            if (!PyLong_Check(payload)) return find_field(iterator_fields, payload, &node.number);
+            if (read_number(node, payload) < 0) return -1;
+            node.number += iterator_inner;
+            return 0;
         default: return 0;
     }
 }
@@ -278,11 +271,7 @@ int init_accessors() {
     deque = reinterpret_cast<PyTypeObject *>(PyObject_GetAttrString(collections, "deque"));
     Py_DECREF(collections);
     if (deque == nullptr) return -1;
-    staticmethod_offset = member_offset(&PyStaticMethod_Type, "__func__");
-    classmethod_offset = member_offset(&PyClassMethod_Type, "__func__");
-    const char *names[] = {"fget", "fset", "fdel"};
-    for (int i = 0; i < 3; i++) property_offsets[i] = member_offset(&PyProperty_Type, names[i]);
-    return PyErr_Occurred() ? -1 : init_iterators();
+    return init_iterators();
 }
 
 }  // namespace framejit

@@ -1,10 +1,10 @@
-/* leaf_container.cpp: lengths, keys and elements of the builtin containers, or of that part of their subclasses. */
+/* leaf_container.cpp: leaves about lengths, keys and elements of the builtin containers, or of that part of their subclasses. */
 #include "tree.h"
 
 namespace framejit {
 
-/* Length: by the memory of the builtin type, so that a subclass's __len__ isn't called. */
-bool has_length(PyObject *value, Py_ssize_t length) {
+/* By the memory of the builtin type, so that a subclass's __len__ isn't called. */
+static bool has_length(PyObject *value, Py_ssize_t length) {
     if (PyDict_Check(value)) return PyDict_GET_SIZE(value) == length;
     if (PyTuple_Check(value)) return PyTuple_GET_SIZE(value) == length;
     if (PyList_Check(value)) return PyList_GET_SIZE(value) == length;
@@ -42,7 +42,7 @@ static bool has_ordered_keys(PyObject *dict, PyObject *keys) {
 /* An OrderedDict counts the changes of its order, which no version tag shows, in the sixth word behind its dict (odictobject.c: od_state). */
 static bool counts_changes = false;
 
-const void *order_of(PyObject *ordered_dict) {
+static const void *order_of(PyObject *ordered_dict) {
     return counts_changes ? reinterpret_cast<const char *>(ordered_dict) + sizeof(PyDictObject) + 5 * sizeof(void *) : nullptr;
 }
 
@@ -64,8 +64,8 @@ int init_leaf_container() {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* DictKeys: these keys in this order. */
-bool has_keys(PyObject *dict, PyObject *keys) {
+/* These keys in this order. */
+static bool has_keys(PyObject *dict, PyObject *keys) {
     if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
     if (PyODict_Check(dict)) return has_ordered_keys(dict, keys);
     Py_ssize_t position = 0, count = 0;
@@ -76,16 +76,71 @@ bool has_keys(PyObject *dict, PyObject *keys) {
     return true;
 }
 
-/* SetEquals: exactly these elements, in this order of iteration. */
-bool has_elements(PyObject *set, PyObject *elements) {
+/* Exactly these elements, in this order of iteration. */
+static bool has_elements(PyObject *set, PyObject *elements) {
     if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(elements)) return false;
     Py_ssize_t position = 0, count = 0;
     PyObject *element;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(set, &position, &element, &hash)) {
+    while (FJ_Set_Next(set, &position, &element)) {
         if (!same_constant(element, PyTuple_GET_ITEM(elements, count++))) return false;
     }
     return true;
 }
+
+/* The word of a container that says how many items it has; NULL where that isn't one word. */
+static const void *length_word(PyObject *value) {
+    if (PyDict_Check(value)) return &reinterpret_cast<PyDictObject *>(value)->ma_used;
+    const bool sized = PyList_Check(value) || PyTuple_Check(value) || PyObject_TypeCheck(value, deque_type());
+    if (sized) return &reinterpret_cast<PyVarObject *>(value)->ob_size;
+    return PyAnySet_Check(value) ? &reinterpret_cast<PySetObject *>(value)->used : nullptr;
+}
+
+/* Adds a word that lies in a node's value, if there is one. */
+static bool add_word(Memo &memo, int32_t node, PyObject *value, const void *word) {
+    if (word == nullptr || !memo.has_layout(node, value)) return false;
+    memo.add(word);
+    return true;
+}
+
+/* ---- the leaves ---- */
+
+static const Registered<LeafKind> length({
+    .name = "length",
+    .read = [](GuardTree &, Leaf &leaf, PyObject *payload) {
+        leaf.length = PyLong_AsSsize_t(payload);
+        return PyErr_Occurred() == nullptr;
+    },
+    .holds = [](const Leaf &leaf, PyObject *value) { return has_length(value, leaf.length); },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &) { return add_word(memo, node, value, length_word(value)); },
+});
+
+static const Registered<LeafKind> key_absent({
+    .name = "key_absent",
+    .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) { return PyObject_Hash(payload) != -1 && read_constant(tree, leaf, payload); },
+    .holds = [](const Leaf &leaf, PyObject *value) {
+        int32_t hint = 0;
+        bool ambiguous = false;
+        return PyDict_Check(value) && find_item(value, leaf.object, &hint, &ambiguous) == nullptr && !ambiguous;
+    },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &) { return value == nullptr || memo.has_version(node); },
+    .holds_of_missing = true,
+    .knows_keys = true,
+});
+
+static const Registered<LeafKind> dict_keys({
+    .name = "dict_keys",
+    .read = read_tuple,
+    .holds = [](const Leaf &leaf, PyObject *value) { return has_keys(value, leaf.object); },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &) {
+        return memo.has_version(node) && (!PyODict_Check(value) || add_word(memo, node, value, order_of(value)));
+    },
+    .knows_keys = true,
+});
+
+static const Registered<LeafKind> set_equals({
+    .name = "set_equals",
+    .read = read_tuple,
+    .holds = [](const Leaf &leaf, PyObject *value) { return has_elements(value, leaf.object); },
+});
 
 }  // namespace framejit

@@ -1,4 +1,4 @@
-/* leaf_object.cpp: constants compared as same_constant in guards/kinds.py does, and how a tree holds the objects it compares with. */
+/* leaf_object.cpp: leaves about which object a value is, what type it has, and what constant it equals; how a tree holds what it compares with. */
 #include "tree.h"
 
 #include <cstring>
@@ -31,9 +31,9 @@ PyObject *module_of_globals(PyObject *globals) {
     return module != nullptr && PyModule_Check(module) && PyModule_GetDict(module) == globals ? module : nullptr;
 }
 
-/* The object to watch for the death of `object`, or NULL where a strong reference is right: it can't be referenced weakly, or
+/* The object whose weak reference tells that `object` has died, or NULL where a strong reference is right: it can't be referenced weakly, or
  * it is a static type or another object that lives as long as the process. */
-PyObject *watched(PyObject *object) {
+PyObject *weak_target(PyObject *object) {
     if (PyDict_CheckExact(object)) return module_of_globals(object);
     if (PyType_Check(object) && !PyType_HasFeature(reinterpret_cast<PyTypeObject *>(object), Py_TPFLAGS_HEAPTYPE)) return nullptr;
     return PyType_SUPPORTS_WEAKREFS(Py_TYPE(object)) ? object : nullptr;
@@ -52,8 +52,7 @@ bool is_immutable_constant(PyObject *value) {
     if (PyFrozenSet_CheckExact(value)) {
         Py_ssize_t position = 0;
         PyObject *element;
-        Py_hash_t hash;
-        while (_PySet_NextEntry(value, &position, &element, &hash)) {
+        while (FJ_Set_Next(value, &position, &element)) {
             if (!is_immutable_constant(element)) return false;
         }
         return true;
@@ -71,9 +70,8 @@ static bool same_elements(PyObject *a, PyObject *b) {
     if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) return false;
     Py_ssize_t position = 0, other_position = 0;
     PyObject *element, *other;
-    Py_hash_t hash;
-    while (_PySet_NextEntry(a, &position, &element, &hash)) {
-        if (!_PySet_NextEntry(b, &other_position, &other, &hash) || !same_constant(element, other)) return false;
+    while (FJ_Set_Next(a, &position, &element)) {
+        if (!FJ_Set_Next(b, &other_position, &other) || !same_constant(element, other)) return false;
     }
     return true;
 }
@@ -127,7 +125,7 @@ bool same_constant(PyObject *a, PyObject *b) {
  * code objects alive (the entry hangs on a code object, which the garbage collector can't see through). When a weakly held object
  * dies, the tree is dead before the address can be used again. Returns the object, borrowed, or NULL with an exception set. */
 PyObject *hold(GuardTree &tree, PyObject *object, bool weakly, int32_t *index) {
-    PyObject *target = weakly ? watched(object) : nullptr;
+    PyObject *target = weakly ? weak_target(object) : nullptr;
     PyObject *reference;
     if (target == nullptr) {
         reference = Py_NewRef(object);
@@ -143,10 +141,27 @@ PyObject *hold(GuardTree &tree, PyObject *object, bool weakly, int32_t *index) {
     return object;
 }
 
+static bool read_object(GuardTree &tree, Leaf &leaf, PyObject *payload, bool weakly) {
+    leaf.object = hold(tree, payload, weakly, &leaf.held);
+    return leaf.object != nullptr;
+}
+
+/* Holds the payload strongly: a constant may be known to the trace alone. */
+bool read_constant(GuardTree &tree, Leaf &leaf, PyObject *payload) { return read_object(tree, leaf, payload, false); }
+
+static bool wrong_payload(const Leaf &leaf, const char *wanted) {
+    PyErr_Format(PyExc_TypeError, "%s needs %s", leaf.kind->name, wanted);
+    return false;
+}
+
+bool read_tuple(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+    return PyTuple_CheckExact(payload) ? read_constant(tree, leaf, payload) : wrong_payload(leaf, "a tuple");
+}
+
 bool is_gone(GuardTree &tree, int32_t held) {
     if (held < 0) return false;
     PyObject *reference = tree.held[held];
-    return PyWeakref_CheckRefExact(reference) && PyWeakref_GET_OBJECT(reference) == Py_None;
+    return PyWeakref_CheckRefExact(reference) && FJ_Weakref_Object(reference) == Py_None;
 }
 
 Alive *new_alive() {
@@ -156,5 +171,70 @@ Alive *new_alive() {
 }
 
 int init_leaf_object() { return PyType_Ready(&alive_type); }
+
+/* ---- the leaves ---- */
+
+static const Registered<LeafKind> type_is({
+    .name = "type_is",
+    .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) {
+        return PyType_Check(payload) ? read_object(tree, leaf, payload, true) : wrong_payload(leaf, "a class");
+    },
+    .holds = [](const Leaf &leaf, PyObject *value) { return reinterpret_cast<PyObject *>(Py_TYPE(value)) == leaf.object; },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &leaf) {
+        auto *type = reinterpret_cast<PyTypeObject *>(leaf.object);
+        /* typeobject.c: object_set_class gives no other class to instances of such a one */
+        bool for_good = PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) && type != &PyModule_Type;
+        return (for_good && memo.is_fixed(node)) || memo.has_type(node, value);
+    },
+    .knows_type = true,
+});
+
+/* No word need be added: what it is compared with lives, so its address is nobody else's. */
+static bool is_vouched_for(Memo &, int32_t, PyObject *, const Leaf &) { return true; }
+
+static const Registered<LeafKind> value_is({
+    .name = "value_is",
+    .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) { return read_object(tree, leaf, payload, true); },
+    .holds = [](const Leaf &leaf, PyObject *value) { return value == leaf.object; },
+    .vouch = is_vouched_for,
+});
+
+static const Registered<LeafKind> equals({
+    .name = "equals",
+    .read = read_constant,
+    .holds = [](const Leaf &leaf, PyObject *value) { return same_constant(value, leaf.object); },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &leaf) {
+        return value == leaf.object || (memo.is_fixed(node) && is_immutable_constant(leaf.object));
+    },
+});
+
+static const Registered<LeafKind> code_is({
+    .name = "code_is",
+    .read = [](GuardTree &tree, Leaf &leaf, PyObject *payload) {
+        return PyCode_Check(payload) ? read_object(tree, leaf, payload, true) : wrong_payload(leaf, "a code object");
+    },
+    .holds = [](const Leaf &leaf, PyObject *value) {
+        return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
+    },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &) {
+        if (!memo.is_fixed(node) && !memo.has_type(node, value)) return false;
+        memo.add(&reinterpret_cast<PyFunctionObject *>(value)->func_code);
+        return true;
+    },
+});
+
+/* The words that vouch for a value, or for its absence, say all that these two ask. */
+static const Registered<LeafKind> is_missing({
+    .name = "is_missing",
+    .holds = [](const Leaf &, PyObject *) { return false; },
+    .vouch = is_vouched_for,
+    .holds_of_missing = true,
+});
+
+static const Registered<LeafKind> is_present({
+    .name = "is_present",
+    .holds = [](const Leaf &, PyObject *) { return true; },
+    .vouch = is_vouched_for,
+});
 
 }  // namespace framejit

@@ -1,4 +1,4 @@
-/* leaf_tensor.cpp: tensors and torch's global state, read from c10's structures without asking torch's Python layer. */
+/* leaf_tensor.cpp: leaves about tensors and torch's global state, read from c10's structures without asking torch's Python layer. */
 #include "tree.h"
 
 #include <c10/core/AutogradState.h>
@@ -13,17 +13,6 @@
 
 namespace framejit {
 
-/* What a tensor has to be. sizes and strides: -1 accepts any number. */
-struct TensorFacts {
-    PyObject *cls; /* borrowed from the tree's held objects; whoever owns the facts */
-    uint64_t keys;
-    c10::ScalarType dtype;
-    c10::Device device;
-    c10::Layout layout;
-    bool requires_grad, any_size, any_stride, has_strides;
-    std::vector<int64_t> sizes, strides;
-};
-
 /* All that tensor_matches looks at, as one tensor had it. Many tensors of a model look alike and share one. */
 struct TensorLook {
     PyObject *cls; /* compared only */
@@ -31,20 +20,48 @@ struct TensorLook {
     uint64_t words[13];
 };
 
+namespace {
+
+/* What a tensor has to be. sizes and strides: -1 accepts any number. */
+struct TensorFacts : Facts {
+    PyObject *cls = nullptr; /* borrowed from the tree's held objects */
+    unsigned long long keys = 0;
+    c10::ScalarType dtype = c10::ScalarType::Undefined;
+    c10::Device device = c10::kCPU;
+    c10::Layout layout = c10::kStrided;
+    bool requires_grad = false, any_size = false, any_stride = false, has_strides = false;
+    std::vector<int64_t> sizes, strides;
+};
+
 /* A builtin function of torch that reads one setting, and what it should return. */
 struct Probe {
     PyObject *function, *arguments, *expected; /* strong */
-    int comparison; /* as in global_state.py: equal, identical, a DeviceContext with the device */
+    bool (*is_as)(PyObject *found, PyObject *expected);
 };
 
-struct GlobalFacts {
-    bool grad_mode, inference_mode, forward_grad_mode;
-    uint64_t included, excluded;
-    c10::ScalarType dtype;
+struct GlobalFacts : Facts {
+    int grad_mode = 0, inference_mode = 0, forward_grad_mode = 0;
+    unsigned long long included = 0, excluded = 0;
+    c10::ScalarType dtype = c10::ScalarType::Undefined;
     std::vector<Probe> probes;
-};
 
-namespace {
+    int visit(visitproc visit, void *arg) const override {
+        for (const Probe &probe : probes) {
+            Py_VISIT(probe.function);
+            Py_VISIT(probe.arguments);
+            Py_VISIT(probe.expected);
+        }
+        return 0;
+    }
+
+    ~GlobalFacts() override {
+        for (const Probe &probe : probes) {
+            Py_DECREF(probe.function);
+            Py_DECREF(probe.arguments);
+            Py_DECREF(probe.expected);
+        }
+    }
+};
 
 /* torch's Python objects, as far as they are read here. torch's own headers for them take minutes to compile; that the layout
  * is right is checked when the module is loaded. */
@@ -141,23 +158,30 @@ bool is_device_context(PyObject *mode, PyObject *expected) {
     return device != nullptr && same_constant(device, PyTuple_GET_ITEM(expected, 1));
 }
 
+bool is_identical(PyObject *found, PyObject *expected) { return found == expected; }
+
+/* How probes compare, by the names that torch_modes.py gives; NULL with an exception set for another. */
+auto comparison(const char *name) -> decltype(Probe::is_as) {
+    constexpr struct {
+        const char *name;
+        decltype(Probe::is_as) is_as;
+    } known[] = {{"equal", same_constant}, {"identical", is_identical}, {"device_context", is_device_context}};
+    for (const auto &row : known) {
+        if (std::strcmp(row.name, name) == 0) return row.is_as;
+    }
+    PyErr_Format(PyExc_ValueError, "no probe compares as %s", name);
+    return nullptr;
+}
+
 bool probe_holds(const Probe &probe) {
     PyObject *found = call_probe(probe);
     if (found == nullptr) {
         PyErr_Clear();
         return false;
     }
-    bool holds = probe.comparison == 0   ? same_constant(found, probe.expected)
-                 : probe.comparison == 1 ? found == probe.expected
-                                         : is_device_context(found, probe.expected);
+    bool holds = probe.is_as(found, probe.expected);
     Py_DECREF(found);
     return holds;
-}
-
-void clear_probe(Probe &probe) {
-    Py_CLEAR(probe.function);
-    Py_CLEAR(probe.arguments);
-    Py_CLEAR(probe.expected);
 }
 
 PyTypeObject *type_attribute(PyObject *module, const char *name) {
@@ -243,43 +267,35 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-/* spec: (class, raw key set, dtype, device, layout, requires_grad, sizes, strides or None). NULL with an exception set on error. */
-TensorFacts *new_tensor_facts(PyObject *spec) {
-    PyObject *cls, *dtype, *device, *layout, *sizes, *strides;
-    unsigned long long keys;
+/* payload: (class, raw key set, dtype, device, layout, requires_grad, sizes, strides or None). */
+static bool read_tensor_facts(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+    auto facts = std::make_unique<TensorFacts>();
+    PyObject *dtype, *device, *layout, *sizes, *strides;
     int requires_grad;
-    if (!PyArg_ParseTuple(spec, "O!KO!O!O!pOO", &PyType_Type, &cls, &keys, dtype_type, &dtype, device_type, &device, layout_type, &layout,
-                          &requires_grad, &sizes, &strides)) {
-        return nullptr;
+    if (!PyArg_ParseTuple(payload, "O!KO!O!O!pOO", &PyType_Type, &facts->cls, &facts->keys, dtype_type, &dtype, device_type, &device, layout_type,
+                          &layout, &requires_grad, &sizes, &strides)) {
+        return false;
     }
-    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(cls), tensor_base)) {
+    if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject *>(facts->cls), tensor_base)) {
         PyErr_SetString(PyExc_TypeError, "tensor_match needs a subclass of torch.Tensor");
-        return nullptr;
+        return false;
     }
-    auto *facts = new TensorFacts{cls,
-                                  keys,
-                                  reinterpret_cast<PythonDtype *>(dtype)->value,
-                                  reinterpret_cast<PythonDevice *>(device)->value,
-                                  reinterpret_cast<PythonLayout *>(layout)->value,
-                                  requires_grad != 0,
-                                  false,
-                                  false,
-                                  strides != Py_None,
-                                  {},
-                                  {}};
-    if (!parse_numbers(sizes, facts->sizes, facts->any_size) ||
-        (facts->has_strides && !parse_numbers(strides, facts->strides, facts->any_stride))) {
-        delete facts;
-        return nullptr;
+    facts->dtype = reinterpret_cast<PythonDtype *>(dtype)->value;
+    facts->device = reinterpret_cast<PythonDevice *>(device)->value;
+    facts->layout = reinterpret_cast<PythonLayout *>(layout)->value;
+    facts->requires_grad = requires_grad != 0;
+    facts->has_strides = strides != Py_None;
+    if (!parse_numbers(sizes, facts->sizes, facts->any_size) || (facts->has_strides && !parse_numbers(strides, facts->strides, facts->any_stride)) ||
+        hold(tree, facts->cls, true, &leaf.held) == nullptr) {
+        return false;
     }
-    return facts;
+    leaf.facts = facts.get();
+    tree.facts.push_back(std::move(facts));
+    return true;
 }
 
-void delete_tensor_facts(TensorFacts *facts) { delete facts; }
-
-PyObject *tensor_facts_class(TensorFacts *facts) { return facts->cls; }
-
-bool tensor_matches(const TensorFacts &facts, PyObject *value) {
+static bool tensor_matches(const Leaf &leaf, PyObject *value) {
+    const auto &facts = *static_cast<const TensorFacts *>(leaf.facts);
     if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != facts.cls) return false;
     const Reader &tensor = read(value);
     if (tensor.key_set().raw_repr() != facts.keys || tensor.has_custom_sizes() || tensor.has_custom_device() || tensor.has_custom_layout()) {
@@ -290,6 +306,8 @@ bool tensor_matches(const TensorFacts &facts, PyObject *value) {
     if (tensor.layout() != facts.layout) return false;
     return !facts.has_strides || (!tensor.has_custom_strides() && all_equal(facts.strides, tensor.strides(), facts.any_stride));
 }
+
+static const Registered<LeafKind> tensor_match({.name = "tensor_match", .read = read_tensor_facts, .holds = tensor_matches, .looks_at_tensor = true});
 
 /* Whether a tensor still looks as it did: if so, whatever matched it matches it. `value` may be any object. */
 bool looks_same(const TensorLook &look, PyObject *value) {
@@ -321,65 +339,53 @@ const void *tensor_data(PyObject *value) { return reinterpret_cast<PythonTensor 
 
 void delete_look(TensorLook *look) { delete look; }
 
-/* StorageAliasing: the storages, numbered by first appearance, and the offsets are those of the trace. */
-bool storages_match(const std::vector<PyObject *> &values, const Relation &relation) {
-    std::vector<const c10::StorageImpl *> storages(relation.nodes.size(), nullptr); /* of each group, as far as it has appeared */
+/* The storages, numbered by first appearance, and the offsets are those of the trace. Two numbers for each tensor: of its storage, and its offset. */
+static bool storages_match(const Relation &relation, const std::vector<PyObject *> &values) {
+    std::vector<const c10::StorageImpl *> storages(relation.nodes.size(), nullptr); /* by their numbers, as far as they have appeared */
     size_t known = 0;
     for (size_t i = 0; i < relation.nodes.size(); i++) {
         PyObject *value = values[relation.nodes[i]];
         if (value == nullptr || !PyObject_TypeCheck(value, tensor_base)) return false;
         const Reader &tensor = read(value);
-        if (tensor.has_custom_sizes() || !tensor.has_storage() || tensor.offset() != relation.offsets[i]) return false;
+        if (tensor.has_custom_sizes() || !tensor.has_storage() || tensor.offset() != relation.numbers[2 * i + 1]) return false;
         const c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
-        auto group = static_cast<size_t>(relation.groups[i]);
-        if (group > known) return false;
-        if (group == known) storages[known++] = storage;
-        else if (storages[group] != storage) return false;
+        auto number = static_cast<size_t>(relation.numbers[2 * i]);
+        if (number > known) return false;
+        if (number == known) storages[known++] = storage;
+        else if (storages[number] != storage) return false;
     }
     storages.resize(known);
     std::sort(storages.begin(), storages.end());
     return std::adjacent_find(storages.begin(), storages.end()) == storages.end();
 }
 
-/* spec: (grad mode, inference mode, forward grad mode, included keys, excluded keys, default dtype,
+static const Registered<RelationKind> storage_aliasing({.name = "storage_aliasing", .holds = storages_match, .numbers = 2});
+
+/* payload: (grad mode, inference mode, forward grad mode, included keys, excluded keys, default dtype,
  * ((function, arguments, expected, comparison), ...)). */
-GlobalFacts *new_global_facts(PyObject *spec) {
-    int grad_mode, inference_mode, forward_grad_mode;
-    unsigned long long included, excluded;
+static bool read_global_facts(GuardTree &tree, Leaf &leaf, PyObject *payload) {
+    auto facts = std::make_unique<GlobalFacts>();
     PyObject *dtype, *probes;
-    if (!PyArg_ParseTuple(spec, "pppKKO!O!", &grad_mode, &inference_mode, &forward_grad_mode, &included, &excluded, dtype_type, &dtype,
-                          &PyTuple_Type, &probes)) {
-        return nullptr;
+    if (!PyArg_ParseTuple(payload, "pppKKO!O!", &facts->grad_mode, &facts->inference_mode, &facts->forward_grad_mode, &facts->included,
+                          &facts->excluded, dtype_type, &dtype, &PyTuple_Type, &probes)) {
+        return false;
     }
-    auto *facts = new GlobalFacts{grad_mode != 0, inference_mode != 0, forward_grad_mode != 0, included, excluded,
-                                  reinterpret_cast<PythonDtype *>(dtype)->value, {}};
+    facts->dtype = reinterpret_cast<PythonDtype *>(dtype)->value;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(probes); i++) {
         PyObject *function, *arguments, *expected;
-        int comparison;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(probes, i), "OO!Oi", &function, &PyTuple_Type, &arguments, &expected, &comparison)) {
-            delete_global_facts(facts);
-            return nullptr;
-        }
-        facts->probes.push_back({Py_NewRef(function), Py_NewRef(arguments), Py_NewRef(expected), comparison});
+        const char *name;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(probes, i), "OO!Os", &function, &PyTuple_Type, &arguments, &expected, &name)) return false;
+        auto is_as = comparison(name);
+        if (is_as == nullptr) return false;
+        facts->probes.push_back({Py_NewRef(function), Py_NewRef(arguments), Py_NewRef(expected), is_as});
     }
-    return facts;
+    leaf.facts = facts.get();
+    tree.facts.push_back(std::move(facts));
+    return true;
 }
 
-void delete_global_facts(GlobalFacts *facts) {
-    for (Probe &probe : facts->probes) clear_probe(probe);
-    delete facts;
-}
-
-int visit_global_facts(GlobalFacts *facts, visitproc visit, void *arg) {
-    for (Probe &probe : facts->probes) {
-        Py_VISIT(probe.function);
-        Py_VISIT(probe.arguments);
-        Py_VISIT(probe.expected);
-    }
-    return 0;
-}
-
-bool global_state_matches(const GlobalFacts &facts) {
+static bool global_state_matches(const Leaf &leaf, PyObject *) {
+    const auto &facts = *static_cast<const GlobalFacts *>(leaf.facts);
     const c10::AutogradState &autograd = c10::AutogradState::get_tls_state();
     if (autograd.get_grad_mode() != facts.grad_mode || autograd.get_inference_mode() != facts.inference_mode ||
         autograd.get_fw_grad_mode() != facts.forward_grad_mode) {
@@ -393,6 +399,8 @@ bool global_state_matches(const GlobalFacts &facts) {
     }
     return true;
 }
+
+static const Registered<LeafKind> global_state({.name = "global_state", .read = read_global_facts, .holds = global_state_matches});
 
 int init_leaf_tensor(PyObject *module) {
     PyObject *torch = PyImport_ImportModule("torch");

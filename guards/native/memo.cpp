@@ -2,8 +2,8 @@
  *
  * A memo says: while these words are what they were, every node of the chunk has the value it had, and every leaf that isn't a
  * question of its own holds. Three things vouch for a value:
- *   - The version of the dict or type that it was found in. Tags are never used twice, so the same tag means the same container,
- *     holding the same objects ever since. Such a value is *fixed*: as long as the tag stands, the object can't have been replaced
+ *   - The version of the dict or type that it was found in. Versions are never used twice, so the same one means the same container,
+ *     holding the same objects ever since. Such a value is *fixed*: as long as the version stands, the object can't have been replaced
  *     by another one at its address.
  *   - The word that the pointer was read from. That tells the same address, not the same object: what is read below it has words
  *     of its own, the type first.
@@ -15,27 +15,18 @@
  */
 #include "tree.h"
 
+#include "cpython/versions.h"
+
 namespace framejit {
 
-/* ma_version_tag is deprecated in 3.12 without a replacement that sees as much; it is gone in 3.14. Tags are never reused, and a
- * tag belongs to one dict: the same tag means the same dict with the same keys and values. */
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-static uint64_t *dict_version(PyObject *dict) { return &reinterpret_cast<PyDictObject *>(dict)->ma_version_tag; }
-#pragma GCC diagnostic pop
-
-/* A type's tag is 0 while it has none: then nothing would tell of a change. A look-up gives it one, if there are any left. */
 static unsigned int type_version(PyTypeObject *type) {
-    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
-        static PyObject *name = PyUnicode_InternFromString("__name__");
-        if (name != nullptr) _PyType_Lookup(type, name);
-    }
-    return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+    static PyObject *name = PyUnicode_InternFromString("__name__");
+    return name == nullptr ? 0 : FJ_Type_Version(type, name);
 }
 
 uint64_t version_of(const Node &node, PyObject *value) {
     if (value == nullptr || node.versioned == Versioned::no) return 0;
-    if (node.versioned == Versioned::dict) return PyDict_Check(value) ? *dict_version(value) : 0;
+    if (node.versioned == Versioned::dict) return PyDict_Check(value) ? FJ_Dict_Version(value) : 0;
     return PyType_Check(value) ? type_version(reinterpret_cast<PyTypeObject *>(value)) : 0;
 }
 
@@ -63,8 +54,7 @@ bool Memo::has_layout(int32_t index, PyObject *value) {
     switch (node.accessor) {
         case Accessor::root:
         case Accessor::pinned:
-        case Accessor::instance_dict:
-        case Accessor::type_of: return true;
+        case Accessor::instance_dict: return true;
         default: return (index == current && is_fixed(index)) || has_type(index, value);
     }
 }
@@ -121,7 +111,6 @@ bool Memo::add_step(int32_t index) {
     if (node.accessor == Accessor::root || node.accessor == Accessor::pinned || base == nullptr) return true;
     if (node.in_versioned) return is_fixed(index);
     switch (node.accessor) {
-        case Accessor::type_of: add(&base->ob_type); return true;
         case Accessor::instance_dict: {
             if (PyType_Check(base) || !has_layout(node.parent, base)) return false;
             PyObject **slot = _PyObject_GetDictPtr(base);
@@ -136,8 +125,7 @@ bool Memo::add_step(int32_t index) {
             else if (!has_type(node.parent, base)) return false;
             return add_field(node, base);
         case Accessor::cell_contents:
-        case Accessor::method_field:
-        case Accessor::wrapped_descriptor: return has_type(node.parent, base) && add_field(node, base);
+        case Accessor::method_field: return has_type(node.parent, base) && add_field(node, base);
         default: return false;
     }
 }
@@ -148,54 +136,12 @@ bool Memo::add_version(int32_t index) {
     PyObject *value = tree.values[index];
     if (node.version == 0) return true;
     if (!has_layout(index, value)) return false;
-    if (node.versioned == Versioned::dict) add(dict_version(value));
-    else add(&reinterpret_cast<PyTypeObject *>(value)->tp_version_tag);
+    if (node.versioned == Versioned::dict) add(FJ_Dict_VersionWord(value));
+    else add(FJ_Type_VersionWord(reinterpret_cast<PyTypeObject *>(value)));
     return true;
 }
 
-/* The word of a container that says how many items it has; NULL where that isn't one word, or none that it is safe to look at. */
-const void *Memo::length_of(int32_t index, PyObject *value) {
-    if (!has_layout(index, value)) return nullptr;
-    if (PyDict_Check(value)) return &reinterpret_cast<PyDictObject *>(value)->ma_used;
-    const bool sized = PyList_Check(value) || PyTuple_Check(value) || PyObject_TypeCheck(value, deque_type());
-    if (sized) return &reinterpret_cast<PyVarObject *>(value)->ob_size;
-    if (PyAnySet_Check(value)) return &reinterpret_cast<PySetObject *>(value)->used;
-    return nullptr;
-}
-
 /* Adds what vouches for a leaf that holds. False: nothing does, it has to be asked every time. */
-bool Memo::add_leaf(int32_t index, const Leaf &leaf) {
-    const Node &node = tree.nodes[index];
-    PyObject *value = tree.values[index];
-    switch (leaf.kind) {
-        case LeafKind::is_missing:
-        case LeafKind::is_present:
-        case LeafKind::value_is: return true; /* what it is compared with lives, so its address is nobody else's */
-        case LeafKind::equals: return value == leaf.object || (is_fixed(index) && is_immutable_constant(leaf.object));
-        case LeafKind::type_is: {
-            auto *type = reinterpret_cast<PyTypeObject *>(leaf.object);
-            /* typeobject.c: object_set_class gives no other class to instances of such a one */
-            bool for_good = PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE) && type != &PyModule_Type;
-            return (for_good && is_fixed(index)) || has_type(index, value);
-        }
-        case LeafKind::code_is:
-            if (!is_fixed(index) && !has_type(index, value)) return false;
-            add(&reinterpret_cast<PyFunctionObject *>(value)->func_code);
-            return true;
-        case LeafKind::length: {
-            const void *place = length_of(index, value);
-            if (place != nullptr) add(place);
-            return place != nullptr;
-        }
-        case LeafKind::key_absent: return value == nullptr || node.version != 0;
-        case LeafKind::dict_keys: {
-            if (node.version == 0 || !PyODict_Check(value)) return node.version != 0;
-            const void *order = has_layout(index, value) ? order_of(value) : nullptr;
-            if (order != nullptr) add(order);
-            return order != nullptr;
-        }
-        default: return false;
-    }
-}
+bool Memo::add_leaf(int32_t index, const Leaf &leaf) { return leaf.kind->vouch != nullptr && leaf.kind->vouch(*this, index, tree.values[index], leaf); }
 
 }  // namespace framejit

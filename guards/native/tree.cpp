@@ -13,10 +13,9 @@ namespace framejit {
 
 namespace {
 
-constexpr const char *accessor_names[] = {
+const std::vector<const char *> accessor_names = {
 #define FRAMEJIT_NAME(name) #name,
     FRAMEJIT_ACCESSORS(FRAMEJIT_NAME)};
-constexpr const char *leaf_names[] = {FRAMEJIT_LEAVES(FRAMEJIT_NAME)};
 #undef FRAMEJIT_NAME
 
 PyObject *runtime_module;    /* borrowed: it holds this library in memory */
@@ -46,7 +45,7 @@ int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
     return result;
 }
 
-GuardTree &as_tree(PyObject *object) { return *reinterpret_cast<GuardTree *>(object); }
+GuardTree &as_tree(PyObject *object) { return *static_cast<GuardTree *>(object); }
 
 /* ---- reading a spec ---- */
 
@@ -66,7 +65,7 @@ bool read_node(GuardTree &tree, PyObject *item) {
     PyObject *payload;
     if (!PyArg_ParseTuple(item, "iiO", &accessor, &parent, &payload)) return false;
     bool first = tree.nodes.empty();
-    if (accessor < 0 || accessor >= static_cast<int>(std::size(accessor_names)) || first != (accessor == 0) ||
+    if (accessor < 0 || accessor >= static_cast<int>(accessor_names.size()) || first != (accessor == 0) ||
         (first ? parent != 0 : parent < 0 || static_cast<size_t>(parent) >= tree.nodes.size())) {
         PyErr_SetString(PyExc_ValueError, "a guard tree's nodes start with the root, and parents come before children");
         return false;
@@ -94,107 +93,51 @@ bool read_node(GuardTree &tree, PyObject *item) {
     return true;
 }
 
-bool wrong_payload(const char *leaf, const char *wanted) {
-    PyErr_Format(PyExc_TypeError, "%s needs %s", leaf, wanted);
-    return false;
-}
-
-bool read_leaf_payload(GuardTree &tree, Leaf &leaf, PyObject *payload) {
-    PyObject *object = nullptr;
-    switch (leaf.kind) {
-        case LeafKind::type_is:
-            if (!PyType_Check(payload)) return wrong_payload("type_is", "a class");
-            object = payload;
-            break;
-        case LeafKind::code_is:
-            if (!PyCode_Check(payload)) return wrong_payload("code_is", "a code object");
-            object = payload;
-            break;
-        case LeafKind::value_is:
-        case LeafKind::equals: object = payload; break;
-        case LeafKind::dict_keys:
-            if (!PyTuple_CheckExact(payload)) return wrong_payload("dict_keys", "a tuple");
-            object = payload;
-            break;
-        case LeafKind::set_equals:
-            if (!PyTuple_CheckExact(payload)) return wrong_payload("set_equals", "a tuple");
-            object = payload;
-            break;
-        case LeafKind::key_absent:
-            object = payload;
-            if (PyObject_Hash(payload) == -1) return false;
-            break;
-        case LeafKind::length:
-            leaf.length = PyLong_AsSsize_t(payload);
-            return !PyErr_Occurred();
-        case LeafKind::is_missing:
-        case LeafKind::is_present: return true;
-        case LeafKind::tensor_match:
-            leaf.tensor = new_tensor_facts(payload);
-            if (leaf.tensor == nullptr) return false;
-            if (hold(tree, tensor_facts_class(leaf.tensor), true, &leaf.held) != nullptr) return true;
-            delete_tensor_facts(leaf.tensor);
-            return false;
-        case LeafKind::global_state:
-            leaf.global_state = new_global_facts(payload);
-            return leaf.global_state != nullptr;
-        default: PyErr_SetString(PyExc_ValueError, "a relation is not a leaf of one node"); return false;
-    }
-    bool by_identity = leaf.kind == LeafKind::type_is || leaf.kind == LeafKind::code_is || leaf.kind == LeafKind::value_is;
-    leaf.object = hold(tree, object, by_identity, &leaf.held); /* constants may be known to the trace alone */
-    return leaf.object != nullptr;
-}
-
 /* Leaves come sorted by node. */
 bool read_leaf(GuardTree &tree, PyObject *item) {
-    int node_index, kind;
-    PyObject *payload;
-    if (!PyArg_ParseTuple(item, "iiO", &node_index, &kind, &payload)) return false;
-    auto position = static_cast<int32_t>(tree.leaves.size());
-    if (node_index < 0 || static_cast<size_t>(node_index) >= tree.nodes.size() || kind < 0 || kind >= static_cast<int>(std::size(leaf_names))) {
-        PyErr_SetString(PyExc_ValueError, "a leaf's node or kind is out of range");
+    int32_t node_index, kind;
+    PyObject *node_number, *kind_number, *payload;
+    if (!PyArg_ParseTuple(item, "OOO", &node_number, &kind_number, &payload) || !read_index(node_number, tree.nodes.size(), &node_index) ||
+        !read_index(kind_number, registered<LeafKind>().size(), &kind)) {
         return false;
     }
-    Leaf leaf{};
-    leaf.kind = static_cast<LeafKind>(kind);
-    leaf.held = -1;
+    auto position = static_cast<int32_t>(tree.leaves.size());
     Node &node = tree.nodes[node_index];
     if (node.end_leaf == 0) node.first_leaf = position;
     else if (node.end_leaf != position) {
         PyErr_SetString(PyExc_ValueError, "the leaves of a guard tree are not sorted by node");
         return false;
     }
-    if (!read_leaf_payload(tree, leaf, payload)) return false;
+    Leaf leaf{};
+    leaf.kind = registered<LeafKind>()[kind];
+    leaf.held = -1;
+    if (leaf.kind->read != nullptr && !leaf.kind->read(tree, leaf, payload)) return false;
     tree.leaves.push_back(leaf);
     node.end_leaf = position + 1;
-    bool on_keys = leaf.kind == LeafKind::key_absent || leaf.kind == LeafKind::dict_keys;
-    if (on_keys && node.versioned == Versioned::no) node.versioned = Versioned::dict;
-    node.type_checked |= leaf.kind == LeafKind::type_is;
+    if (leaf.kind->knows_keys && node.versioned == Versioned::no) node.versioned = Versioned::dict;
+    node.type_checked |= leaf.kind->knows_type;
     return true;
 }
 
 bool read_relation(GuardTree &tree, PyObject *item) {
-    int kind;
-    PyObject *nodes, *groups, *offsets;
-    if (!PyArg_ParseTuple(item, "iO!O!O!", &kind, &PyTuple_Type, &nodes, &PyTuple_Type, &groups, &PyTuple_Type, &offsets)) return false;
-    Relation relation;
-    relation.kind = static_cast<LeafKind>(kind);
-    Py_ssize_t size = PyTuple_GET_SIZE(nodes), numbers = relation.kind == LeafKind::storage_aliasing ? size : 0;
-    bool is_relation = relation.kind == LeafKind::same || relation.kind == LeafKind::distinct || relation.kind == LeafKind::storage_aliasing;
-    if (!is_relation || size == 0 || (relation.kind == LeafKind::same && size != 2) || PyTuple_GET_SIZE(groups) != numbers ||
-        PyTuple_GET_SIZE(offsets) != numbers) {
+    long kind;
+    PyObject *nodes, *numbers;
+    if (!PyArg_ParseTuple(item, "lO!O!", &kind, &PyTuple_Type, &nodes, &PyTuple_Type, &numbers)) return false;
+    const std::vector<const RelationKind *> &kinds = registered<RelationKind>();
+    kind -= static_cast<long>(registered<LeafKind>().size());
+    const size_t size = PyTuple_GET_SIZE(nodes), count = PyTuple_GET_SIZE(numbers);
+    bool known = kind >= 0 && static_cast<size_t>(kind) < kinds.size();
+    if (!known || size == 0 || (kinds[kind]->nodes != 0 && size != kinds[kind]->nodes) || count != size * kinds[kind]->numbers) {
         PyErr_SetString(PyExc_ValueError, "a relation's kind or sizes are wrong");
         return false;
     }
-    for (Py_ssize_t i = 0; i < size; i++) {
+    Relation relation{kinds[kind], {}, {}};
+    for (size_t i = 0; i < size; i++) {
         int32_t index;
         if (!read_index(PyTuple_GET_ITEM(nodes, i), tree.nodes.size(), &index)) return false;
         relation.nodes.push_back(index);
     }
-    for (Py_ssize_t i = 0; i < numbers; i++) {
-        relation.groups.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(groups, i)));
-        relation.offsets.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(offsets, i)));
-    }
+    for (size_t i = 0; i < count; i++) relation.numbers.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, i)));
     if (PyErr_Occurred()) return false;
     tree.relations.push_back(std::move(relation));
     return true;
@@ -227,23 +170,7 @@ PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     if (self == nullptr) return nullptr;
     PyObject_GC_UnTrack(self); /* until it is whole */
     GuardTree &tree = as_tree(self);
-    new (&tree.nodes) std::vector<Node>();
-    new (&tree.leaves) std::vector<Leaf>();
-    new (&tree.relations) std::vector<Relation>();
-    new (&tree.apart) std::vector<Apart>();
-    new (&tree.captures) std::vector<int32_t>();
-    new (&tree.held) std::vector<PyObject *>();
-    new (&tree.values) std::vector<PyObject *>();
-    new (&tree.temporary) std::vector<PyObject *>();
-    new (&tree.chunks) std::vector<Chunk>();
-    new (&tree.outside) std::vector<int32_t>();
-    new (&tree.words) std::vector<Word>();
-    new (&tree.scratch) std::vector<Word>();
-    new (&tree.questions) std::vector<Question>();
-    new (&tree.asked) std::vector<int32_t>();
-    new (&tree.tensors) std::vector<TensorMemo>();
-    new (&tree.other_captures) std::vector<int32_t>();
-    new (&tree.looks) std::vector<TensorLook *>();
+    new (static_cast<TreeData *>(&tree)) TreeData();
     tree.nodes.reserve(PyList_GET_SIZE(nodes));
     tree.leaves.reserve(PyList_GET_SIZE(leaves));
     tree.alive = new_alive();
@@ -261,7 +188,7 @@ PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     }
     tree.values.resize(tree.nodes.size());
     cut_into_chunks(tree);
-    merge_distinct(tree);
+    merge_relations(tree);
     PyObject_GC_Track(self);
     return self;
 }
@@ -270,11 +197,9 @@ int tree_traverse(PyObject *self, visitproc visit, void *arg) {
     GuardTree &tree = as_tree(self);
     Py_VISIT(Py_TYPE(self));
     for (PyObject *object : tree.held) Py_VISIT(object);
-    for (Leaf &leaf : tree.leaves) {
-        if (leaf.kind == LeafKind::global_state) {
-            int status = visit_global_facts(leaf.global_state, visit, arg);
-            if (status != 0) return status;
-        }
+    for (const auto &facts : tree.facts) {
+        int status = facts->visit(visit, arg);
+        if (status != 0) return status;
     }
     return 0;
 }
@@ -283,14 +208,12 @@ int tree_clear(PyObject *self) {
     GuardTree &tree = as_tree(self);
     if (tree.alive != nullptr) tree.alive->dead = true;
     std::vector<PyObject *> held;
-    std::vector<Leaf> leaves;
+    std::vector<std::unique_ptr<const Facts>> facts;
     held.swap(tree.held);
-    leaves.swap(tree.leaves);
+    facts.swap(tree.facts);
+    tree.leaves.clear();
     tree.nodes.clear();
-    for (Leaf &leaf : leaves) {
-        if (leaf.kind == LeafKind::global_state) delete_global_facts(leaf.global_state);
-        if (leaf.kind == LeafKind::tensor_match) delete_tensor_facts(leaf.tensor);
-    }
+    facts.clear();
     for (PyObject *object : held) Py_DECREF(object);
     return 0;
 }
@@ -300,24 +223,8 @@ void tree_dealloc(PyObject *self) {
     tree_clear(self);
     GuardTree &tree = as_tree(self);
     Py_XDECREF(reinterpret_cast<PyObject *>(tree.alive));
-    std::destroy_at(&tree.nodes);
-    std::destroy_at(&tree.leaves);
-    std::destroy_at(&tree.relations);
-    std::destroy_at(&tree.apart);
-    std::destroy_at(&tree.captures);
-    std::destroy_at(&tree.held);
-    std::destroy_at(&tree.values);
-    std::destroy_at(&tree.temporary);
-    std::destroy_at(&tree.chunks);
-    std::destroy_at(&tree.outside);
-    std::destroy_at(&tree.words);
-    std::destroy_at(&tree.scratch);
-    std::destroy_at(&tree.questions);
-    std::destroy_at(&tree.asked);
-    std::destroy_at(&tree.tensors);
-    std::destroy_at(&tree.other_captures);
     for (TensorLook *look : tree.looks) delete_look(look);
-    std::destroy_at(&tree.looks);
+    std::destroy_at(static_cast<TreeData *>(&tree));
     PyTypeObject *type = Py_TYPE(self);
     type->tp_free(self);
     Py_DECREF(type);
@@ -414,19 +321,26 @@ PyType_Slot tree_slots[] = {
 PyType_Spec tree_spec = {"framejit._runtime.GuardTree", sizeof(GuardTree), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
                          tree_slots};
 
-template <size_t N>
-int add_numbers(PyObject *module, const char *name, const char *const (&names)[N]) {
+/* Adds a dict of numbers to the module: the place of each name. */
+int add_numbers(PyObject *module, const char *attribute, const std::vector<const char *> &names) {
     PyObject *numbers = PyDict_New();
     if (numbers == nullptr) return -1;
     int status = 0;
-    for (size_t i = 0; i < N && status == 0; i++) {
+    for (size_t i = 0; i < names.size() && status == 0; i++) {
         PyObject *number = PyLong_FromSize_t(i);
         status = number == nullptr ? -1 : PyDict_SetItemString(numbers, names[i], number);
         Py_XDECREF(number);
     }
-    if (status == 0) status = PyModule_AddObjectRef(module, name, numbers);
+    if (status == 0) status = PyModule_AddObjectRef(module, attribute, numbers);
     Py_DECREF(numbers);
     return status;
+}
+
+std::vector<const char *> kind_names() {
+    std::vector<const char *> names;
+    for (const LeafKind *kind : registered<LeafKind>()) names.push_back(kind->name);
+    for (const RelationKind *kind : registered<RelationKind>()) names.push_back(kind->name);
+    return names;
 }
 
 }  // namespace
@@ -447,7 +361,7 @@ extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_c
 extern "C" int FJ_Guards_Init(PyObject *module) {
     runtime_module = module;
     if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0) return -1;
-    if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", leaf_names) < 0) return -1;
+    if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", kind_names()) < 0) return -1;
     PyObject *type = PyType_FromSpec(&tree_spec);
     if (type == nullptr) return -1;
     FJ_GuardTreeType = reinterpret_cast<PyTypeObject *>(type);

@@ -20,55 +20,97 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
+
+#include "cpython/objects.h"
 
 namespace framejit {
 
 /* The names are those of Source.accessor in guards/source.py. */
 #define FRAMEJIT_ACCESSORS(X)                                                                                                        \
     X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
-    X(index) X(slot_member) X(c_attr) X(type_of) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field)    \
-    X(deque_index) X(wrapped_descriptor) X(referent) X(iterator_item) X(iterator_field)
-
-/* The names are those of Guard.leaf in guards/kinds.py; the last three relate several paths and run after the walk. */
-#define FRAMEJIT_LEAVES(X)                                                                                                           \
-    X(type_is) X(value_is) X(equals) X(length) X(key_absent) X(dict_keys) X(set_equals) X(code_is) X(is_missing) X(is_present)    \
-    X(tensor_match) X(global_state) X(same) X(distinct) X(storage_aliasing)
+    X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index)    \
+    X(referent) X(iterator_item) X(iterator_field)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
-enum class LeafKind : uint8_t { FRAMEJIT_LEAVES(FRAMEJIT_ENUMERATOR) };
 #undef FRAMEJIT_ENUMERATOR
 
 /* What holds a node's children in place: while its version is the one recorded, they are where they were. */
 enum class Versioned : uint8_t { no, dict, type };
 
-struct TensorFacts;
 struct TensorLook;
-struct GlobalFacts;
+struct GuardTree;
+struct Leaf;
+struct Relation;
+class Memo;
+
+/* A kind of guard about one value: what the class of the same `leaf` in guards/kinds.py is in Python. One of the leaf_*.cpp defines it, as a
+ * Registered object; no other file names it. */
+struct LeafKind {
+    const char *name;
+    /* Takes what Guard.native() gives; false with an exception set where that is no payload of this kind. NULL: it has none. */
+    bool (*read)(GuardTree &tree, Leaf &leaf, PyObject *payload) = nullptr;
+    /* The check. It runs no user's Python. */
+    bool (*holds)(const Leaf &leaf, PyObject *value);
+    /* Adds words of memory to a memo, of which one differs once the leaf, which holds now, does no more. False, or NULL: there are no such words, and
+     * the leaf is asked in every walk. */
+    bool (*vouch)(Memo &memo, int32_t node, PyObject *value, const Leaf &leaf) = nullptr;
+    bool holds_of_missing = false; /* it holds where the path ends early */
+    bool knows_type = false;       /* it holds for one exact type only, and vouches for the type first */
+    bool knows_keys = false;       /* it holds as long as the version of the dict that is the value stands */
+    bool looks_at_tensor = false;  /* it holds for each tensor that looks (TensorLook) as one that it has held for */
+};
+
+/* A kind of guard about several values, as a Relation in guards/kinds.py. Relations are checked after the walk. */
+struct RelationKind {
+    const char *name;
+    /* The check. `values`: of all nodes. */
+    bool (*holds)(const Relation &relation, const std::vector<PyObject *> &values);
+    size_t nodes = 0;         /* how many paths it relates; 0: any number */
+    size_t numbers = 0;       /* how many numbers Guard.native() gives for each path */
+    bool by_identity = false; /* it goes on to hold while the values are the same objects */
+    /* What a walk checks in place of all relations of the kind that a tree has; NULL: each of them. */
+    std::vector<Relation> (*merge)(const std::vector<Relation> &relations) = nullptr;
+};
+
+/* The registered kinds. Python is told their places, with those of relations after those of leaves, in `_runtime.LEAVES`. */
+template <typename Kind>
+std::vector<const Kind *> &registered() {
+    static std::vector<const Kind *> kinds;
+    return kinds;
+}
+
+/* Defined at namespace scope, it adds a kind to the registered ones when the library is loaded. */
+template <typename Kind>
+struct Registered {
+    const Kind kind;
+    explicit Registered(const Kind &definition) : kind(definition) { registered<Kind>().push_back(&kind); }
+    Registered(const Registered &) = delete;
+};
+
+/* What a leaf compares with where that isn't one object or number. visit: as tp_traverse, the Python objects that it holds. */
+struct Facts {
+    virtual ~Facts() = default;
+    virtual int visit(visitproc, void *) const { return 0; }
+};
 
 struct Leaf {
-    LeafKind kind;
+    const LeafKind *kind;
     int32_t held; /* which of the tree's held objects it compares with; -1: none */
     union {
         PyObject *object; /* borrowed from `held` */
         Py_ssize_t length;
-        TensorFacts *tensor; /* owned */
-        GlobalFacts *global_state; /* owned */
+        const Facts *facts; /* one of GuardTree::facts */
     };
 };
 
-/* A fact about several nodes' values. */
+/* A fact about several nodes' values. numbers: those of each node, then those of the next. */
 struct Relation {
-    LeafKind kind;
+    const RelationKind *kind;
     std::vector<int32_t> nodes;
-    std::vector<int64_t> groups;
-    std::vector<int64_t> offsets;
-};
-
-/* All Distinct guards about one set of nodes: the values of `own` differ from one another and from those of `others`. */
-struct Apart {
-    std::vector<int32_t> own, others;
+    std::vector<int64_t> numbers;
 };
 
 struct Node {
@@ -79,8 +121,8 @@ struct Node {
     bool none_if_null : 1; /* payload of a slot_member */
     bool has_children : 1;
     bool related : 1;      /* a relation compares its value by identity */
-    bool type_checked : 1; /* one of its leaves is type_is */
-    bool deferred : 1;     /* its only leaf is a tensor_match that has a memo of its own */
+    bool type_checked : 1; /* one of its leaves is of a kind that knows the type */
+    bool deferred : 1;     /* its only leaf looks at a tensor and has a memo of its own */
     int32_t parent;
     int32_t first_leaf, end_leaf;
     int32_t first_outside, end_outside; /* in GuardTree::outside: the other chunks that its children are in */
@@ -116,7 +158,7 @@ struct Question {
     int32_t leaf, node;
 };
 
-/* A tensor_match of which only the tensor is looked at in every walk. */
+/* A leaf of which only the tensor is looked at in every walk. */
 struct TensorMemo {
     PyObject *tensor;       /* the node's value */
     const TensorLook *look; /* how the tensor looked when it matched; NULL: not known */
@@ -132,12 +174,11 @@ struct Alive {
     bool dead;
 };
 
-struct GuardTree {
-    PyObject_HEAD
+struct TreeData {
     std::vector<Node> nodes;
     std::vector<Leaf> leaves;
-    std::vector<Relation> relations;
-    std::vector<Apart> apart; /* what the Distinct guards among the relations come to */
+    std::vector<std::unique_ptr<const Facts>> facts;
+    std::vector<Relation> relations, merged; /* one for each guard, and what a walk checks in their place */
     std::vector<int32_t> captures;
     std::vector<PyObject *> held;      /* strong: objects, and weak references to objects */
     std::vector<PyObject *> values;    /* of each node, in this walk */
@@ -150,14 +191,16 @@ struct GuardTree {
     std::vector<TensorMemo> tensors;
     std::vector<int32_t> other_captures; /* those that are not a capture of one of `tensors` */
     std::vector<TensorLook *> looks; /* owned */
-    Alive *alive;
-    uint32_t walks;
-    int32_t visited; /* nodes, in the last walk */
-    bool walking;
-    bool ambiguous; /* in this walk, only a user's __eq__ could have told whether a key is there */
-    bool arrange;   /* a memo or its questions don't fit in their place */
-    bool unrelated; /* since the relations last held, a value that they compare is another */
+    Alive *alive = nullptr;
+    uint32_t walks = 0;
+    int32_t visited = 0; /* nodes, in the last walk */
+    bool walking = false;
+    bool ambiguous = false; /* in this walk, only a user's __eq__ could have told whether a key is there */
+    bool arrange = false;   /* a memo or its questions don't fit in their place */
+    bool unrelated = true;  /* since the relations last held, a value that they compare is another */
 };
+
+struct GuardTree : PyObject, TreeData {};
 
 /* The call that is being matched. */
 struct CallView {
@@ -188,6 +231,8 @@ bool same_constant(PyObject *a, PyObject *b);
 bool is_immutable_constant(PyObject *value);
 bool is_constant_type(PyTypeObject *type);
 PyObject *hold(GuardTree &tree, PyObject *object, bool weakly, int32_t *index);
+bool read_constant(GuardTree &tree, Leaf &leaf, PyObject *payload);
+bool read_tuple(GuardTree &tree, Leaf &leaf, PyObject *payload);
 bool is_gone(GuardTree &tree, int32_t held);
 int init_leaf_object();
 Alive *new_alive();
@@ -198,7 +243,7 @@ constexpr int32_t matches = -1, no_guard = -2;
 int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures);
 int32_t walk_in_order(GuardTree &tree, const CallView &call);
 void cut_into_chunks(GuardTree &tree);
-void merge_distinct(GuardTree &tree);
+void merge_relations(GuardTree &tree);
 void arrange_memos(GuardTree &tree);
 
 /* memo.cpp */
@@ -209,7 +254,7 @@ inline uint64_t load(const void *address) {
 }
 uint64_t version_of(const Node &node, PyObject *value);
 
-/* Writes the words of one chunk into tree.scratch. */
+/* Writes the words of one chunk into tree.scratch. What is asked of a node says whether words vouch for it; false: none do. */
 class Memo {
   public:
     explicit Memo(GuardTree &tree) : tree(tree) {}
@@ -217,43 +262,32 @@ class Memo {
     bool add_leaf(int32_t index, const Leaf &leaf);
     bool add_version(int32_t index);
 
+    /* For LeafKind::vouch. */
+    void add(const void *address);
+    bool is_fixed(int32_t index) const;
+    bool has_version(int32_t index) const { return tree.nodes[index].version != 0; }
+    bool has_type(int32_t index, PyObject *value);
+    bool has_layout(int32_t index, PyObject *value);
+
   private:
     GuardTree &tree;
     int32_t current = 0;
     int32_t typed = -1, listed = -1; /* the nodes whose type, and whose items, the last words are about */
-    void add(const void *address);
-    bool is_fixed(int32_t index) const;
-    bool has_type(int32_t index, PyObject *value);
-    bool has_layout(int32_t index, PyObject *value);
     bool add_index(const Node &node, PyObject *base);
     bool add_field(const Node &node, PyObject *base);
     bool add_function_field(const Node &node, PyObject *base);
     bool add_closure_cell(const Node &node, PyObject *base);
-    const void *length_of(int32_t index, PyObject *value);
 };
 
 /* leaf_container.cpp */
-bool has_length(PyObject *value, Py_ssize_t length);
-bool has_keys(PyObject *dict, PyObject *keys);
-bool has_elements(PyObject *set, PyObject *elements);
-const void *order_of(PyObject *ordered_dict);
 int init_leaf_container();
 
 /* leaf_tensor.cpp */
 int init_leaf_tensor(PyObject *module);
-TensorFacts *new_tensor_facts(PyObject *spec);
-void delete_tensor_facts(TensorFacts *facts);
-PyObject *tensor_facts_class(TensorFacts *facts);
-bool tensor_matches(const TensorFacts &facts, PyObject *value);
 bool looks_same(const TensorLook &look, PyObject *value);
 const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value);
 const void *tensor_data(PyObject *value);
 void delete_look(TensorLook *look);
-bool storages_match(const std::vector<PyObject *> &values, const Relation &relation);
-GlobalFacts *new_global_facts(PyObject *spec);
-void delete_global_facts(GlobalFacts *facts);
-int visit_global_facts(GlobalFacts *facts, visitproc visit, void *arg);
-bool global_state_matches(const GlobalFacts &facts);
 
 }  // namespace framejit
 

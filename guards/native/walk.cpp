@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
-#include <map>
 
 namespace framejit {
 
@@ -15,59 +14,16 @@ constexpr int32_t largest_chunk = 24;
 constexpr uint8_t longest_wait = 63;
 
 bool holds(const Leaf &leaf, PyObject *value) {
-    if (leaf.kind == LeafKind::is_missing) return value == nullptr;
-    if (value == nullptr) return leaf.kind == LeafKind::key_absent;
-    switch (leaf.kind) {
-        case LeafKind::is_present: return true;
-        case LeafKind::type_is: return reinterpret_cast<PyObject *>(Py_TYPE(value)) == leaf.object;
-        case LeafKind::value_is: return value == leaf.object;
-        case LeafKind::code_is: return PyFunction_Check(value) && reinterpret_cast<PyFunctionObject *>(value)->func_code == leaf.object;
-        case LeafKind::equals: return same_constant(value, leaf.object);
-        case LeafKind::length: return PyDict_CheckExact(value) ? PyDict_GET_SIZE(value) == leaf.length : has_length(value, leaf.length);
-        case LeafKind::key_absent: {
-            int32_t hint = 0;
-            bool ambiguous = false;
-            return PyDict_Check(value) && find_item(value, leaf.object, &hint, &ambiguous) == nullptr && !ambiguous;
-        }
-        case LeafKind::dict_keys: return has_keys(value, leaf.object);
-        case LeafKind::set_equals: return has_elements(value, leaf.object);
-        case LeafKind::tensor_match: return tensor_matches(*leaf.tensor, value);
-        case LeafKind::global_state: return global_state_matches(*leaf.global_state);
-        default: return false;
-    }
+    return value != nullptr ? leaf.kind->holds(leaf, value) : leaf.kind->holds_of_missing;
 }
 
-bool holds(const Relation &relation, const std::vector<PyObject *> &values) {
-    if (relation.kind == LeafKind::storage_aliasing) return storages_match(values, relation);
-    PyObject *first = values[relation.nodes[0]];
-    if (relation.kind == LeafKind::same) return first != nullptr && first == values[relation.nodes[1]];
-    for (size_t i = 1; i < relation.nodes.size(); i++) {
-        if (first == values[relation.nodes[i]]) return false;
+/* Whether the relations hold. Those by identity need another look only when one of the values is another object. */
+bool relations_hold(const GuardTree &tree) {
+    for (const Relation &relation : tree.merged) {
+        if (relation.kind->by_identity && !tree.unrelated) continue;
+        if (!relation.kind->holds(relation, tree.values)) return false;
     }
     return true;
-}
-
-bool are_apart(const Apart &apart, const std::vector<PyObject *> &values) {
-    std::vector<PyObject *> own;
-    for (int32_t node : apart.own) own.push_back(values[node]);
-    std::sort(own.begin(), own.end());
-    if (std::adjacent_find(own.begin(), own.end()) != own.end()) return false;
-    auto is_own = [&](int32_t node) { return std::binary_search(own.begin(), own.end(), values[node]); };
-    return std::none_of(apart.others.begin(), apart.others.end(), is_own);
-}
-
-/* The relations, which by identity need another look only when one of the values is another object. */
-int32_t check_relations(const GuardTree &tree) {
-    for (size_t i = 0; i < tree.relations.size(); i++) {
-        LeafKind kind = tree.relations[i].kind;
-        if (kind == LeafKind::distinct || (kind == LeafKind::same && !tree.unrelated)) continue;
-        if (!holds(tree.relations[i], tree.values)) return static_cast<int32_t>(tree.leaves.size() + i);
-    }
-    if (!tree.unrelated) return matches;
-    for (const Apart &apart : tree.apart) {
-        if (!are_apart(apart, tree.values)) return no_guard;
-    }
-    return matches;
 }
 
 int32_t first_guard(const Node &node) { return node.first_leaf < node.end_leaf ? node.first_leaf : no_guard; }
@@ -189,7 +145,7 @@ int32_t check_tensors(GuardTree &tree, PyObject **captures) {
         }
         TensorMemo &memo = tree.tensors[i];
         if (memo.look == nullptr || !looks_same(*memo.look, memo.tensor)) {
-            if (!tensor_matches(*tree.leaves[memo.leaf].tensor, memo.tensor)) return memo.leaf;
+            if (!holds(tree.leaves[memo.leaf], memo.tensor)) return memo.leaf;
             memo.look = memo.is_new ? nullptr : new_look(tree.looks, memo.tensor);
             memo.near = tensor_data(memo.tensor);
             memo.is_new = false;
@@ -206,8 +162,7 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
     for (const Question &question : tree.questions) {
         if (!holds(tree.leaves[question.leaf], tree.values[question.node])) return question.leaf;
     }
-    result = check_relations(tree);
-    if (result != matches) return result;
+    if (!relations_hold(tree)) return no_guard;
     tree.unrelated = false;
     for (int32_t capture : tree.other_captures) {
         PyObject *value = tree.values[tree.captures[capture]];
@@ -246,7 +201,7 @@ int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
 /* Visits every node and asks every leaf, so that the first failure is the one of the guards' order; leaves memos alone. */
 int32_t walk_in_order(GuardTree &tree, const CallView &call) {
     std::vector<PyObject *> values(tree.nodes.size());
-    values[0] = reinterpret_cast<PyObject *>(&tree);
+    values[0] = &tree;
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         Node &node = tree.nodes[i];
         values[i] = step(tree, node, values[node.parent], call);
@@ -256,7 +211,7 @@ int32_t walk_in_order(GuardTree &tree, const CallView &call) {
         if (tree.ambiguous || is_gone(tree, node.held)) return first_guard(node);
     }
     for (size_t i = 0; i < tree.relations.size(); i++) {
-        if (!holds(tree.relations[i], values)) return static_cast<int32_t>(tree.leaves.size() + i);
+        if (!tree.relations[i].kind->holds(tree.relations[i], values)) return static_cast<int32_t>(tree.leaves.size() + i);
     }
     bool all_there = std::all_of(tree.captures.begin(), tree.captures.end(), [&](int32_t capture) { return values[capture] != nullptr; });
     return all_there ? matches : no_guard;
@@ -288,21 +243,14 @@ void arrange_memos(GuardTree &tree) {
     tree.arrange = false;
 }
 
-/* Distinct guards come one for each object that a call changes, and each names all others: together, they are looked at in one pass. */
-void merge_distinct(GuardTree &tree) {
-    std::map<std::vector<int32_t>, std::vector<int32_t>> own_of;
-    for (const Relation &relation : tree.relations) {
-        if (relation.kind != LeafKind::distinct) continue;
-        std::vector<int32_t> all = relation.nodes;
-        std::sort(all.begin(), all.end());
-        own_of[std::move(all)].push_back(relation.nodes[0]);
-    }
-    for (auto &[all, own] : own_of) {
-        std::sort(own.begin(), own.end());
-        own.erase(std::unique(own.begin(), own.end()), own.end());
-        std::vector<int32_t> others;
-        std::set_difference(all.begin(), all.end(), own.begin(), own.end(), std::back_inserter(others));
-        tree.apart.push_back({own, others});
+/* Finds out what a walk checks in place of the relations. */
+void merge_relations(GuardTree &tree) {
+    for (const RelationKind *kind : registered<RelationKind>()) {
+        std::vector<Relation> found;
+        auto is_of_kind = [&](const Relation &relation) { return relation.kind == kind; };
+        std::copy_if(tree.relations.begin(), tree.relations.end(), std::back_inserter(found), is_of_kind);
+        if (kind->merge != nullptr) found = kind->merge(found);
+        std::move(found.begin(), found.end(), std::back_inserter(tree.merged));
     }
 }
 
@@ -339,7 +287,7 @@ void cut_into_chunks(GuardTree &tree) {
         chunk_of.push_back(number);
         std::vector<int32_t> &known = outside[node.parent];
         if (!is_root && chunk_of[node.parent] != number && (known.empty() || known.back() != number)) known.push_back(number);
-        bool is_tensor = node.end_leaf - node.first_leaf == 1 && tree.leaves[node.first_leaf].kind == LeafKind::tensor_match;
+        bool is_tensor = node.end_leaf - node.first_leaf == 1 && tree.leaves[node.first_leaf].kind->looks_at_tensor;
         node.deferred = is_tensor && !node.has_children && !node.volatile_;
         if (node.deferred) {
             node.tensor = static_cast<int32_t>(tree.tensors.size());
@@ -359,8 +307,7 @@ void cut_into_chunks(GuardTree &tree) {
     }
     tree.words.resize(tree.chunks.size());
     for (size_t i = 0; i < tree.chunks.size(); i++) spoil(tree, static_cast<int32_t>(i));
-    tree.values[0] = reinterpret_cast<PyObject *>(&tree);
-    tree.unrelated = true;
+    tree.values[0] = &tree;
 }
 
 }  // namespace framejit

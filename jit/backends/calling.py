@@ -19,6 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
+from framejit.torch_modes import autocast_of, put_autocast
 
 MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, _enter_autocast, _enter_inference_mode})
 
@@ -40,19 +41,17 @@ def forget_source(filename: str) -> None:
 
 def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled: bool) -> Callable[..., Any]:
     """`fn`, whose graph has these mode switches, made to leave the modes as they were when it raises half-way, as `with` blocks do."""
-    devices = {str(node.args[0]) for node in switches if node.target is _enter_autocast}
+    devices = tuple({str(node.args[0]) for node in switches if node.target is _enter_autocast})
 
     def run(*args: Any) -> Any:
-        autocast = [(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices]
+        autocast = autocast_of(devices)
         depth = torch.autocast_increment_nesting()
         torch.autocast_decrement_nesting()
         try:
             return fn(*args)
         except BaseException as error:
             leave_inference_modes(error.__traceback__)
-            for device, enabled, dtype in autocast:
-                torch.set_autocast_enabled(device, enabled)
-                torch.set_autocast_dtype(device, dtype)
+            put_autocast(autocast)
             if torch.autocast_increment_nesting() > depth:
                 torch.clear_autocast_cache()
             while torch.autocast_decrement_nesting() >= depth:
@@ -63,7 +62,7 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled:
     return run
 
 
-def drawing_again(fn: Callable[..., Any]) -> Callable[..., Any]:
+def with_draws_put_back(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, made to leave the CPU's random number generator as it was when it raises half-way."""
     generator = torch.default_generator
 

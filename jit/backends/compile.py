@@ -18,11 +18,11 @@ from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
 from framejit.errors import BackendError, FramejitError
-from framejit.graph.state import MODE_CHANGES
+from framejit.torch_modes import MODE_CHANGES
 
 
 def compile_graph(request: GraphRequest) -> CompiledGraph:
-    """Compile `request.gm` with `request.backend`, under the state in which the graph will run.
+    """Compile `request.gm` with `request.backend`, under the modes in which the graph will run.
 
     Owns `request.gm` from then on. Raises BackendError, chained to the cause, if the backend raises or returns something that cannot
     be called; ValueError for a request that breaks its own contract. KeyboardInterrupt and SystemExit pass through.
@@ -31,10 +31,10 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     backend = request.backend
     inference = backend.needs_contexts and _take_out_inference_mode(request.gm.graph)
     if inference:
-        request = replace(request, state=replace(request.state, inference_mode=True, grad_enabled=False))
+        request = replace(request, modes=replace(request.modes, inference=True, grad=False))
     switches = [node for node in request.gm.graph.nodes if node.target in MODE_SWITCHES]
     guards: list[BackendGuard] = []
-    with request.state.applied():
+    with request.modes.applied():
         if not backend.needs_contexts:
             fn, boxed = unbox(_call_backend(backend, request.gm, [info.value for info in request.inputs]))
         else:
@@ -43,7 +43,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     if not backend.trusted and not boxed:
         fn = checked(fn, backend.name, outputs)
     if switches:
-        fn = restoring(fn, switches, request.state.grad_enabled)
+        fn = restoring(fn, switches, request.modes.grad)
     if inference:
         fn = _in_inference_mode(fn)
     return CompiledGraph(
@@ -89,7 +89,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     backend = request.backend
     frozen: Frozen | None = None
     inner = request
-    if backend.freezes() and not request.state.grad_enabled:
+    if backend.freezes() and not request.modes.grad:
         frozen = freeze(request)
         inner = frozen.request
     annotate(inner)
@@ -162,7 +162,7 @@ def _forget_tensors(mode: FakeTensorMode | None) -> None:
 
 def _trains(request: GraphRequest) -> bool:
     inputs = (info.value for info in request.inputs)
-    return request.state.grad_enabled and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+    return request.modes.grad and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.Graph:

@@ -118,7 +118,7 @@ def annotate(request: GraphRequest) -> None:
         if info.is_parameter or info.is_buffer:
             names[node.name] = info.source_name
     gm.meta["dynamo_flat_name_to_original_fqn"] = names
-    held = [*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False)]
-    sources: dict[str, TorchSource] = {name: GraphAttributeSource(f"graph.{name}") for name, _ in held}
+    attributes = [*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False)]
+    sources: dict[str, TorchSource] = {name: GraphAttributeSource(f"graph.{name}") for name, _ in attributes}
     gm._param_name_to_source = sources  # type: ignore[assignment]
     gm._source_to_user_stacks = {}  # type: ignore[assignment]

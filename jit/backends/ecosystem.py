@@ -105,7 +105,7 @@ def require_torch(adapter: str) -> None:
 
 
 def missing_names(needed: dict[str, tuple[str, ...]]) -> list[str]:
-    """Those of `needed` ("module:attribute" -> parameter names) that the installed torch does not have, as text."""
+    """The names of `needed` ("module:attribute" -> parameter names) that the installed torch does not have, as text."""
     missing = []
     for path, parameters in needed.items():
         module, _, attributes = path.partition(":")

@@ -18,7 +18,7 @@ class Frozen:
     kept: tuple[int, ...]
     frozen: tuple[int, ...]
     sources: dict[str, InputSource]
-    """What `_param_name_to_source` must say for each new attribute."""
+    """For each new attribute, what torch's `_param_name_to_source` must say of it."""
 
 
 def freeze(request: GraphRequest) -> Frozen:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,71 +10,12 @@ import torch
 from torch import fx
 
 from framejit.backends.registry import Backend
+from framejit.graph.state import Modes
 
 if TYPE_CHECKING:
     import sympy
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-
-@dataclass(frozen=True, slots=True)
-class TorchState:
-    """torch's global state where a graph starts: it decides what the backend compiles, so it must be in force meanwhile.
-
-    `autocast` has one (device type, dtype) for each device type that autocasts.
-    """
-
-    grad_enabled: bool
-    inference_mode: bool
-    autocast: tuple[tuple[str, torch.dtype], ...]
-    autocast_cache: bool
-    default_dtype: torch.dtype
-    deterministic: bool
-    deterministic_warn_only: bool
-
-    @staticmethod
-    def capture() -> TorchState:
-        """The state of this thread now."""
-        return TorchState(
-            grad_enabled=torch.is_grad_enabled(),
-            inference_mode=torch.is_inference_mode_enabled(),
-            autocast=tuple(
-                (device, torch.get_autocast_dtype(device))
-                for device in torch._C._autocast_supported_devices()
-                if torch.is_autocast_enabled(device)
-            ),
-            autocast_cache=torch.is_autocast_cache_enabled(),
-            default_dtype=torch.get_default_dtype(),
-            deterministic=torch.are_deterministic_algorithms_enabled(),
-            deterministic_warn_only=torch.is_deterministic_algorithms_warn_only_enabled(),
-        )
-
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
-        """Put this state in force for the `with` block and bring back the previous one, also if the block raises."""
-        before = TorchState.capture()
-        with contextlib.ExitStack() as stack:
-            if before.inference_mode != self.inference_mode:
-                stack.enter_context(torch.inference_mode(self.inference_mode))
-            stack.enter_context(torch.set_grad_enabled(self.grad_enabled))
-            if before.autocast != self.autocast or before.autocast_cache != self.autocast_cache:
-                wanted = dict(self.autocast)
-                for device in {*wanted, *dict(before.autocast)}:
-                    stack.enter_context(
-                        torch.autocast(
-                            device,
-                            dtype=wanted.get(device, torch.get_autocast_dtype(device)),
-                            enabled=device in wanted,
-                            cache_enabled=self.autocast_cache,
-                        )
-                    )
-            if before.default_dtype != self.default_dtype:
-                stack.callback(torch.set_default_dtype, before.default_dtype)
-                torch.set_default_dtype(self.default_dtype)
-            if (before.deterministic, before.deterministic_warn_only) != (self.deterministic, self.deterministic_warn_only):
-                stack.callback(torch.use_deterministic_algorithms, before.deterministic, warn_only=before.deterministic_warn_only)
-                torch.use_deterministic_algorithms(self.deterministic, warn_only=self.deterministic_warn_only)
-            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +53,8 @@ class GraphRequest:
             the output is a tuple. `compile_graph` owns it afterwards: keep `compile.copy_graph(gm)` to print it later.
         inputs: one InputInfo per placeholder. No tensor occurs twice.
         shape_env, fake_mode: the trace's.
-        state: torch's state where the graph starts.
+        modes: torch's modes where the graph starts. They decide what the backend compiles, so they are in force meanwhile; what no program can
+            switch inside a trace is as the thread has it.
         backend: from `lookup`.
         frame_id, frame_compile_id: which code object, and which compilation of it, for logs and profilers.
         modules: nn.Modules whose tensors are inputs, by path, for a backend that discards what it has frozen.
@@ -124,7 +65,7 @@ class GraphRequest:
     shape_env: ShapeEnv | None
     fake_mode: FakeTensorMode | None
     backend: Backend
-    state: TorchState = field(default_factory=TorchState.capture)
+    modes: Modes = field(default_factory=Modes.read)
     frame_id: int = 0
     frame_compile_id: int = 0
     modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)

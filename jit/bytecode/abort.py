@@ -7,70 +7,49 @@ handler of the place where it would have gone on; with an inner frame to resume,
 
 from __future__ import annotations
 
-import dis
-from collections.abc import Sequence
 from types import CodeType, FunctionType
 
 from framejit.bytecode.decode import exception_table
-from framejit.bytecode.splice import EXTENDED_ARG, encode_handlers, encode_lines, function_of, origin
-
-LOAD_CONST, RAISE, JUMP, RERAISE, RETURN = (
-    dis.opmap[name] for name in ("LOAD_CONST", "RAISE_VARARGS", "JUMP_FORWARD", "RERAISE", "RETURN_VALUE")
-)
+from framejit.bytecode.encode import encode, encode_handlers, encode_lines
+from framejit.bytecode.splice import SplicedFrom, function_of, spliced
 
 
 def raising(function: FunctionType, error: BaseException) -> FunctionType | None:
     """The resume function with `error` raised where it would go on. None for what is no resume function."""
     code = function.__code__
-    found = origin(code, 0)
+    found = spliced(code)
     if found is None:
         return None
     for index, value in enumerate(code.co_consts):
-        if isinstance(value, FunctionType) and origin(value.__code__, 0) is not None:
+        if isinstance(value, FunctionType) and spliced(value.__code__) is not None:
             inner = raising(value, error)
             consts = (*code.co_consts[:index], inner, *code.co_consts[index + 1 :])
             return function_of(code.replace(co_consts=consts), function.__globals__)
-    return function_of(raising_code(code, found[0], error), function.__globals__)
+    return function_of(raising_code(code, found, error), function.__globals__)
 
 
 def has_handler(function: FunctionType) -> bool:
     """Whether the place where a resume function goes on, or one of those that it calls for inner frames, is covered by a handler."""
     code = function.__code__
-    found = origin(code, 0)
+    found = spliced(code)
     if found is None:
         return False
     if any(isinstance(value, FunctionType) and has_handler(value) for value in code.co_consts):
         return True
-    _, place = jump_of(code, found[0])
-    return any(first <= place < end for first, end, *_ in exception_table(code.co_exceptiontable))
+    return any(first <= found.place < end for first, end, *_ in exception_table(code.co_exceptiontable))
 
 
-def jump_of(code: CodeType, original: CodeType) -> tuple[int, int]:
-    """Where the jump begins in which the prologue of a resume function ends, and where it goes. (Or the RERAISE that it ends in, twice.)"""
-    shift = len(code.co_code) - len(original.co_code)
-    made = code.co_code
-    start = shift - 4  # the prologue ends in JUMP_FORWARD, NOP
-    while made[start - 2] == EXTENDED_ARG:
-        start -= 2
-    distance = int.from_bytes(made[start + 1 : shift - 2 : 2], "big")
-    if made[start - 2] == RERAISE:
-        return start - 2, start - 2
-    return start, shift - 2 + distance * 2
-
-
-def raising_code(code: CodeType, original: CodeType, error: BaseException) -> CodeType:
+def raising_code(code: CodeType, found: SplicedFrom, error: BaseException) -> CodeType:
     """A resume function's code whose prologue jumps to a raise, put behind everything else."""
-    shift = len(code.co_code) - len(original.co_code)
     made = bytearray(code.co_code)
-    start, place = jump_of(code, original)
-    units = (shift - start) // 2
-    digits = ((len(made) - shift) // 2).to_bytes(units, "big")
-    for unit, digit in enumerate(digits):
-        made[start + 2 * unit] = EXTENDED_ARG if unit < units - 1 else JUMP
-        made[start + 2 * unit + 1] = digit
-    tail = argument(LOAD_CONST, len(code.co_consts)) + bytes((RAISE, 1))
+    jump = encode("jump", (len(made) - found.shift) // 2)
+    room = found.shift - found.leaves
+    nops = encode("nop") * ((room - len(jump)) // 2)
+    assert len(nops) + len(jump) == room, "the jump doesn't fit in the place of the one that was there"
+    made[found.leaves : found.shift] = nops + jump
+    tail = encode("load_const", len(code.co_consts)) + encode("raise")
     handlers = list(exception_table(code.co_exceptiontable))
-    covering = next(((target, depth, lasti) for first, end, target, depth, lasti in handlers if first <= place < end), None)
+    covering = next(((target, depth, lasti) for first, end, target, depth, lasti in handlers if first <= found.place < end), None)
     if covering is not None:
         handlers.append((len(made), len(made) + len(tail), *covering))
     return code.replace(
@@ -84,10 +63,12 @@ def raising_code(code: CodeType, original: CodeType, error: BaseException) -> Co
 
 def returning(code: CodeType, value: object) -> CodeType:
     """An entry's code, for a frame of a resume function's code, that only returns a value. Entries have two locals of their own."""
+    made = encode("load_const", 0) + encode("return")
+    positions = [(len(made) // 2, None)]  # a table for more code than there is would be written past its end under a tracer
     return code.replace(
-        co_code=bytes((LOAD_CONST, 0, RETURN, 0)),
+        co_code=made,
         co_consts=(value,),
-        co_linetable=encode_lines([(2, None)], code.co_firstlineno),  # one for more code than there is would be written past its end under a tracer
+        co_linetable=encode_lines(positions, code.co_firstlineno),
         co_exceptiontable=b"",
         co_stacksize=1,
         co_varnames=(".state", ".inputs", ".captures"),
@@ -95,9 +76,3 @@ def returning(code: CodeType, value: object) -> CodeType:
         co_cellvars=(),
         co_freevars=(),
     )
-
-
-def argument(op: int, value: int) -> bytes:
-    """An instruction with its argument, prefixes included."""
-    digits: Sequence[int] = value.to_bytes((value.bit_length() + 7) // 8 or 1, "big")
-    return b"".join(bytes((EXTENDED_ARG if i < len(digits) - 1 else op, digit)) for i, digit in enumerate(digits))

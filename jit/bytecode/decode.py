@@ -88,16 +88,43 @@ def _raw_instructions(code: bytes) -> Iterator[Raw]:
     offset = 0
     while offset < size:
         opcode, arg = code[offset], code[offset + 1] | extended
-        name = dis.opname[opcode]
         after = offset + 2
         while after < size and code[after] == _CACHE:
             after += 2
-        yield Raw(name, arg, offset, after)
-        extended = arg << 8 if name == "EXTENDED_ARG" else 0
+        yield Raw(dis.opname[opcode], arg, offset, after)
+        extended = arg << 8 if opcode == _EXTENDED_ARG else 0
         offset = after
 
 
 _CACHE = dis.opmap["CACHE"]
+_EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
+_CALLS = frozenset(dis.opmap[name] for name, row in CURRENT.table.items() if not {"CALL", "CALL_FUNCTION_EX"}.isdisjoint(row.emits))
+
+
+def call_offsets(code: CodeType) -> tuple[int, ...]:
+    """The offsets of the calls in a code object, as a traceback gives them."""
+    raw = code.co_code
+    return tuple([offset for offset in range(0, len(raw), 2) if raw[offset] in _CALLS])
+
+
+def start_of(code: CodeType, decoded: Decoded, index: int) -> int:
+    """The offset of an instruction, what belongs to it in front of it included."""
+    offset = decoded.instructions[index].offset
+    raw = code.co_code
+    while offset:
+        before = offset - 2
+        while before and raw[before] == _CACHE:
+            before -= 2
+        if dis.opname[raw[before]] not in CURRENT.prefixes:
+            break
+        offset = before
+    return offset
+
+
+def end_of(code: CodeType, decoded: Decoded, index: int) -> int:
+    """The offset behind an instruction and its inline caches."""
+    offset = decoded.instructions[index].offset
+    return offset + 2 + 2 * CURRENT.caches.get(dis.opname[code.co_code[offset]], 0)
 
 
 def _decode(code: CodeType) -> Decoded:
@@ -107,18 +134,13 @@ def _decode(code: CodeType) -> Decoded:
     table = CURRENT.table
     instructions: list[Instruction] = []
     index_at: dict[int, int] = {}  # offset -> index of the first instruction there or behind
-    kwnames: tuple[str, ...] = ()
     previous: Part | None = None
     for place, raw in enumerate(raws):
         index_at[raw.offset] = len(instructions)
-        if raw.name == "KW_NAMES":
-            kwnames = code.co_consts[raw.arg]
         position = Position(*positions[raw.offset >> 1]) if positions else NO_POSITION
-        view = View(code, slots, previous, raws[place + 1] if place + 1 < len(raws) else None, kwnames)
+        view = View(code, slots, previous, raws, place)
         for previous in table[raw.name].expand(raw, view):
             instructions.append(Instruction(previous.op, previous.arg, previous.value, raw.offset, len(instructions), position))
-        if raw.name == "CALL":
-            kwnames = ()
     index_at[len(code.co_code)] = len(instructions)
     for instruction in instructions:
         if type(instruction.value) is Target:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from types import CodeType
 
-from framejit.bytecode.decode import Decoded, decode
+from framejit.bytecode.decode import Decoded
 
-READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "DELETE_FAST"})
-CELL_READS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
-"""These need the cell, also to store to it."""
-CELL_STORES = frozenset({"STORE_DEREF", "DELETE_DEREF"})
+READS = frozenset({"LOAD_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_CLOSURE", "DELETE_FAST"})
+CELL_READS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_FROM_DICT_OR_DEREF"})
+"""Operations that need the variable's cell, also to store to it."""
 WRITES = frozenset({"STORE_FAST", "STORE_CELL", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 JUMPS = frozenset({
     "JUMP", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "FOR_ITER", "SEND",
@@ -22,14 +21,14 @@ LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe
 
 def live_slots(code: CodeType, decoded: Decoded) -> list[frozenset[int]]:
     """For each instruction, the slots whose values may be read from there on. `super()` reads argument 0 and `__class__` unseen,
-    `locals()` and its like read everything. A cell that other functions store to stays: it may get what must not end before the frame."""
+    `locals()` and its like read everything."""
     if decoded.live is None:
         decoded.live = _find_live_slots(code, decoded)
     return decoded.live
 
 
 def _find_live_slots(code: CodeType, decoded: Decoded) -> list[frozenset[int]]:
-    always = frozenset(decoded.slot_of[name] for name in stored_by_functions_in(code) if name in code.co_cellvars)
+    always: frozenset[int] = frozenset()
     if "__class__" in code.co_freevars:
         always |= {0, decoded.slot_of["__class__"]}
     if not LOOKS_AT_LOCALS.isdisjoint(code.co_names):
@@ -57,14 +56,3 @@ def _find_live_slots(code: CodeType, decoded: Decoded) -> list[frozenset[int]]:
                 live[index] = after
                 changed = True
     return live
-
-
-def stored_by_functions_in(code: CodeType) -> frozenset[str]:
-    """The variables of a code object that functions defined in it store to or delete (`nonlocal`)."""
-    found: set[str] = set()
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            decoded = decode(inner)
-            found.update(decoded.slots[i.arg] for i in decoded.instructions if i.op in CELL_STORES and i.arg in decoded.frees)
-            found.update(name for name in stored_by_functions_in(inner) if name in inner.co_freevars)
-    return frozenset(found)

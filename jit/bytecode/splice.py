@@ -13,7 +13,6 @@ placeholder there: NULLs and the positions that handlers remember None, what PUS
 
 from __future__ import annotations
 
-import dis
 import enum
 import weakref
 from collections.abc import Callable, Sequence
@@ -23,14 +22,8 @@ from typing import Any, NamedTuple
 
 from framejit._runtime import NEVER, mark_code
 from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS, Decoded, Handler, exception_table, slot_names
+from framejit.bytecode.encode import encode, encode_handlers, encode_lines
 from framejit.bytecode.instruction import Position
-from framejit.bytecode.versions import CURRENT
-
-EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
-PREFIXES = frozenset({"EXTENDED_ARG", "KW_NAMES", "PRECALL"})
-"""Instructions that belong to the one behind them."""
-MAX_UNITS = 8
-"""Code units that one entry of the line table may cover (Objects/locations.md)."""
 
 
 class ItemKind(enum.Enum):
@@ -76,6 +69,9 @@ class Layout:
         return None
 
 
+BELOW_OPERANDS = {1: (2, 3), 2: (2, 4, 2, 3)}
+"""The swaps that bring the two values on top of the stack, as they are, below so many others."""
+
 Failed = Callable[["Writer"], None]
 """Writes what is done with an exception before it is raised on: it is on top of the stack, and so is what shall be raised then."""
 
@@ -95,15 +91,9 @@ class Writer:
     handles: bool = False
     """At the bottom of the stack is what POP_EXCEPT takes."""
 
-    def emit(self, op: str, arg: int = 0) -> None:
-        """One instruction and its inline caches."""
-        start = len(self.code)
-        for shift in (24, 16, 8):
-            if arg >> shift:
-                self.code += bytes((EXTENDED_ARG, arg >> shift & 0xFF))
-        opcode = dis.opmap[op]
-        self.code += bytes((opcode, arg & 0xFF)) + bytes(2 * cache_entries(op))
-        self.lines.append(((len(self.code) - start) // 2, self.position))
+    def emit(self, word: str, argument: int = 0) -> None:
+        """One word of the vocabulary."""
+        self.raw(encode(word, argument))
 
     def raw(self, code: bytes) -> None:
         """Instructions as they stand elsewhere."""
@@ -111,34 +101,36 @@ class Writer:
         self.lines.append((len(code) // 2, self.position))
 
     def load_const(self, value: Any) -> None:
+        self.emit("load_const", self.const(value))
+
+    def const(self, value: Any) -> int:
+        """The index of a new constant."""
         self.consts.append(value)
-        self.emit("LOAD_CONST", len(self.consts) - 1)
+        return len(self.consts) - 1
 
     def skip(self, skipped: Callable[[Writer], None]) -> None:
         """Take what is on top of the stack for a truth: where it is true, go on behind what `skipped` writes."""
         rest = Writer(self.consts, position=self.position)
         skipped(rest)
-        self.emit(CURRENT.jump_if_true, len(rest.code) // 2)
+        self.emit("jump_if_true", len(rest.code) // 2)
         self.code += rest.code
         self.lines += rest.lines
 
-    def call_const(self, function: Callable[..., Any], *more: Any) -> None:
-        """Call a function on the value on top of the stack, and on constants."""
-        self.emit("PUSH_NULL")
-        self.emit("SWAP", 2)
-        self.load_const(function)
-        self.emit("SWAP", 2)
+    def call_const(self, function: Callable[..., Any], *more: Any, operands: int = 1) -> None:
+        """Call a function on the values on top of the stack, one or two, and on constants."""
+        self.emit("load_callable", self.const(function))
+        for depth in BELOW_OPERANDS[operands]:
+            self.emit("swap", depth)
         for value in more:
             self.load_const(value)
-        for op, arg in CURRENT.write["CALL"](1 + len(more), None):
-            self.emit(op, arg)
+        self.emit("call", operands + len(more))
 
     def write_handler(self, failed: Failed) -> int:
         """Write a handler that raises on, with a jump over it, and give where it begins."""
         rest = Writer(self.consts, position=self.position)
         failed(rest)
-        rest.emit("RERAISE", 0)
-        self.emit("JUMP_FORWARD", len(rest.code) // 2)
+        rest.emit("reraise")
+        self.emit("jump", len(rest.code) // 2)
         start = len(self.code)
         self.code += rest.code
         self.lines += rest.lines
@@ -165,30 +157,30 @@ class Writer:
         """
         at = layout.handled
         if at is not None:
-            self.emit("LOAD_FAST", 0)
+            self.emit("load_local", 0)
             self.load_const(at)
-            self.emit("BINARY_SUBSCR")
-            self.emit("PUSH_EXC_INFO")
-            self.emit("POP_TOP")
+            self.emit("subscript")
+            self.emit("push_handled")
+            self.emit("pop")
             self.handles = True
 
     def start(self, code: CodeType, layout: Layout) -> None:
-        """What comes before RESUME. The state may lack free variables: their slots must hold cells nevertheless, for `f_locals`."""
+        """Write the instructions before RESUME. The state may lack free variables: their slots must hold cells nevertheless, for `f_locals`."""
         frees = arguments(code)["co_freevars"]
         first = len(slot_names(code)) - len(frees)
         if any(first + index not in layout.slots for index in range(len(frees))):
-            self.emit("COPY_FREE_VARS", len(frees))
+            self.emit("copy_free_variables", len(frees))
 
     def unpack(self, layout: Layout, cells: Sequence[int] = ()) -> None:
         """From the state in slot 0 to slots and stack. `f_locals` looks into the cells of `cells` only behind a MAKE_CELL."""
-        self.emit("LOAD_FAST", 0)
-        self.emit("UNPACK_SEQUENCE", len(layout))
+        self.emit("load_local", 0)
+        self.emit("unpack", len(layout))
         for slot in cells:
-            self.emit("MAKE_CELL", slot)
+            self.emit("make_cell", slot)
         for slot in layout.slots:
-            self.emit("STORE_FAST", slot)
+            self.emit("store_local", slot)
         if 0 not in layout.slots:
-            self.emit("DELETE_FAST", 0)
+            self.emit("delete_local", 0)
 
     def place(self, stack: Sequence[Item], above: int = 0) -> None:
         """Replace the placeholders in the stack, which has `above` more values on top, by what they stand for, from the bottom up:
@@ -199,18 +191,18 @@ class Writer:
                 continue
             depth = len(stack) - index + above
             if depth > 1:
-                self.emit("SWAP", depth)
+                self.emit("swap", depth)
             if item is ItemKind.HANDLED:
-                self.emit("PUSH_EXC_INFO")
-                self.emit("POP_TOP")
+                self.emit("push_handled")
+                self.emit("pop")
             else:
-                self.emit("POP_TOP")
+                self.emit("pop")
                 if item is ItemKind.NULL:
-                    self.emit("PUSH_NULL")
+                    self.emit("push_null")
                 else:
                     self.load_const(item)
             if depth > 1:
-                self.emit("SWAP", depth)
+                self.emit("swap", depth)
 
     def place_nulls(self, stack: Sequence[Item]) -> None:
         """Replace the placeholders of NULLs at the top of the stack; a step has no use for the others."""
@@ -219,54 +211,29 @@ class Writer:
     def pack(self, layout: Layout) -> None:
         """From the stack, which has the values of `layout.stack`, and the slots to a state on the stack."""
         for slot in reversed(layout.slots):
-            self.emit("LOAD_FAST", slot)
-        self.emit("BUILD_TUPLE", len(layout))
+            self.emit("load_local", slot)
+        self.emit("build_tuple", len(layout))
         for value in (None, None, -1):
             self.load_const(value)
-        self.emit("BUILD_SLICE", 3)
-        self.emit("BINARY_SUBSCR")
+        self.emit("build_slice", 3)
+        self.emit("subscript")
 
     def give(self, outcome: Outcome) -> None:
         """Return (choice, state)."""
         for _ in range(outcome.drops):
-            self.emit("POP_TOP")
+            self.emit("pop")
         self.pack(outcome.layout)
         self.load_const(outcome.choice)
-        self.emit("SWAP", 2)
-        self.emit("BUILD_TUPLE", 2)
+        self.emit("swap", 2)
+        self.emit("build_tuple", 2)
         self.give_back()
 
     def give_back(self) -> None:
         """Return what is on top of the stack."""
         if self.handles:
-            self.emit("SWAP", 2)
-            self.emit("POP_EXCEPT")
-        self.emit("RETURN_VALUE")
-
-
-def cache_entries(op: str) -> int:
-    """Inline cache entries behind an instruction."""
-    return dis._inline_cache_entries[dis.opmap[op]]  # type: ignore[attr-defined,no-any-return]
-
-
-def start_of(code: CodeType, decoded: Decoded, index: int) -> int:
-    """The offset of an instruction, what belongs to it in front of it included."""
-    offset = decoded.instructions[index].offset
-    raw = code.co_code
-    while offset:
-        before = offset - 2
-        while before and dis.opname[raw[before]] == "CACHE":
-            before -= 2
-        if dis.opname[raw[before]] not in PREFIXES:
-            break
-        offset = before
-    return offset
-
-
-def end_of(code: CodeType, decoded: Decoded, index: int) -> int:
-    """The offset behind an instruction and its inline caches."""
-    offset = decoded.instructions[index].offset
-    return offset + 2 + 2 * cache_entries(dis.opname[code.co_code[offset]])
+            self.emit("swap", 2)
+            self.emit("pop_handled")
+        self.emit("return")
 
 
 def cell_slots(code: CodeType) -> tuple[int, ...]:
@@ -277,12 +244,12 @@ def cell_slots(code: CodeType) -> tuple[int, ...]:
 
 
 def made_cells(code: CodeType) -> tuple[int, ...]:
-    """Of these, the ones for which the original code, which is all there in a resume function, has no MAKE_CELL: free variables there."""
+    """The slots among these for which the original code, which is all there in a resume function, has no MAKE_CELL: free variables there."""
     return tuple(slot for slot in cell_slots(code) if slot_names(code)[slot] in code.co_freevars)
 
 
 def arguments(code: CodeType) -> dict[str, Any]:
-    """What makes a code object one of a single argument, in slot 0. A free variable there becomes a cell variable: the state brings its cell."""
+    """The fields that make a code object one of a single argument, in slot 0. A free variable there becomes a cell variable: the state brings its cell."""
     names, cells, frees = code.co_varnames, code.co_cellvars, code.co_freevars
     if not names:
         if not cells and frees:
@@ -310,7 +277,7 @@ def function_of(code: CodeType, namespace: dict[str, Any]) -> FunctionType:
 
 
 class Inner(NamedTuple):
-    """The resume function of an inner frame. `finish` writes what makes of its result that of the instruction; `failed`: what is done with
+    """The resume function of an inner frame. `finish` writes the code that makes of its result the instruction's; `failed`: what is done with
     an exception that comes instead, None for nothing; `how` is for who asks.
     """
 
@@ -329,7 +296,7 @@ def resume_after(
     """
     writer = Writer(list(code.co_consts), position=position)
     writer.start(code, layout)
-    writer.emit("RESUME", 0)
+    writer.emit("start")
     writer.unpack(layout, made_cells(code))
     calls = range(0)
     if inner is None:
@@ -352,13 +319,13 @@ def resume_raising(
     """Enter `code` where `handler` takes an exception, which is on top of the state's stack, as if the instruction at `index` had raised it."""
     writer = Writer(list(code.co_consts), position=position)
     writer.start(code, layout)
-    writer.emit("RESUME", 0)
+    writer.emit("start")
     writer.unpack(layout, made_cells(code))
     writer.place(layout.stack[:-1], above=1)
     start = len(writer.code)
-    writer.emit("RERAISE", 0)
+    writer.emit("reraise")
     cover(writer, range(start, len(writer.code)), handler)
-    return enter(code, writer, 0, len(layout), name, decoded, decoded.instructions[index].offset)
+    return enter(code, writer, 0, len(layout), name, decoded, decoded.instructions[index].offset, raises=start)
 
 
 def resume_generator(code: CodeType, layout: Layout, offset: int, position: Position, decoded: Decoded) -> CodeType:
@@ -367,9 +334,9 @@ def resume_generator(code: CodeType, layout: Layout, offset: int, position: Posi
     """
     writer = Writer(list(code.co_consts), position=position)
     writer.start(code, layout)
-    writer.emit("RETURN_GENERATOR")
-    writer.emit("POP_TOP")
-    writer.emit("RESUME", 0)
+    writer.emit("return_generator")
+    writer.emit("pop")
+    writer.emit("start")
     writer.unpack(layout, made_cells(code))
     writer.place(layout.stack)
     writer.load_const(None)
@@ -384,16 +351,27 @@ def cover(writer: Writer, covered: range, handler: Handler | None) -> None:
 
 
 def enter(
-    code: CodeType, writer: Writer, offset: int, size: int, name: str, decoded: Decoded, behind: int, calls: range = range(0), how: Any = None
+    code: CodeType,
+    writer: Writer,
+    offset: int,
+    size: int,
+    name: str,
+    decoded: Decoded,
+    behind: int,
+    calls: range = range(0),
+    how: Any = None,
+    raises: int | None = None,
 ) -> CodeType:
     """Put the prologue in front of the whole original code, with a jump to `offset`.
 
-    `behind`: the original offset of the instruction that the prologue stands for; `calls`: where it calls an inner resume function.
+    `behind`: the original offset of the instruction that the prologue stands for; `calls`: where it calls an inner resume function; `raises`: where it
+    ends before the jump, in raising an exception.
     """
-    writer.emit("JUMP_FORWARD", (offset + 2) // 2)
+    leaves = len(writer.code) if raises is None else raises
+    writer.emit("jump", (offset + 2) // 2)
     # A NOP with the first line ends the prologue: the original's line table counts from there.
     writer.position = Position(code.co_firstlineno, None, None, None)
-    writer.emit("NOP")
+    writer.emit("nop")
     shift = len(writer.code)
     consts = [own_lasti(item, shift) if isinstance(item, RaisedAt) else item for item in writer.consts]
     handlers = [
@@ -414,7 +392,9 @@ def enter(
         **arguments(code),
     )
     key = id(made)
-    _origins[key] = SplicedFrom(weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls, how)
+    _origins[key] = SplicedFrom(
+        weakref.ref(made, lambda _: _origins.pop(key, None)), code, shift, behind, calls, how, leaves, shift + offset if raises is None else raises
+    )
     return made
 
 
@@ -426,7 +406,7 @@ def own_lasti(item: RaisedAt, shift: int) -> Lasti:
 
 
 class SplicedFrom(NamedTuple):
-    """Where a resume function's code is from."""
+    """Where a resume function's code is from, and where in it the prologue ends: from offset `leaves` up to `shift` it jumps to `place`, or raises."""
 
     made: weakref.ref[CodeType]
     code: CodeType
@@ -434,17 +414,25 @@ class SplicedFrom(NamedTuple):
     behind: int
     calls: range
     how: Any
+    leaves: int
+    place: int
 
 
 _origins: dict[int, SplicedFrom] = {}
 
 
-def origin(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
-    """The original of a resume function's code, and the original offset of one of its instructions: of a call in the prologue, that of
-    the call that it stands for. None for code that is no resume function's; the offset is -1 elsewhere in a prologue.
-    """
+def spliced(code: CodeType) -> SplicedFrom | None:
+    """Where code is from that is a resume function's; None for other code."""
     found = _origins.get(id(code))
-    if found is None or found.made() is not code:
+    return found if found is not None and found.made() is code else None
+
+
+def original_offset(code: CodeType, offset: int) -> tuple[CodeType, int] | None:
+    """The original of a resume function's code, and the original offset of one of its instructions: of a call in the prologue, that of
+    the call that it stands for. None for other code; the offset is -1 elsewhere in a prologue.
+    """
+    found = spliced(code)
+    if found is None:
         return None
     if offset >= found.shift:
         return found.code, offset - found.shift
@@ -458,14 +446,14 @@ def entered_how(code: CodeType) -> Any:
 
 def is_prologue(code: CodeType, offset: int) -> bool:
     """Whether the instruction at `offset` is one that a resume function starts with."""
-    found = _origins.get(id(code))
-    return found is not None and found.made() is code and offset < found.shift
+    found = spliced(code)
+    return found is not None and offset < found.shift
 
 
 def origin_of_raise(code: CodeType, offset: int) -> int:
     """The original offset of an instruction that raised; in a prologue, that of the one it stands for."""
-    found = _origins.get(id(code))
-    if found is None or found.made() is not code:
+    found = spliced(code)
+    if found is None:
         return offset
     return offset - found.shift if offset >= found.shift else found.behind
 
@@ -510,25 +498,23 @@ def step(
 def branch(
     code: CodeType,
     before: Layout,
-    test: Callable[[Writer], str],
+    jump: str,
     position: Position,
     taken: Outcome,
     other: Outcome,
     raised: Outcome | None,
 ) -> CodeType:
-    """Run `test`, which ends in a conditional jump still to be made and says its name: where it jumps, `taken` is given, else `other`."""
+    """Make a jump, "jump_if_false" or "for_iter": where it is taken, `taken` is given, else `other`."""
     writer = start_step(code, before, position)
     start = len(writer.code)
-    jump = test(writer)
     rest = Writer(writer.consts, position=position, handles=writer.handles)
     rest.give(other)
-    skipped = CURRENT.skipped_by_for_iter if jump == "FOR_ITER" else 0
     writer.emit(jump, len(rest.code) // 2)
     end = len(writer.code)
     writer.code += rest.code
     writer.lines += rest.lines
-    for _ in range(skipped):
-        writer.emit("END_FOR")  # not skipped where the instruction has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN)
+    if jump == "for_iter":
+        writer.emit("end_for")
     writer.give(taken)
     return finish_step(code, writer, range(start, end), raised, len(before))
 
@@ -537,7 +523,7 @@ def start_step(code: CodeType, before: Layout, position: Position) -> Writer:
     """A step up to where its stack is that of the frame, placeholders in place."""
     writer = Writer(list(code.co_consts), position=position)
     writer.start(code, before)
-    writer.emit("RESUME", 0)
+    writer.emit("start")
     writer.handle(before)
     writer.unpack(before, cell_slots(code))
     return writer
@@ -572,8 +558,8 @@ def outer_step(
     _, leaving = writer.write_covered(lambda writer: writer.call_const(inner), failed, len(before.stack) - 1 + writer.handles)
     # On the stack is (choice, inner state) where the state to be given has the inner state alone.
     for slot in reversed(after.slots):
-        writer.emit("LOAD_FAST", slot)
-    writer.emit("BUILD_TUPLE", len(after))
+        writer.emit("load_local", slot)
+    writer.emit("build_tuple", len(after))
     writer.call_const(StateWrapper(len(after.slots)))
     writer.give_back()
     return finish_step(code, writer, leaving, raised, len(before))
@@ -589,64 +575,6 @@ class StateWrapper:
         at = len(values) - self.slots - 1
         choice, inner = values[at]
         return choice, (*values[:at:-1], inner, *values[:at][::-1])
-
-
-# Tables.
-
-
-def encode_handlers(rows: Sequence[tuple[int, int, int, int, bool]]) -> bytes:
-    """Rows (start, end, target, depth, lasti) in byte offsets as `co_exceptiontable` (Objects/exception_handling_notes.txt)."""
-    table = bytearray()
-    for start, end, target, depth, lasti in rows:
-        for first, value in enumerate((start // 2, (end - start) // 2, target // 2, depth << 1 | lasti)):
-            chunks = [value & 63]
-            while value := value >> 6:
-                chunks.append(value & 63)
-            chunks = [chunk | 64 for chunk in chunks[:0:-1]] + chunks[:1]
-            chunks[0] |= 128 if first == 0 else 0
-            table += bytes(chunks)
-    return bytes(table)
-
-
-def encode_lines(entries: Sequence[tuple[int, Position | None]], firstlineno: int) -> bytes:
-    """(code units, position) as `co_linetable` (Objects/locations.md)."""
-    table = bytearray()
-    line = firstlineno
-    for units, position in entries:
-        while units > 0:
-            length = min(units, MAX_UNITS)
-            units -= length
-            if position is None or position.lineno is None:
-                table.append(0x80 | 15 << 3 | length - 1)
-                continue
-            delta = position.lineno - line
-            line = position.lineno
-            if position.column is None or position.end_column is None or position.end_lineno is None:
-                table.append(0x80 | 13 << 3 | length - 1)
-                table += signed_varint(delta)
-            else:
-                table.append(0x80 | 14 << 3 | length - 1)
-                table += (
-                    signed_varint(delta)
-                    + varint(position.end_lineno - position.lineno)
-                    + varint(position.column + 1)
-                    + varint(position.end_column + 1)
-                )
-    return bytes(table)
-
-
-def varint(value: int) -> bytes:
-    """Six bits a byte, lowest first."""
-    chunks = bytearray()
-    while value > 63:
-        chunks.append(64 | value & 63)
-        value >>= 6
-    chunks.append(value)
-    return bytes(chunks)
-
-
-def signed_varint(value: int) -> bytes:
-    return varint(-value << 1 | 1 if value < 0 else value << 1)
 
 
 __all__ = [

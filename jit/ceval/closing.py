@@ -1,28 +1,46 @@
-"""What runs when the last reference to a value goes: a suspended generator's handlers, which GeneratorExit meets on its way out; finalizers."""
+"""What closing a generator that waits runs: handlers, which GeneratorExit meets on its way out, and the `close()` of what it delegates to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import gc
+import itertools
+import types
+from collections.abc import Iterable, Sequence
+from types import CodeType
 from typing import Any
 
-from framejit.ceval.frame import ExceptionState, Frame
-from framejit.ceval.operation import OPERATIONS
-from framejit.guards.source import MISSING, Source
+from framejit.bytecode.decode import decode
+from framejit.bytecode.splice import is_prologue
+from framejit.ceval.frame import Frame
+from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.cellobject import CellObject
-from framejit.objects.finalizers import ends_visibly, finalizers_in
-from framejit.objects.object import LazyObject, Object, settle
+from framejit.objects.genobject import GeneratorObject
+from framejit.objects.object import VM, Object, settle
 from framejit.objects.tupleobject import TupleObject
-from framejit.trail import Trail
 
 PASSED = frozenset({"PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "STOPITERATION_ERROR"})
+LETS_GO = frozenset({"POP_TOP", "FOR_ITER", "STORE_FAST", "DELETE_FAST", "STORE_DEREF", "DELETE_DEREF", "RETURN_VALUE"})
+"""Instructions that may let go of a value: of what they pop, of an iterator that ends, of a variable's, or of all that the frame has."""
+HOLDERS = frozenset(map(id, {
+    *(tuple, list, dict, types.CellType, types.MethodType, types.MethodWrapperType, types.GeneratorType),
+    *(enumerate, filter, map, zip, itertools.chain, itertools.islice, itertools.cycle, itertools.starmap),
+    *(type(iter(())), type(iter([])), type(iter({})), type(iter({}.values())), type(iter({}.items()))),
+}))  # fmt: skip
+"""Types, by identity, whose values are looked into for generators."""
+MOST = 1000
+"""Values that are looked at for generators, at most."""
 
 
-def drops_silently(vm: Any, frame: Frame) -> bool:
+def drops_silently(vm: VM, frame: Frame) -> bool:
     """Whether GeneratorExit leaves the frame from where it is suspended without running anything but tests of `except` clauses.
 
     Handlers are followed as they are written: `except IndexError:` lets GeneratorExit pass, `finally:` and `with` don't.
+    The iterator that the frame delegates to is closed first.
     """
+    if closes_delegate(vm, frame):
+        return False
     handler = frame.decoded.handler_at[frame.pc]
     if handler is None:
         return True
@@ -48,11 +66,11 @@ def drops_silently(vm: Any, frame: Frame) -> bool:
                 pc += 1
             case "BUILD_TUPLE":
                 count = instruction.arg or 0
-                operands[-count:] = [vm.new_tuple(operands[-count:])]
+                operands[-count:] = [TupleObject(operands[-count:])]
                 pc += 1
             case "CHECK_EXC_MATCH":
                 tested = vm.observe(operands.pop())
-                kinds = vm.observe_all(abstract.iterate(vm, tested)) if issubclass(tested.cls, tuple) else [tested]
+                kinds = [vm.observe(item) for item in abstract.iterate(vm, tested)] if issubclass(tested.cls, tuple) else [tested]
                 matches = any(not isinstance(kind.value, type) or issubclass(GeneratorExit, kind.value) for kind in kinds)
                 pc += 1
             case "POP_JUMP_IF_FALSE":
@@ -68,80 +86,78 @@ def drops_silently(vm: Any, frame: Frame) -> bool:
                 return False
 
 
-def ending(value: Object) -> Iterator[Source]:
-    """Where a value is that ends visibly, or may end so in another call, for nothing is known of it. A tuple is taken apart."""
-    value = settle(value)
-    if isinstance(value, TupleObject) and value.cls is tuple and value.elements is not None:
-        for element in value.elements:
-            yield from ending(element)
-    elif value.source is not None and (isinstance(value, LazyObject) or ends_visibly(value)):
-        yield value.source
+def closes_delegate(vm: VM, frame: Frame) -> bool:
+    """Whether the suspended frame is in a `yield from` or `await` of an iterator with a `close()` of its own. A traced generator isn't one: its
+    own frame tells what closing it runs."""
+    if not frame.instruction.value:
+        return False
+    iterator = settle(frame.stack[-1])
+    return not isinstance(iterator, GeneratorObject) and abstract.lookup_attr(vm, iterator, "close") is not None
 
 
-class Watch:
-    """Values of a resumed frame's state whose end the program sees (objects.finalizers), and which of them its frames have had.
+def let_go_of(frame: Frame) -> Sequence[Any]:
+    """What the frame's instruction, one of LETS_GO, lets go of. What the outermost frame has ends with it, and what a prologue unpacks stays."""
+    instruction = frame.instruction
+    if is_prologue(frame.code, instruction.offset):
+        return ()
+    match instruction.op:
+        case "POP_TOP" | "FOR_ITER":
+            return frame.stack[-1:]
+        case "RETURN_VALUE":
+            own = frame.locals[: len(frame.locals) - len(frame.decoded.frees)]
+            return () if frame.parent is None else [value for value in own if value is not frame.stack[-1]]
+        case _:
+            return [frame.locals[instruction.arg]]  # type: ignore[index]
 
-    `passed`: for an exception, the frames that its traceback holds, each with the place of its entry there.
-    """
 
-    def __init__(self, state: tuple[Any, ...], trail: Trail) -> None:
-        self.trail = trail
-        self.values = finalizers_in(state)
-        self.seen: frozenset[int] = frozenset()
-        self.sources: dict[Source, None] = {}  # of what has held them
-        self.passed: dict[Object, list[tuple[Frame, Any]]] = {}
-        self._within: dict[int, frozenset[int]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self.values)
-
-    def held(self, state: Sequence[Object]) -> list[Source]:
-        """What is to be held until the outermost frame ends, whose state this is: where the frames have had the values from, and the rest."""
-        if not self.seen >= self.values.keys():
-            return [value.source for value in state if value.source is not None]
-        return [*self.sources, *(source for value in state for source in ending(value))]
-
-    def gone(self, frame: Frame) -> Iterator[Any]:
-        """Those that no variable and no stack holds any more, nor a value there."""
-        held: set[int] = set()
-        visited: set[int] = set()
-        self._visit_frame(frame, frame.stack, held, visited)
-        for caller in list(frame.callers())[1:]:
-            # The frame inside has taken over what it was called with.
-            operands = OPERATIONS[caller.instruction.op].effect.pops(caller.instruction)
-            self._visit_frame(caller, caller.stack[: len(caller.stack) - operands], held, visited)
-        if not held <= self.seen:
-            self.trail.set(self, "seen", self.seen | held)
-        return (self.values[key] for key in self.seen - held)
-
-    def _visit_frame(self, frame: Frame, stack: Sequence[Any], held: set[int], visited: set[int]) -> None:
-        for value in (*frame.locals, *stack):
-            if isinstance(value, ExceptionState):
-                value = value.handled
-            if isinstance(value, Object):
-                if value.source is not None and value.source not in self.sources and value.value is not MISSING and self._inside(value.value):
-                    self.sources[value.source] = None
-                    self.trail.log(self.sources.pop, value.source)
-                self._visit(value, held, visited)
-
-    def _visit(self, value: Object, held: set[int], visited: set[int]) -> None:
-        if id(value) in visited:
-            return
-        visited.add(id(value))
-        value = settle(value)
+def waiting_generator(values: Iterable[Any]) -> types.GeneratorType[Any, Any, Any] | None:
+    """A real generator, among these values of a trace or in one of them, that has something to run when it is closed."""
+    known: set[int] = set()
+    waiting = list(values)
+    while waiting and len(known) < MOST:
+        value = waiting.pop()
+        if not isinstance(value, Object) or id(value := settle(value)) in known:
+            continue
+        known.add(id(value))
         if isinstance(value, CellObject) and value.known:
-            if value.content is not None:
-                self._visit(value.content, held, visited)
-        elif value.value is not MISSING:
-            held |= self._inside(value.value)
-        for frame, _ in self.passed.get(value, ()):
-            self._visit_frame(frame, frame.stack, held, visited)
-        if value.source is None:
-            for item in value.referents():
-                self._visit(item, held, visited)
+            waiting.append(value.content)
+        elif value.value is MISSING:
+            waiting += value.referents()
+        elif (found := real_waiting_generator(value.value)) is not None:
+            return found
+    return None
 
-    def _inside(self, value: Any) -> frozenset[int]:
-        found = self._within.get(id(value))
-        if found is None:
-            found = self._within[id(value)] = frozenset(finalizers_in(value).keys() & self.values.keys())
-        return found
+
+def real_waiting_generator(value: Any) -> types.GeneratorType[Any, Any, Any] | None:
+    """A generator that has something to run when it is closed: the value itself, or one that is found in it."""
+    known = {id(value)}
+    waiting = [value]
+    while waiting and len(known) < MOST:
+        item = waiting.pop()
+        if type(item) is types.GeneratorType and item.gi_frame is not None and runs_when_closed(item.gi_code):
+            return item
+        parts = [part for part in inside(item) if id(part) not in known]
+        known.update(map(id, parts))
+        waiting += parts
+    return None
+
+
+def inside(value: Any) -> Iterable[Any]:
+    """What a value holds, where that is looked into: containers, iterators, methods, context managers of generators."""
+    cls = type(value)
+    if id(cls) in HOLDERS:
+        return gc.get_referents(value)
+    if issubclass(cls, contextlib._GeneratorContextManagerBase):
+        return tuple(object.__getattribute__(value, "__dict__").values())
+    return ()
+
+
+def runs_when_closed(code: CodeType) -> bool:
+    """Whether generators of this code have somewhere something to run when they are closed: a `yield` in a `try` or `with` block, a `yield from`."""
+    decoded = decode(code)
+    for index, instruction in enumerate(decoded.instructions):
+        if instruction.op == "YIELD_VALUE":
+            handler = decoded.handler_at[index]
+            if instruction.value or (handler is not None and decoded.instructions[handler.target].op != "STOPITERATION_ERROR"):
+                return True
+    return False

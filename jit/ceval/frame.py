@@ -20,8 +20,7 @@ from framejit.bytecode.instruction import Instruction, Position
 
 if TYPE_CHECKING:
     from framejit.objects.delivery import Delivery
-    from framejit.objects.dictobject import DictObject
-    from framejit.objects.object import Object
+    from framejit.objects.object import Namespace, Object
 
 
 class State(enum.Enum):
@@ -67,7 +66,7 @@ class Frame:
     `namespace`: where LOAD_NAME and STORE_NAME look first, in class bodies; None in functions.
     `handled`: the exception whose handler is running in this frame, as `sys.exc_info()` sees it.
     `mark`: the trail's position where the instruction at `pc` began.
-    `direct`: how what the frame returns becomes the result of the parent's instruction; None where other code uses it first.
+    `delivery`: how what the frame returns becomes the result of the parent's instruction; None where other code uses it first.
     `parent`: the frame that called (or, for a generator, that resumed) this one; None at the bottom of the trace.
     """
 
@@ -86,18 +85,18 @@ class Frame:
         "parent",
         "state",
         "mark",
-        "direct",
+        "delivery",
     )
 
     def __init__(
         self,
         code: CodeType,
         bound: Mapping[str, Object | None],
-        globals: DictObject,
-        builtins: DictObject,
+        globals: Namespace,
+        builtins: Namespace,
         function: Object | None = None,
         closure: Sequence[Object] = (),
-        namespace: DictObject | None = None,
+        namespace: Namespace | None = None,
         parent: Frame | None = None,
     ) -> None:
         """`bound`: the parameters' values by name; `closure`: the cells of the free variables, in `co_freevars` order."""
@@ -115,7 +114,7 @@ class Frame:
         self.parent = parent
         self.state = State.CREATED
         self.mark = 0
-        self.direct: Delivery | None = None
+        self.delivery: Delivery | None = None
 
     @property
     def instruction(self) -> Instruction:

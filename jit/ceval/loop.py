@@ -1,10 +1,4 @@
-"""The evaluation loop: runs frames, unwinds exceptions by the exception table, and resumes generators.
-
-What it asks of `vm`: `vm.chain_context(exc, handled)` sets `exc.__context__` as CPython's `_PyErr_SetObject` does (nothing if they
-are the same; a cycle is broken; without `handled` it is what the caller of the traced frame handles). `vm.add_traceback(exc, frame, again)`
-records an entry as `PyTraceBack_Here` does, once. Where `vm.watch` is true, `vm.check_finalizers(frame)` is called before each instruction, and
-may stop the trace.
-"""
+"""The evaluation loop: runs frames, unwinds exceptions by the exception table, and resumes generators."""
 
 from __future__ import annotations
 
@@ -14,9 +8,12 @@ from framejit import logs
 from framejit.bytecode.decode import Decoded
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval import ops_attr, ops_build, ops_call, ops_control, ops_except, ops_iter, ops_match, ops_stack
+from framejit.ceval.closing import LETS_GO, let_go_of
 from framejit.ceval.frame import Frame, LastInstruction, State
+from framejit.ceval.machine import Machine
 from framejit.ceval.operation import OPERATIONS
-from framejit.ceval.signals import Raise, Return, Yield
+from framejit.ceval.signals import Return, Yield
+from framejit.objects.object import Raise
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -24,14 +21,14 @@ if TYPE_CHECKING:
 HANDLER_MODULES = (ops_stack, ops_attr, ops_build, ops_call, ops_control, ops_iter, ops_match, ops_except)
 
 
-def run(vm: Any, frame: Frame) -> Object:
+def run(vm: Machine, frame: Frame) -> Object:
     """Run a frame until it returns. Raises Raise where the traced program does, with the frame left as it was then."""
     signal = _finish(vm, frame, frame.pc)
     assert isinstance(signal, Return), "YIELD_VALUE outside a generator"
     return signal.value
 
 
-def resume(vm: Any, frame: Frame, sent: Object, exc: Object | None = None, parent: Frame | None = None) -> Return | Yield:
+def resume(vm: Machine, frame: Frame, sent: Object, exc: Object | None = None, parent: Frame | None = None) -> Return | Yield:
     """Go on with a generator's frame, whose RETURN_GENERATOR has run: send it a value, or throw `exc` into it, until it yields or returns.
 
     The caller has checked that it is neither running nor finished. StopIteration never leaves it (PEP 479). `parent` is the resuming frame.
@@ -43,7 +40,7 @@ def resume(vm: Any, frame: Frame, sent: Object, exc: Object | None = None, paren
     return _finish_generator(vm, frame, frame.pc + 1)
 
 
-def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
+def _throw(vm: Machine, frame: Frame, exc: Object) -> Return | Yield:
     """Objects/genobject.c: _gen_throw. A generator that delegates passes the exception to the iterator it delegates to."""
     if frame.state is State.SUSPENDED and frame.instruction.value:
         receiver = frame.stack[-1]
@@ -73,7 +70,7 @@ def _throw(vm: Any, frame: Frame, exc: Object) -> Return | Yield:
     return _finish_generator(vm, frame, pc)
 
 
-def _finish_generator(vm: Any, frame: Frame, pc: int) -> Return | Yield:
+def _finish_generator(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
     try:
         return _finish(vm, frame, pc)
     except Raise as signal:
@@ -83,7 +80,7 @@ def _finish_generator(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     raise Raise(exc, reraised=True)
 
 
-def _finish(vm: Any, frame: Frame, pc: int) -> Return | Yield:
+def _finish(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
     """Execute from `pc` on until a signal leaves the frame, and note what that makes of it."""
     frame.state = State.RUNNING
     try:
@@ -95,13 +92,13 @@ def _finish(vm: Any, frame: Frame, pc: int) -> Return | Yield:
     return signal
 
 
-def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
+def execute(vm: Machine, frame: Frame, pc: int) -> Return | Yield:
     """The loop itself."""
     program = frame.decoded.program or link(frame.decoded)
     if logs.enabled("trace"):
         program = shown(program)
-    if vm.watch:
-        program = watched(program)
+    if vm.has_generators:
+        program = telling(program)
     mark = vm.trail.mark
     while True:
         try:
@@ -119,14 +116,13 @@ def execute(vm: Any, frame: Frame, pc: int) -> Return | Yield:
         except (Return, Yield) as signal:
             return signal.with_traceback(None)  # which leads to the frames that will hold the signal: a cycle
         except Raise as signal:
-            vm.direct = None
             target = unwind(vm, frame, signal)
             if target is None:
                 raise
             pc = target
 
 
-def unwind(vm: Any, frame: Frame, signal: Raise) -> int | None:
+def unwind(vm: Machine, frame: Frame, signal: Raise) -> int | None:
     """Where an exception raised at `frame.pc` is handled, with the stack prepared for it; None if nowhere in this frame.
 
     Raising is left to the caller: a signal that a frame of its own traceback holds would be a cycle, and keep the whole trace alive.
@@ -137,6 +133,8 @@ def unwind(vm: Any, frame: Frame, signal: Raise) -> int | None:
     vm.add_traceback(signal.exc, frame, signal.reraised)
     signal.reraised = False
     handler = frame.decoded.handler_at[frame.pc]
+    if vm.has_generators and (handler is not None or frame.parent is not None):
+        vm.lets_go(frame.stack if handler is None else frame.stack[handler.depth :])
     if handler is None:
         return None
     stack = frame.stack
@@ -150,7 +148,7 @@ def unwind(vm: Any, frame: Frame, signal: Raise) -> int | None:
 def shown(program: list[Any]) -> list[Any]:
     """The program with each instruction written to the log `trace` before it is executed: nothing is paid for the log while it is off."""
 
-    def show(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+    def show(vm: Machine, frame: Frame, instruction: Instruction) -> Any:
         depth = sum(1 for _ in frame.callers()) - 1
         logs.info("trace", f"{'  ' * depth}{frame.code.co_name}:{frame.lineno} {instruction}")
         return program[frame.pc][0](vm, frame, instruction)
@@ -158,14 +156,14 @@ def shown(program: list[Any]) -> list[Any]:
     return [(show, instruction) for _, instruction in program]
 
 
-def watched(program: list[Any]) -> list[Any]:
-    """The program with a look before each instruction at the values whose end the program sees."""
+def telling(program: list[Any]) -> list[Any]:
+    """The program with its instructions that let go of values telling `vm` of which, before they do."""
 
-    def look(vm: Any, frame: Frame, instruction: Instruction) -> Any:
-        vm.check_finalizers(frame)
+    def tell(vm: Machine, frame: Frame, instruction: Instruction) -> Any:
+        vm.lets_go(let_go_of(frame))
         return program[frame.pc][0](vm, frame, instruction)
 
-    return [(look, instruction) for _, instruction in program]
+    return [(tell if instruction.op in LETS_GO else execute, instruction) for execute, instruction in program]
 
 
 def link(decoded: Decoded) -> list[Any]:

@@ -18,9 +18,10 @@ from typing import Any
 
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
+from framejit.ceval.machine import Machine
 
 Handler = Callable[..., Any]
-Execute = Callable[[Any, Frame, Instruction], int | None]
+Execute = Callable[[Machine, Frame, Instruction], int | None]
 Size = Callable[[Instruction], int]
 
 _OPERAND = re.compile(r"([a-z_]+)(\[n\])?$")
@@ -106,14 +107,14 @@ def _bind_0_0(handler: Handler) -> Execute:
 
 
 def _bind_0_1(handler: Handler) -> Execute:
-    def execute(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    def execute(vm: Machine, frame: Frame, instruction: Instruction) -> None:
         frame.stack.append(handler(vm, frame, instruction))
 
     return execute
 
 
 def _bind_1_0(handler: Handler) -> Execute:
-    def execute(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
+    def execute(vm: Machine, frame: Frame, instruction: Instruction) -> int | None:
         stack = frame.stack
         target: int | None = handler(vm, frame, instruction, stack[-1])
         stack.pop()
@@ -123,7 +124,7 @@ def _bind_1_0(handler: Handler) -> Execute:
 
 
 def _bind_1_1(handler: Handler) -> Execute:
-    def execute(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    def execute(vm: Machine, frame: Frame, instruction: Instruction) -> None:
         stack = frame.stack
         stack[-1] = handler(vm, frame, instruction, stack[-1])
 
@@ -131,7 +132,7 @@ def _bind_1_1(handler: Handler) -> Execute:
 
 
 def _bind_2_1(handler: Handler) -> Execute:
-    def execute(vm: Any, frame: Frame, instruction: Instruction) -> None:
+    def execute(vm: Machine, frame: Frame, instruction: Instruction) -> None:
         stack = frame.stack
         result = handler(vm, frame, instruction, stack[-2], stack[-1])
         stack.pop()
@@ -152,7 +153,7 @@ _SHAPES: dict[tuple[int, int], Callable[[Handler], Execute]] = {
 def _bind_general(handler: Handler, effect: StackEffect) -> Execute:
     inputs, outputs = effect.inputs, effect.outputs
 
-    def execute(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
+    def execute(vm: Machine, frame: Frame, instruction: Instruction) -> int | None:
         stack = frame.stack
         base = len(stack) - effect.pops(instruction)
         operands: list[Any] = []

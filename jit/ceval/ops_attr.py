@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
@@ -10,38 +10,38 @@ from framejit.ceval.operation import op
 from framejit.objects import abstract, build, imports, operators
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
+    from framejit.objects.object import VM, Object
 
 # Operators.
 
 
 @op("UNARY_OP", "value -- result")
-def unary_op(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Object:
+def unary_op(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> Object:
     return operators.unary_op(vm, instruction.value, value)
 
 
 @op("UNARY_NOT", "value -- result")
-def unary_not(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Object:
+def unary_not(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> Object:
     return operators.not_(vm, value)
 
 
 @op("BINARY_OP", "left right -- result")
-def binary_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
+def binary_op(vm: VM, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
     return operators.binary_op(vm, instruction.value, left, right)
 
 
 @op("COMPARE_OP", "left right -- result")
-def compare_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
+def compare_op(vm: VM, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
     return operators.compare(vm, instruction.value, left, right)
 
 
 @op("IS_OP", "left right -- result")
-def is_op(vm: Any, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
+def is_op(vm: VM, frame: Frame, instruction: Instruction, left: Object, right: Object) -> Object:
     return build.const(vm, operators.is_(vm, left, right) != bool(instruction.value))
 
 
 @op("CONTAINS_OP", "item container -- result")
-def contains_op(vm: Any, frame: Frame, instruction: Instruction, item: Object, container: Object) -> Object:
+def contains_op(vm: VM, frame: Frame, instruction: Instruction, item: Object, container: Object) -> Object:
     result = operators.contains(vm, container, item)
     return operators.not_(vm, result) if instruction.value else result
 
@@ -50,28 +50,28 @@ def contains_op(vm: Any, frame: Frame, instruction: Instruction, item: Object, c
 
 
 @op("LOAD_ATTR", "owner -- value")
-def load_attr(vm: Any, frame: Frame, instruction: Instruction, owner: Object) -> Object:
+def load_attr(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> Object:
     return abstract.load_attr(vm, owner, instruction.value)
 
 
 @op("LOAD_METHOD", "owner -- method_or_null self_or_value")
-def load_method(vm: Any, frame: Frame, instruction: Instruction, owner: Object) -> tuple[Object | None, Object]:
+def load_method(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> tuple[Object | None, Object]:
     value, bound_to = abstract.load_method(vm, owner, instruction.value)
     return (None, value) if bound_to is None else (value, bound_to)
 
 
 @op("LOAD_SUPER_ATTR", "global_super cls instance -- value")
-def load_super_attr(vm: Any, frame: Frame, instruction: Instruction, global_super: Object, cls: Object, instance: Object) -> Object:
+def load_super_attr(vm: VM, frame: Frame, instruction: Instruction, global_super: Object, cls: Object, instance: Object) -> Object:
     return abstract.super_attr(vm, global_super, [cls, instance], instruction.value, implied=not instruction.arg)
 
 
 @op("STORE_ATTR", "value owner --")
-def store_attr(vm: Any, frame: Frame, instruction: Instruction, value: Object, owner: Object) -> None:
+def store_attr(vm: VM, frame: Frame, instruction: Instruction, value: Object, owner: Object) -> None:
     abstract.store_attr(vm, owner, instruction.value, value)
 
 
 @op("DELETE_ATTR", "owner --")
-def delete_attr(vm: Any, frame: Frame, instruction: Instruction, owner: Object) -> None:
+def delete_attr(vm: VM, frame: Frame, instruction: Instruction, owner: Object) -> None:
     abstract.delattr_(vm, owner, instruction.value)
 
 
@@ -79,27 +79,27 @@ def delete_attr(vm: Any, frame: Frame, instruction: Instruction, owner: Object) 
 
 
 @op("BINARY_SUBSCR", "container key -- item")
-def binary_subscr(vm: Any, frame: Frame, instruction: Instruction, container: Object, key: Object) -> Object:
+def binary_subscr(vm: VM, frame: Frame, instruction: Instruction, container: Object, key: Object) -> Object:
     return abstract.load_item(vm, container, key)
 
 
 @op("STORE_SUBSCR", "value container key --")
-def store_subscr(vm: Any, frame: Frame, instruction: Instruction, value: Object, container: Object, key: Object) -> None:
+def store_subscr(vm: VM, frame: Frame, instruction: Instruction, value: Object, container: Object, key: Object) -> None:
     abstract.store_item(vm, container, key, value)
 
 
 @op("DELETE_SUBSCR", "container key --")
-def delete_subscr(vm: Any, frame: Frame, instruction: Instruction, container: Object, key: Object) -> None:
+def delete_subscr(vm: VM, frame: Frame, instruction: Instruction, container: Object, key: Object) -> None:
     abstract.delitem(vm, container, key)
 
 
 @op("BINARY_SLICE", "container start stop -- items")
-def binary_slice(vm: Any, frame: Frame, instruction: Instruction, container: Object, start: Object, stop: Object) -> Object:
+def binary_slice(vm: VM, frame: Frame, instruction: Instruction, container: Object, start: Object, stop: Object) -> Object:
     return abstract.getitem(vm, container, build.slice_(vm, start, stop, build.const(vm, None)))
 
 
 @op("STORE_SLICE", "value container start stop --")
-def store_slice(vm: Any, frame: Frame, instruction: Instruction, value: Object, container: Object, start: Object, stop: Object) -> None:
+def store_slice(vm: VM, frame: Frame, instruction: Instruction, value: Object, container: Object, start: Object, stop: Object) -> None:
     abstract.setitem(vm, container, build.slice_(vm, start, stop, build.const(vm, None)), value)
 
 
@@ -107,10 +107,10 @@ def store_slice(vm: Any, frame: Frame, instruction: Instruction, value: Object, 
 
 
 @op("IMPORT_NAME", "level fromlist -- module")
-def import_name(vm: Any, frame: Frame, instruction: Instruction, level: Object, fromlist: Object) -> Object:
+def import_name(vm: VM, frame: Frame, instruction: Instruction, level: Object, fromlist: Object) -> Object:
     return imports.import_name(vm, frame.globals, frame.builtins, instruction.value, fromlist, level)
 
 
 @op("IMPORT_FROM", "module -- module value")
-def import_from(vm: Any, frame: Frame, instruction: Instruction, module: Object) -> tuple[Object, Object]:
+def import_from(vm: VM, frame: Frame, instruction: Instruction, module: Object) -> tuple[Object, Object]:
     return module, imports.import_from(vm, module, instruction.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
@@ -11,38 +11,31 @@ from framejit.objects import abstract, build, calls
 from framejit.objects.delivery import AS_IT_IS
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
+    from framejit.objects.object import VM, Object
 
 # Include/internal/pycore_code.h: what MAKE_FUNCTION's flags say is on the stack, deepest first.
 DEFAULTS, KEYWORD_DEFAULTS, ANNOTATIONS, CLOSURE = 1, 2, 4, 8
 
 
 @op("CALL", "method_or_null self_or_callable args[n] -- result")
-def call(vm: Any, frame: Frame, instruction: Instruction, method: Object | None, self_or_callable: Object, args: list[Object]) -> Object:
+def call(vm: VM, frame: Frame, instruction: Instruction, method: Object | None, self_or_callable: Object, args: list[Object]) -> Object:
     names = instruction.value[1]
     positional = len(args) - len(names)
     kwargs = dict(zip(names, args[positional:]))
-    vm.direct = AS_IT_IS
     if method is None:
-        result = abstract.call(vm, self_or_callable, args[:positional], kwargs)
-    else:
-        result = abstract.call(vm, method, [self_or_callable, *args[:positional]], kwargs)
-    vm.direct = None
-    return result
+        return abstract.call(vm, self_or_callable, args[:positional], kwargs, AS_IT_IS)
+    return abstract.call(vm, method, [self_or_callable, *args[:positional]], kwargs, AS_IT_IS)
 
 
 @op("CALL_FUNCTION_EX", "null function args kwargs[n] -- result", n=lambda instruction: instruction.value & 1)
 def call_function_ex(
-    vm: Any, frame: Frame, instruction: Instruction, null: None, function: Object, args: Object, kwargs: list[Object]
+    vm: VM, frame: Frame, instruction: Instruction, null: None, function: Object, args: Object, kwargs: list[Object]
 ) -> Object:
-    vm.direct = AS_IT_IS
-    result = calls.call_ex(vm, function, args, kwargs[0] if kwargs else None)
-    vm.direct = None
-    return result
+    return calls.call_ex(vm, function, args, kwargs[0] if kwargs else None, AS_IT_IS)
 
 
 @op("MAKE_FUNCTION", "attributes[n] code -- function", n=lambda instruction: (instruction.arg or 0).bit_count())
-def make_function(vm: Any, frame: Frame, instruction: Instruction, attributes: list[Object], code: Object) -> Object:
+def make_function(vm: VM, frame: Frame, instruction: Instruction, attributes: list[Object], code: Object) -> Object:
     given = iter(attributes)
     flags = instruction.arg or 0
     defaults, kwdefaults, annotations, closure = (

@@ -12,36 +12,36 @@ from framejit.ceval.signals import Return
 from framejit.objects import abstract, build, operators
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
+    from framejit.objects.object import VM, Object
 
 
 @op("JUMP", "--")
-def jump(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+def jump(vm: VM, frame: Frame, instruction: Instruction) -> Any:
     return instruction.value
 
 
 @op("POP_JUMP_IF_TRUE", "condition --")
-def pop_jump_if_true(vm: Any, frame: Frame, instruction: Instruction, condition: Object) -> Any:
+def pop_jump_if_true(vm: VM, frame: Frame, instruction: Instruction, condition: Object) -> Any:
     return instruction.value if abstract.truth(vm, condition) else None
 
 
 @op("POP_JUMP_IF_FALSE", "condition --")
-def pop_jump_if_false(vm: Any, frame: Frame, instruction: Instruction, condition: Object) -> Any:
+def pop_jump_if_false(vm: VM, frame: Frame, instruction: Instruction, condition: Object) -> Any:
     return None if abstract.truth(vm, condition) else instruction.value
 
 
 @op("POP_JUMP_IF_NONE", "value --")
-def pop_jump_if_none(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Any:
+def pop_jump_if_none(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> Any:
     return instruction.value if operators.is_(vm, value, build.const(vm, None)) else None
 
 
 @op("POP_JUMP_IF_NOT_NONE", "value --")
-def pop_jump_if_not_none(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> Any:
+def pop_jump_if_not_none(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> Any:
     return None if operators.is_(vm, value, build.const(vm, None)) else instruction.value
 
 
 @op("RETURN_VALUE", "value --")
-def return_value(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+def return_value(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> None:
     raise Return(value)
 
 
@@ -73,7 +73,7 @@ REFUSED: dict[str, str] = {
 }
 
 
-def refuse(vm: Any, frame: Frame, instruction: Instruction, *operands: Object) -> Any:
+def refuse(vm: VM, frame: Frame, instruction: Instruction, *operands: Object) -> Any:
     return vm.unsupported(breaks.UnsupportedOpcode(instruction.op))
 
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import ExceptionState, Frame, LastInstruction
 from framejit.ceval.operation import op
-from framejit.ceval.signals import Raise
-from framejit.objects import abstract, build
+from framejit.objects import abstract, build, exceptions
 from framejit.objects.delivery import AS_IT_IS, Delivery
+from framejit.objects.object import Raise, lookup_special
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
+    from framejit.objects.object import VM, Object
 
 
 @op("RAISE_VARARGS", "exc_and_cause[n] --")
-def raise_varargs(vm: Any, frame: Frame, instruction: Instruction, exc_and_cause: list[Object]) -> None:
+def raise_varargs(vm: VM, frame: Frame, instruction: Instruction, exc_and_cause: list[Object]) -> None:
     if exc_and_cause:
         cause = exc_and_cause[1] if len(exc_and_cause) == 2 else None
-        raise Raise(vm.normalize_exception(exc_and_cause[0], cause))
+        raise Raise(exceptions.normalized(vm, exc_and_cause[0], cause))
     handled = frame.current_exception() or vm.handled_exception()
     if handled is not None:
         raise Raise(handled, reraised=True)
@@ -27,33 +27,33 @@ def raise_varargs(vm: Any, frame: Frame, instruction: Instruction, exc_and_cause
 
 
 @op("RERAISE", "exc --")
-def reraise(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> None:
+def reraise(vm: VM, frame: Frame, instruction: Instruction, exc: Object) -> None:
     raise Raise(exc, reraised=True)
 
 
 @op("PUSH_EXC_INFO", "exc -- state exc")
-def push_exc_info(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> tuple[ExceptionState, Object]:
+def push_exc_info(vm: VM, frame: Frame, instruction: Instruction, exc: Object) -> tuple[ExceptionState, Object]:
     state = ExceptionState(exc, frame.handled)
     frame.handled = exc
     return state, exc
 
 
 @op("POP_EXCEPT", "state --")
-def pop_except(vm: Any, frame: Frame, instruction: Instruction, state: ExceptionState) -> None:
+def pop_except(vm: VM, frame: Frame, instruction: Instruction, state: ExceptionState) -> None:
     frame.handled = state.outer
 
 
 @op("CHECK_EXC_MATCH", "exc cls -- exc result")
-def check_exc_match(vm: Any, frame: Frame, instruction: Instruction, exc: Object, cls: Object) -> tuple[Object, Object]:
+def check_exc_match(vm: VM, frame: Frame, instruction: Instruction, exc: Object, cls: Object) -> tuple[Object, Object]:
     return exc, build.const(vm, abstract.exception_match(vm, exc, cls))
 
 
 @op("STOPITERATION_ERROR", "exc -- error")
-def stopiteration_error_op(vm: Any, frame: Frame, instruction: Instruction, exc: Object) -> Object:
+def stopiteration_error_op(vm: VM, frame: Frame, instruction: Instruction, exc: Object) -> Object:
     return stopiteration_error(vm, exc)
 
 
-def stopiteration_error(vm: Any, exc: Object) -> Object:
+def stopiteration_error(vm: VM, exc: Object) -> Object:
     """What a generator raises where `exc` would leave it: PEP 479 makes a RuntimeError of StopIteration."""
     if not abstract.exception_match(vm, exc, build.const(vm, StopIteration)):
         return exc
@@ -62,33 +62,26 @@ def stopiteration_error(vm: Any, exc: Object) -> Object:
     except Raise as signal:
         error = signal.exc
     vm.chain_context(error, exc)
-    result: Object = vm.normalize_exception(error, exc)
-    return result
+    return exceptions.normalized(vm, error, exc)
 
 
 # with
 
 
 @op("BEFORE_WITH", "manager -- exit entered")
-def before_with(vm: Any, frame: Frame, instruction: Instruction, manager: Object) -> tuple[Object, Object]:
-    enter = abstract.lookup_special(vm, manager, "__enter__")
-    exit_ = abstract.lookup_special(vm, manager, "__exit__")
+def before_with(vm: VM, frame: Frame, instruction: Instruction, manager: Object) -> tuple[Object, Object]:
+    enter = lookup_special(vm, manager, "__enter__")
+    exit_ = lookup_special(vm, manager, "__exit__")
     if enter is not None and exit_ is not None:
-        vm.direct = Delivery(below=(exit_,))
-        entered = abstract.call(vm, enter, [], {})
-        vm.direct = None
-        return exit_, entered
+        return exit_, abstract.call(vm, enter, [], {}, Delivery(below=(exit_,)))
     missed = "" if enter is None else " (missed __exit__ method)"
     name = abstract.type_name(vm, manager)
-    return vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")  # type: ignore[no-any-return]
+    vm.raise_(TypeError, f"'{name}' object does not support the context manager protocol{missed}")
 
 
 @op("WITH_EXCEPT_START", "exit lasti state exc -- exit lasti state exc result")
 def with_except_start(
-    vm: Any, frame: Frame, instruction: Instruction, exit_: Object, lasti: LastInstruction, state: ExceptionState, exc: Object
+    vm: VM, frame: Frame, instruction: Instruction, exit_: Object, lasti: LastInstruction, state: ExceptionState, exc: Object
 ) -> tuple[Any, ...]:
     cls, traceback = (abstract.getattr_(vm, exc, name) for name in ("__class__", "__traceback__"))
-    vm.direct = AS_IT_IS
-    result = abstract.call(vm, exit_, [cls, exc, traceback], {})
-    vm.direct = None
-    return exit_, lasti, state, exc, result
+    return exit_, lasti, state, exc, abstract.call(vm, exit_, [cls, exc, traceback], {}, AS_IT_IS)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.ceval.signals import Created, Raise, Yield
+from framejit.ceval.signals import Created, Yield
 from framejit.objects import abstract, build
+from framejit.objects.object import Raise
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
+    from framejit.objects.object import VM, Object
 
 OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
 
 
 @op("GET_ITER", "iterable -- iterator")
-def get_iter(vm: Any, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
+def get_iter(vm: VM, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
     return abstract.iter_(vm, iterable)
 
 
 @op("FOR_ITER", "iterator -- iterator item", raw=True)
-def for_iter(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
+def for_iter(vm: VM, frame: Frame, instruction: Instruction) -> int | None:
     item = abstract.next_(vm, frame.stack[-1])
     if item is not None:
         frame.stack.append(item)
@@ -38,23 +39,23 @@ def for_iter(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
 
 
 @op("RETURN_GENERATOR", "-- sent")
-def return_generator(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def return_generator(vm: VM, frame: Frame, instruction: Instruction) -> None:
     # The frame stays at this instruction; the first value sent is its result.
     raise Created(build.generator(vm, frame))
 
 
 @op("YIELD_VALUE", "value -- sent", raw=True)
-def yield_value(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def yield_value(vm: VM, frame: Frame, instruction: Instruction) -> None:
     raise Yield(frame.stack.pop())
 
 
 @op("GET_YIELD_FROM_ITER", "iterable -- iterator")
-def get_yield_from_iter(vm: Any, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
+def get_yield_from_iter(vm: VM, frame: Frame, instruction: Instruction, iterable: Object) -> Object:
     return abstract.delegate(vm, iterable, bool(frame.code.co_flags & OF_COROUTINES))
 
 
 @op("SEND", "receiver sent -- receiver value", raw=True)
-def send(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
+def send(vm: VM, frame: Frame, instruction: Instruction) -> int | None:
     stack = frame.stack
     value, finished = abstract.send(vm, stack[-2], stack[-1])
     if not finished:
@@ -67,18 +68,18 @@ def send(vm: Any, frame: Frame, instruction: Instruction) -> int | None:
 
 
 @op("END_SEND", "receiver value -- value")
-def end_send(vm: Any, frame: Frame, instruction: Instruction, receiver: Object, value: Object) -> Object:
+def end_send(vm: VM, frame: Frame, instruction: Instruction, receiver: Object, value: Object) -> Object:
     return value
 
 
 @op("CLEANUP_THROW", "receiver sent exc -- none value")
-def cleanup_throw(vm: Any, frame: Frame, instruction: Instruction, receiver: Object, sent: Object, exc: Object) -> tuple[Object, Object]:
+def cleanup_throw(vm: VM, frame: Frame, instruction: Instruction, receiver: Object, sent: Object, exc: Object) -> tuple[Object, Object]:
     if not abstract.exception_match(vm, exc, build.const(vm, StopIteration)):
         raise Raise(exc, reraised=True)
     return build.const(vm, None), abstract.getattr_(vm, exc, "value")
 
 
-def throw_into(vm: Any, receiver: Object, exc: Object) -> tuple[Object, bool]:
+def throw_into(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
     """Pass an exception on to the iterator that a generator delegates to (PEP 380): (yielded value, False) or (returned value, True)."""
     if abstract.exception_match(vm, exc, build.const(vm, GeneratorExit)):
         try:

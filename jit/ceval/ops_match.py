@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
@@ -10,29 +10,29 @@ from framejit.ceval.operation import op
 from framejit.objects import abstract, build, matching
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
+    from framejit.objects.object import VM, Object
 
 
 @op("GET_LEN", "subject -- subject length")
-def get_len(vm: Any, frame: Frame, instruction: Instruction, subject: Object) -> tuple[Object, Object]:
+def get_len(vm: VM, frame: Frame, instruction: Instruction, subject: Object) -> tuple[Object, Object]:
     return subject, abstract.length(vm, subject)
 
 
 @op("MATCH_SEQUENCE", "subject -- subject result")
-def match_sequence(vm: Any, frame: Frame, instruction: Instruction, subject: Object) -> tuple[Object, Object]:
+def match_sequence(vm: VM, frame: Frame, instruction: Instruction, subject: Object) -> tuple[Object, Object]:
     return subject, build.const(vm, matching.is_sequence(vm, subject))
 
 
 @op("MATCH_MAPPING", "subject -- subject result")
-def match_mapping(vm: Any, frame: Frame, instruction: Instruction, subject: Object) -> tuple[Object, Object]:
+def match_mapping(vm: VM, frame: Frame, instruction: Instruction, subject: Object) -> tuple[Object, Object]:
     return subject, build.const(vm, matching.is_mapping(vm, subject))
 
 
 @op("MATCH_KEYS", "subject keys -- subject keys values")
-def match_keys(vm: Any, frame: Frame, instruction: Instruction, subject: Object, keys: Object) -> tuple[Object, Object, Object]:
+def match_keys(vm: VM, frame: Frame, instruction: Instruction, subject: Object, keys: Object) -> tuple[Object, Object, Object]:
     return subject, keys, matching.match_keys(vm, subject, keys)
 
 
 @op("MATCH_CLASS", "subject cls names -- attributes")
-def match_class(vm: Any, frame: Frame, instruction: Instruction, subject: Object, cls: Object, names: Object) -> Object:
+def match_class(vm: VM, frame: Frame, instruction: Instruction, subject: Object, cls: Object, names: Object) -> Object:
     return matching.match_class(vm, subject, cls, instruction.value, names)

@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING, Any
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.ceval.operation import op
-from framejit.ceval.signals import Raise
 from framejit.objects import abstract, build
+from framejit.objects.object import Raise
 
 if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
-    from framejit.objects.object import Object
+    from framejit.objects.dictobject import Namespace
+    from framejit.objects.object import VM, Object
 
 
 @op("LOAD_CONST", "-- constant")
-def load_const(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+def load_const(vm: VM, frame: Frame, instruction: Instruction) -> Object:
     return build.const(vm, instruction.value)
 
 
 @op("POP_TOP", "value --")
-def pop_top(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+def pop_top(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> None:
     return None
 
 
 @op("PUSH_NULL", "-- null")
-def push_null(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def push_null(vm: VM, frame: Frame, instruction: Instruction) -> None:
     return None
 
 
 @op("COPY", "-- copy")
-def copy(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+def copy(vm: VM, frame: Frame, instruction: Instruction) -> Any:
     return frame.stack[-instruction.value]
 
 
 @op("SWAP", "--")
-def swap(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def swap(vm: VM, frame: Frame, instruction: Instruction) -> None:
     stack, depth = frame.stack, instruction.value
     stack[-1], stack[-depth] = stack[-depth], stack[-1]
 
@@ -45,35 +45,35 @@ def swap(vm: Any, frame: Frame, instruction: Instruction) -> None:
 
 
 @op("LOAD_FAST", "-- value")
-def load_fast(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+def load_fast(vm: VM, frame: Frame, instruction: Instruction) -> Object:
     value = frame.locals[instruction.arg]  # type: ignore[index]
     return value if value is not None else _unbound_local(vm, instruction)
 
 
 @op("LOAD_FAST_AND_CLEAR", "-- value")
-def load_fast_and_clear(vm: Any, frame: Frame, instruction: Instruction) -> Object | None:
+def load_fast_and_clear(vm: VM, frame: Frame, instruction: Instruction) -> Object | None:
     value = frame.locals[instruction.arg]  # type: ignore[index]
     frame.locals[instruction.arg] = None  # type: ignore[index]
     return value
 
 
 @op("STORE_CELL", "cell --")
-def store_cell(vm: Any, frame: Frame, instruction: Instruction, cell: Object | None) -> None:
+def store_cell(vm: VM, frame: Frame, instruction: Instruction, cell: Object | None) -> None:
     frame.locals[instruction.arg] = None if cell is None else vm.observe(cell)  # type: ignore[index]
 
 
 @op("STORE_FAST", "value --")
-def store_fast(vm: Any, frame: Frame, instruction: Instruction, value: Object | None) -> None:
+def store_fast(vm: VM, frame: Frame, instruction: Instruction, value: Object | None) -> None:
     frame.locals[instruction.arg] = value  # type: ignore[index]
 
 
 @op("DELETE_FAST", "--")
-def delete_fast(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def delete_fast(vm: VM, frame: Frame, instruction: Instruction) -> None:
     load_fast(vm, frame, instruction)
     frame.locals[instruction.arg] = None  # type: ignore[index]
 
 
-def _unbound_local(vm: Any, instruction: Instruction) -> Any:
+def _unbound_local(vm: VM, instruction: Instruction) -> Any:
     return vm.raise_(UnboundLocalError, f"cannot access local variable '{instruction.value}' where it is not associated with a value")
 
 
@@ -81,39 +81,39 @@ def _unbound_local(vm: Any, instruction: Instruction) -> Any:
 
 
 @op("MAKE_CELL", "--")
-def make_cell(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def make_cell(vm: VM, frame: Frame, instruction: Instruction) -> None:
     frame.locals[instruction.arg] = build.cell(vm, frame.locals[instruction.arg])  # type: ignore[index]
 
 
 @op("COPY_FREE_VARS", "--")
-def copy_free_vars(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def copy_free_vars(vm: VM, frame: Frame, instruction: Instruction) -> None:
     frame.locals[-instruction.value :] = frame.closure
 
 
 @op("LOAD_CLOSURE", "-- cell")
-def load_closure(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+def load_closure(vm: VM, frame: Frame, instruction: Instruction) -> Any:
     return _cell(frame, instruction)
 
 
 @op("LOAD_DEREF", "-- value")
-def load_deref(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+def load_deref(vm: VM, frame: Frame, instruction: Instruction) -> Object:
     value = _cell(frame, instruction).load(vm)
     return value if value is not None else _unbound_cell(vm, frame, instruction)
 
 
 @op("STORE_DEREF", "value --")
-def store_deref(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+def store_deref(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> None:
     _cell(frame, instruction).store(vm, value)
 
 
 @op("DELETE_DEREF", "--")
-def delete_deref(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def delete_deref(vm: VM, frame: Frame, instruction: Instruction) -> None:
     load_deref(vm, frame, instruction)
     _cell(frame, instruction).store(vm, None)
 
 
 @op("LOAD_FROM_DICT_OR_DEREF", "namespace -- value")
-def load_from_dict_or_deref(vm: Any, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
+def load_from_dict_or_deref(vm: VM, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
     value = namespace.lookup(vm, instruction.value)
     return value if value is not None else load_deref(vm, frame, instruction)
 
@@ -122,7 +122,7 @@ def _cell(frame: Frame, instruction: Instruction) -> Any:
     return frame.locals[instruction.arg]  # type: ignore[index]
 
 
-def _unbound_cell(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+def _unbound_cell(vm: VM, frame: Frame, instruction: Instruction) -> Any:
     if instruction.arg not in frame.decoded.frees:
         return _unbound_local(vm, instruction)
     name = instruction.value
@@ -133,63 +133,63 @@ def _unbound_cell(vm: Any, frame: Frame, instruction: Instruction) -> Any:
 
 
 @op("LOAD_GLOBAL", "-- value")
-def load_global(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+def load_global(vm: VM, frame: Frame, instruction: Instruction) -> Object:
     return _global(vm, frame, instruction.value)
 
 
 @op("STORE_GLOBAL", "value --")
-def store_global(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+def store_global(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> None:
     frame.globals.store(vm, instruction.value, value)
 
 
 @op("DELETE_GLOBAL", "--")
-def delete_global(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def delete_global(vm: VM, frame: Frame, instruction: Instruction) -> None:
     if not frame.globals.delete(vm, instruction.value):
         _undefined(vm, instruction.value)
 
 
 @op("LOAD_NAME", "-- value")
-def load_name(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+def load_name(vm: VM, frame: Frame, instruction: Instruction) -> Object:
     value = _namespace(frame).lookup(vm, instruction.value)
     return value if value is not None else _global(vm, frame, instruction.value)
 
 
 @op("STORE_NAME", "value --")
-def store_name(vm: Any, frame: Frame, instruction: Instruction, value: Object) -> None:
+def store_name(vm: VM, frame: Frame, instruction: Instruction, value: Object) -> None:
     _namespace(frame).store(vm, instruction.value, value)
 
 
 @op("DELETE_NAME", "--")
-def delete_name(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def delete_name(vm: VM, frame: Frame, instruction: Instruction) -> None:
     if not _namespace(frame).delete(vm, instruction.value):
         _undefined(vm, instruction.value)
 
 
 @op("LOAD_LOCALS", "-- namespace")
-def load_locals(vm: Any, frame: Frame, instruction: Instruction) -> Any:
+def load_locals(vm: VM, frame: Frame, instruction: Instruction) -> Any:
     return _namespace(frame)
 
 
 @op("LOAD_FROM_DICT_OR_GLOBALS", "namespace -- value")
-def load_from_dict_or_globals(vm: Any, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
+def load_from_dict_or_globals(vm: VM, frame: Frame, instruction: Instruction, namespace: Any) -> Object:
     value = namespace.lookup(vm, instruction.value)
     return value if value is not None else _global(vm, frame, instruction.value)
 
 
 @op("SETUP_ANNOTATIONS", "--")
-def setup_annotations(vm: Any, frame: Frame, instruction: Instruction) -> None:
+def setup_annotations(vm: VM, frame: Frame, instruction: Instruction) -> None:
     namespace = _namespace(frame)
     if namespace.lookup(vm, "__annotations__") is None:
         namespace.store(vm, "__annotations__", build.dict_(vm, []))
 
 
 @op("LOAD_BUILD_CLASS", "-- build_class")
-def load_build_class(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+def load_build_class(vm: VM, frame: Frame, instruction: Instruction) -> Object:
     return _builtin(vm, frame, "__build_class__")
 
 
 @op("LOAD_ASSERTION_ERROR", "-- cls")
-def load_assertion_error(vm: Any, frame: Frame, instruction: Instruction) -> Object:
+def load_assertion_error(vm: VM, frame: Frame, instruction: Instruction) -> Object:
     return build.const(vm, AssertionError)
 
 
@@ -197,17 +197,17 @@ def _namespace(frame: Frame) -> Any:
     return frame.namespace if frame.namespace is not None else frame.globals
 
 
-def _global(vm: Any, frame: Frame, name: str) -> Object:
+def _global(vm: VM, frame: Frame, name: str) -> Object:
     value = _item(vm, frame.globals, name)
     return value if value is not None else _builtin(vm, frame, name)
 
 
-def _builtin(vm: Any, frame: Frame, name: str) -> Object:
+def _builtin(vm: VM, frame: Frame, name: str) -> Object:
     value = _item(vm, frame.builtins, name)
     return value if value is not None else _undefined(vm, name)
 
 
-def _item(vm: Any, namespace: DictObject, name: str) -> Object | None:
+def _item(vm: VM, namespace: Namespace, name: str) -> Object | None:
     """What globals or builtins have under a name. A subclass of dict, as programs give it to `eval`, is asked as by `namespace[name]`."""
     if namespace.cls is dict:
         return namespace.lookup(vm, name)
@@ -219,5 +219,5 @@ def _item(vm: Any, namespace: DictObject, name: str) -> Object | None:
         return None
 
 
-def _undefined(vm: Any, name: str) -> Any:
+def _undefined(vm: VM, name: str) -> Any:
     return vm.raise_(NameError, f"name '{name}' is not defined", name=name)

@@ -1,11 +1,10 @@
-"""The signals by which control leaves an instruction: Return, Yield and Raise are classes that travel."""
+"""The signals by which control leaves an instruction of a frame, besides Raise (objects/object.py): Return and Yield are classes that travel."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 from framejit.ceval.frame import State
-from framejit.objects.vm import RaiseSignal
 
 if TYPE_CHECKING:
     from framejit.objects.object import Object
@@ -37,16 +36,3 @@ class Yield(Signal):
 
     def __init__(self, value: Object) -> None:
         self.value = value
-
-
-class Raise(Signal, RaiseSignal):
-    """The traced program raises `exc`, an exception instance.
-
-    `reraised`: it is raised again as it was (RERAISE, a bare `raise`): the frame that does so adds neither context nor a traceback entry.
-    `thrown`: into a generator, which adds no context of whoever throws it.
-    """
-
-    def __init__(self, exc: Object, reraised: bool = False, thrown: bool = False) -> None:
-        super().__init__(exc)
-        self.chained = reraised or thrown
-        self.reraised = reraised

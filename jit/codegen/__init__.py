@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from framejit.codegen.emit import Following, emit
+from framejit.codegen.emit import Continuation, emit
 from framejit.codegen.plan import FinishedTrace, Plan, plan
 from framejit.codegen.recorder import CannotGenerate
 
-__all__ = ["CannotGenerate", "FinishedTrace", "Plan", "Following", "emit", "plan"]
+__all__ = ["CannotGenerate", "FinishedTrace", "Plan", "Continuation", "emit", "plan"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CodeType
 from typing import Any, NamedTuple, NoReturn
 
-from framejit.bytecode.assemble import calls
+from framejit.bytecode.decode import call_offsets
 from framejit.bytecode.instruction import Position
 
 INPUTS = ".inputs"
@@ -30,7 +30,7 @@ class KnownItem(enum.Enum):
 
 
 KEY, NOTHING = KnownItem.KEY, KnownItem.NOTHING
-DISPLAYS: dict[str, type] = {"BUILD_TUPLE": tuple, "BUILD_LIST": list, "BUILD_MAP": dict}
+DISPLAYS: dict[str, type] = {"build_tuple": tuple, "build_list": list, "build_map": dict}
 STORES = (dict.__setitem__, OrderedDict.__setitem__, object.__setattr__)
 
 
@@ -48,7 +48,7 @@ class Direct(NamedTuple):
     """The argument `direct` of an Entry. `operations`: names and arguments of the operations in runtime_c/direct.c, run on a stack.
 
     `calls`: the offsets in the code of its calls, that of the graph first, for tracebacks. `refuse`: raises for what the graph has
-    returned, if that is not a tuple or list of n_outputs; None where UNPACK_SEQUENCE does.
+    returned, if that is not a tuple or list of n_outputs; None where `unpack` does.
     """
 
     graph: Callable[..., Any] | None
@@ -76,7 +76,7 @@ def direct_form(
     except _NeedsFrame:
         return None
     graph, refuse = getattr(graph, "_framejit_unchecked", (graph, None))
-    return Direct(graph, refuse, boxed, n_outputs, calls(code), tuple(translator.operations), tuple(translator.constants))
+    return Direct(graph, refuse, boxed, n_outputs, call_offsets(code), tuple(translator.operations), tuple(translator.constants))
 
 
 def runs_no_python(function: Any, arguments: Sequence[KnownItem | type], values: Sequence[Any]) -> bool:
@@ -114,19 +114,19 @@ class _Translator:
 
     def call_graph(self) -> None:
         """Pass over the call of the graph, up to where its outputs are in temporaries."""
-        while self.next()[0] not in ("CALL", "CALL_FUNCTION_EX"):
+        while self.next()[0] not in ("call", "call_with_tuple"):
             pass
         name, argument = self.next()
-        if name == "STORE_FAST":
+        if name == "store_local":
             self.output_list = argument
-        elif name == "UNPACK_SEQUENCE":
+        elif name == "unpack":
             for index in range(self.n_outputs):
                 self.outputs[self.next()[1]] = index
 
     def result(self) -> None:
         while True:
             name, argument = self.next()
-            if name == "RETURN_VALUE":
+            if name == "return":
                 return
             translate = _TRANSLATIONS.get(name)
             if translate is None:
@@ -187,22 +187,20 @@ class _Translator:
             raise _NeedsFrame
         self.push("insert", 0, dict)
 
-    def list_to_tuple(self, name: str, _: None) -> None:
+    def list_to_tuple(self, name: str, _: int) -> None:
         self.pop(1)
         self.push("list_to_tuple", 0, tuple)
 
-    def set_item(self, name: str, _: None) -> None:
+    def set_item(self, name: str, _: int) -> None:
         if self.pop(3)[1:] != [dict, KEY]:
             raise _NeedsFrame
         self.operations.append(("set_item", 0))
 
-    def pop_top(self, name: str, _: None) -> None:
+    def pop_top(self, name: str, _: int) -> None:
         self.pop(1)
         self.operations.append(("pop", 0))
 
     def call(self, name: str, n: int) -> None:
-        if not isinstance(n, int):  # with keywords
-            raise _NeedsFrame
         function, *values = [value for _, value in self.stack[len(self.stack) - n - 1 :]]
         arguments = self.pop(n + 1)[1:]
         if not runs_no_python(function, arguments, values):
@@ -210,25 +208,21 @@ class _Translator:
         made = values[0] if type(function) is BuiltinFunctionType else dict if function is object.__getattribute__ else None
         self.push("call", n, made if made is list or made is dict else NOTHING)
 
-    def nothing(self, name: str, _: None) -> None:
-        """A call's NULL: the operation `call` takes none."""
-
-
 _TRANSLATIONS: dict[str, Callable[[_Translator, str, Any], None]] = {
-    "LOAD_CONST": _Translator.constant,
-    "LOAD_FAST": _Translator.load,
-    "STORE_FAST": _Translator.store,
-    "COPY": _Translator.copy,
-    "BUILD_TUPLE": _Translator.display,
-    "BUILD_LIST": _Translator.display,
-    "BUILD_MAP": _Translator.display,
-    "LIST_APPEND": _Translator.append,
-    "MAP_ADD": _Translator.insert,
-    "LIST_TO_TUPLE": _Translator.list_to_tuple,
-    "STORE_SUBSCR": _Translator.set_item,
-    "POP_TOP": _Translator.pop_top,
-    "PUSH_NULL": _Translator.nothing,
-    "CALL": _Translator.call,
+    "load_const": _Translator.constant,
+    "load_callable": _Translator.constant,
+    "load_local": _Translator.load,
+    "store_local": _Translator.store,
+    "copy": _Translator.copy,
+    "build_tuple": _Translator.display,
+    "build_list": _Translator.display,
+    "build_map": _Translator.display,
+    "list_append": _Translator.append,
+    "map_add": _Translator.insert,
+    "list_to_tuple": _Translator.list_to_tuple,
+    "store_subscript": _Translator.set_item,
+    "pop": _Translator.pop_top,
+    "call": _Translator.call,
 }
 
 

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 from framejit.bytecode.assemble import Assembler
 from framejit.bytecode.instruction import Position
-from framejit.codegen.again import as_result, as_written, run_as_written
 from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
 from framejit.codegen.plan import Group, Plan, Value
 from framejit.codegen.recorder import CodeStep, StepKind
+from framejit.codegen.rerun import as_result, as_written, run_as_written
 
 MANY_OUTPUTS = 256
 """With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
 
 
-class Following(NamedTuple):
+class Continuation(NamedTuple):
     """What follows the code of a split call: the step, and the number of the resume function for a call that has ended."""
 
     step: Callable[..., Any]
@@ -31,13 +31,13 @@ class Following(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """The replacement code, and the same for the C entry, which runs it without a frame; None where it takes one."""
+    """The replacement code, and its direct form, which the C entry runs without a frame; None where it takes one."""
 
     code: CodeType
     direct: Direct | None
 
 
-def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split: Following | None = None) -> Emitted:
+def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split: Continuation | None = None) -> Emitted:
     """The replacement code, in both forms. `graph` returns a tuple or list of the plan's outputs.
 
     boxed: it is called with the list of inputs, which it may empty; else with the inputs as arguments. `split`: what follows, where
@@ -50,9 +50,9 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split
     emitter.statements()
     if split is not None:
         emitter.bind(split.step)
-    emitter.op("RETURN_VALUE")
-    if plan.trace.again:
-        emitter.run_again(run_as_written if split is None else as_result(split.ended, run_as_written))
+    emitter.op("return")
+    if plan.trace.rerun:
+        emitter.rerun(run_as_written if split is None else as_result(split.ended, run_as_written))
         return Emitted(emitter.assemble(), None)
     code = emitter.assemble()
     return Emitted(code, direct_form(emitter.code, code, graph if plan.needs_graph else None, boxed, len(plan.outputs)))
@@ -63,7 +63,7 @@ class _Emitter:
         self.plan = plan
         self.position = plan.trace.return_position
         self.code: list[tuple[str, Any, Position]] = []
-        self.kept: dict[int, Temporary] = {}  # values and sources used more than once
+        self.temporaries: dict[int, Temporary] = {}  # values and sources used more than once
         self.outputs: dict[int, Temporary] = {}
         self.output_list: Temporary | None = None
         self.covered: dict[int, bool] = {}  # instructions with a handler, and whether it is that of all before them too
@@ -71,39 +71,38 @@ class _Emitter:
         self.capture_index = {id(source): index for index, source in enumerate(plan.captures)}
         self.output_index = {id(node): index for index, node in enumerate(plan.outputs)}
 
-    def op(self, name: str, argument: Any = None) -> None:
+    def op(self, word: str, argument: Any = 0) -> None:
         if type(argument) is Temporary:
             argument.last = len(self.code)
-        self.code.append((name, argument, self.position))
+        self.code.append((word, argument, self.position))
 
     def store(self) -> Temporary:
         """Pop the top of the stack into a new temporary."""
         temporary = Temporary()
-        self.op("STORE_FAST", temporary)
+        self.op("store_local", temporary)
         return temporary
 
     def call_graph(self, graph: Callable[..., Any], boxed: bool) -> None:
         trace = self.plan.trace
         if trace.call_position.lineno is not None:
             self.position = trace.call_position
-        self.op("PUSH_NULL")
-        self.op("LOAD_CONST", graph)
+        self.op("load_callable", graph)
         # The frame lets go of the list before the call, so that inputs are freed as soon as the callee is done with them.
-        self.op("LOAD_FAST", INPUTS)
-        self.op("DELETE_FAST", INPUTS)
-        if trace.again:
+        self.op("load_local", INPUTS)
+        self.op("delete_local", INPUTS)
+        if trace.rerun:
             self.covered[len(self.code)] = True
         if boxed:
-            self.op("CALL", 1)
+            self.op("call", 1)
         else:
-            self.op("CALL_FUNCTION_EX", 0)
+            self.op("call_with_tuple")
         outputs = self.plan.outputs
         if not outputs:
-            self.op("POP_TOP")
+            self.op("pop")
         elif len(outputs) > MANY_OUTPUTS:
             self.output_list = self.store()
         else:
-            self.op("UNPACK_SEQUENCE", len(outputs))
+            self.op("unpack", len(outputs))
             for node in outputs:
                 self.outputs[id(node)] = self.store()
 
@@ -117,35 +116,33 @@ class _Emitter:
     def bind(self, step: Callable[..., Any]) -> None:
         """Make the state on the stack a call of the step with it."""
         state = self.store()
-        self.op("PUSH_NULL")
-        self.op("LOAD_CONST", functools.partial)
-        self.op("LOAD_CONST", step)
-        self.op("LOAD_FAST", state)
-        self.op("CALL", 2)
+        self.op("load_callable", functools.partial)
+        self.op("load_const", step)
+        self.op("load_local", state)
+        self.op("call", 2)
 
-    def run_again(self, function: Callable[..., Any]) -> None:
+    def rerun(self, function: Callable[..., Any]) -> None:
         """What is done with an exception of the graph: `function` is called with it, and with what the plan says.
 
         What that raises has passed this frame already, as the frame that runs as written.
         """
         self.call_with_exception(function)
-        for source in self.plan.trace.again:
+        for source in self.plan.trace.rerun:
             self.fetch(CAPTURES, self.capture_index[id(source)])
         self.covered[len(self.code)] = False
-        self.op("CALL", 1 + len(self.plan.trace.again))
-        self.op("RETURN_VALUE")
+        self.op("call", 1 + len(self.plan.trace.rerun))
+        self.op("return")
         self.call_with_exception(as_written)
-        self.op("CALL", 1)
-        self.op("RERAISE", 0)
+        self.op("call", 1)
+        self.op("reraise")
 
     def call_with_exception(self, function: Callable[..., Any]) -> None:
         """Begin a handler: the function, and the exception as its first argument, which the frame lets go of."""
         self.handlers.add(len(self.code))
         error = self.store()
-        self.op("PUSH_NULL")
-        self.op("LOAD_CONST", function)
-        self.op("LOAD_FAST", error)
-        self.op("DELETE_FAST", error)
+        self.op("load_callable", function)
+        self.op("load_local", error)
+        self.op("delete_local", error)
 
     def build(self, group: Group) -> None:
         """Build values that stay in temporaries; those built in place are left to their one user."""
@@ -156,9 +153,9 @@ class _Emitter:
         """The steps that create the values of a group, each into a temporary, and fill them."""
         steps: list[CodeStep] = []
         for value in group.values:
-            temporary = self.kept[id(value.obj)] = Temporary()
+            temporary = self.temporaries[id(value.obj)] = Temporary()
             steps += value.create
-            steps.append(CodeStep(StepKind.OP, ("STORE_FAST", temporary)))
+            steps.append(CodeStep(StepKind.OP, ("store_local", temporary)))
         for value in group.values:
             steps += value.fill
         return steps
@@ -168,7 +165,7 @@ class _Emitter:
         stack = [iter(steps)]
         while stack:
             for step in stack[-1]:
-                if step.kind is StepKind.VALUE and id(step.payload) not in self.kept:
+                if step.kind is StepKind.VALUE and id(step.payload) not in self.temporaries:
                     stack.append(iter(self.in_place(self.plan.values[id(step.payload)])))
                     break
                 self.step(step)
@@ -180,16 +177,16 @@ class _Emitter:
         group = value.group
         if len(group.values) == 1 and not value.fill:
             return value.create
-        return [*self.building(group), CodeStep(StepKind.OP, ("LOAD_FAST", self.kept[id(value.obj)]))]
+        return [*self.building(group), CodeStep(StepKind.OP, ("load_local", self.temporaries[id(value.obj)]))]
 
     def step(self, step: CodeStep) -> None:
         kind, payload = step
         if kind is StepKind.OP:
             self.op(*payload)
         elif kind is StepKind.CONST:
-            self.op("LOAD_CONST", payload)
+            self.op("load_const", payload)
         elif kind is StepKind.VALUE:
-            self.op("LOAD_FAST", self.kept[id(payload)])
+            self.op("load_local", self.temporaries[id(payload)])
         elif kind is StepKind.NODE:
             self.load_output(payload)
         else:
@@ -197,33 +194,33 @@ class _Emitter:
 
     def load_output(self, node: Any) -> None:
         if self.output_list is None:
-            self.op("LOAD_FAST", self.outputs[id(node)])
+            self.op("load_local", self.outputs[id(node)])
         else:
             self.fetch(self.output_list, self.output_index[id(node)])
 
     def load_capture(self, source: Any) -> None:
-        kept = self.kept.get(id(source))
-        if kept is not None:
-            self.op("LOAD_FAST", kept)
+        temporary = self.temporaries.get(id(source))
+        if temporary is not None:
+            self.op("load_local", temporary)
             return
         self.fetch(CAPTURES, self.capture_index[id(source)])
         if self.plan.source_uses[id(source)] > 1:
-            self.op("COPY", 1)
-            self.kept[id(source)] = self.store()
+            self.op("copy", 1)
+            self.temporaries[id(source)] = self.store()
 
     def fetch(self, container: Any, index: int) -> None:
-        self.op("LOAD_FAST", container)
-        self.op("LOAD_CONST", index)
-        self.op("BINARY_SUBSCR")
+        self.op("load_local", container)
+        self.op("load_const", index)
+        self.op("subscript")
 
     def name_temporaries(self) -> None:
         """Give temporaries their locals; a local is used again once the last load of what it held has passed."""
         free: list[str] = []
         made = 0
-        for index, (name, argument, _) in enumerate(self.code):
+        for index, (word, argument, _) in enumerate(self.code):
             if type(argument) is not Temporary:
                 continue
-            if name == "STORE_FAST":
+            if word == "store_local":
                 if not free:
                     free.append(f".t{made}")
                     made += 1
@@ -234,14 +231,14 @@ class _Emitter:
     def assemble(self) -> CodeType:
         self.name_temporaries()
         assembler = Assembler()
-        for index, (name, argument, position) in enumerate(self.code):
+        for index, (word, argument, position) in enumerate(self.code):
             if index in self.handlers:
                 assembler.begin_handler()
             assembler.set_position(position)
             if type(argument) is Temporary:
                 argument = argument.name
             if index in self.covered:
-                assembler.emit_covered(name, argument, self.covered[index])
+                assembler.emit_covered(word, argument, self.covered[index])
             else:
-                assembler.emit(name, argument)
+                assembler.emit(word, argument)
         return assembler.assemble(self.plan.trace.root_code, (INPUTS, CAPTURES))

@@ -32,7 +32,7 @@ class FinishedTrace:
 
     `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if nothing of it is returned (it
     writes to its inputs, or draws random numbers). `call_position`: where the traced frame was when the first graph node was made.
-    `held`: what the code holds until it ends, used or not. `again`: where the call has to run as written if the graph raises, the
+    `held`: what the code holds until it ends, used or not. `rerun`: where the call has to run as written if the graph raises, the
     function and its argument slots.
     """
 
@@ -43,7 +43,7 @@ class FinishedTrace:
     return_position: Position = NO_POSITION
     call_position: Position = NO_POSITION
     held: Sequence[Source] = ()
-    again: Sequence[Source] = ()
+    rerun: Sequence[Source] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -98,11 +98,11 @@ class Plan:
         """Whether the graph is called at all."""
         return bool(self.outputs) or self.trace.graph_needed
 
-    def run_again_from(self, sources: Sequence[Source]) -> Plan:
+    def rerun_from(self, sources: Sequence[Source]) -> Plan:
         """The plan whose code calls the function with its arguments anew, all captured, if the graph raises."""
         known = set(map(id, self.captures))
         more = [source for source in sources if id(source) not in known]
-        return replace(self, trace=replace(self.trace, again=sources), captures=[*self.captures, *more])
+        return replace(self, trace=replace(self.trace, rerun=sources), captures=[*self.captures, *more])
 
 
 def plan(trace: FinishedTrace) -> Plan:

@@ -16,7 +16,7 @@ BIG_DISPLAY = 30
 
 
 class StepKind(Enum):
-    """What a recorded step pushes, or OP for any other canonical instruction."""
+    """What a recorded step pushes, or OP for any other word of the vocabulary."""
 
     VALUE = auto()  # an Object made by the trace
     SOURCE = auto()  # a captured value
@@ -26,7 +26,7 @@ class StepKind(Enum):
 
 
 class CodeStep(NamedTuple):
-    """One step of a fragment. `payload`: Object, Source, fx.Node, constant, or (canonical operation, argument)."""
+    """One step of a fragment. `payload`: Object, Source, fx.Node, constant, or (word, argument)."""
 
     kind: StepKind
     payload: Any
@@ -40,8 +40,8 @@ class CannotGenerate(Exception):
         self.reason = reason
 
 
-def _op(name: str, argument: Any = None) -> CodeStep:
-    return CodeStep(StepKind.OP, (name, argument))
+def _op(word: str, argument: Any = 0) -> CodeStep:
+    return CodeStep(StepKind.OP, (word, argument))
 
 
 class CodeRecorder:
@@ -103,19 +103,19 @@ class CodeRecorder:
 
     def build_tuple(self, n: int) -> None:
         if n <= BIG_DISPLAY:
-            self._reduce(n, _op("BUILD_TUPLE", n))
+            self._reduce(n, _op("build_tuple", n))
         else:
             self.build_list(n)
-            self.steps.append(_op("LIST_TO_TUPLE"))
+            self.steps.append(_op("list_to_tuple"))
 
     def build_list(self, n: int) -> None:
-        self._display(n, 1, "BUILD_LIST", "LIST_APPEND")
+        self._display(n, 1, "build_list", "list_append")
 
     def build_set(self, n: int) -> None:
-        self._display(n, 1, "BUILD_SET", "SET_ADD")
+        self._display(n, 1, "build_set", "set_add")
 
     def build_map(self, n: int) -> None:
-        self._display(n, 2, "BUILD_MAP", "MAP_ADD")
+        self._display(n, 2, "build_map", "map_add")
 
     def _display(self, n: int, width: int, build: str, add: str) -> None:
         """n groups of `width` items become one container."""
@@ -132,32 +132,32 @@ class CodeRecorder:
         self._replace(n * width, start)
 
     def call_const(self, function: Callable[..., Any], n: int) -> None:
-        # The callable stands below its arguments, on a NULL.
+        # The callable stands below its arguments.
         start = self._first(n)
-        self.steps[start:start] = (_op("PUSH_NULL"), CodeStep(StepKind.CONST, function))
-        self.steps.append(_op("CALL", n))
+        self.steps.insert(start, _op("load_callable", function))
+        self.steps.append(_op("call", n))
         self._replace(n, start)
 
     def binary_op(self, symbol: str) -> None:
-        self._reduce(2, _op("BINARY_OP", symbol))
+        self._reduce(2, _op("binary_op", symbol))
 
     def binary_subscr(self) -> None:
-        self._reduce(2, _op("BINARY_SUBSCR"))
+        self._reduce(2, _op("subscript"))
 
     def store_subscr(self) -> None:
-        self._reduce(3, _op("STORE_SUBSCR"), pushes=False)
+        self._reduce(3, _op("store_subscript"), pushes=False)
 
     def load_attr(self, name: str) -> None:
-        self._reduce(1, _op("LOAD_ATTR", name))
+        self._reduce(1, _op("load_attr", name))
 
     def store_attr(self, name: str) -> None:
-        self._reduce(2, _op("STORE_ATTR", name), pushes=False)
+        self._reduce(2, _op("store_attr", name), pushes=False)
 
     def delete_attr(self, name: str) -> None:
-        self._reduce(1, _op("DELETE_ATTR", name), pushes=False)
+        self._reduce(1, _op("delete_attr", name), pushes=False)
 
     def pop_top(self) -> None:
-        self._reduce(1, _op("POP_TOP"), pushes=False)
+        self._reduce(1, _op("pop"), pushes=False)
 
     def unsupported(self, reason: Break) -> NoReturn:
         raise CannotGenerate(reason)

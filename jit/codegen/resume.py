@@ -17,27 +17,28 @@ from typing import Any, Protocol
 from framejit import breaks, classes
 from framejit._runtime import look_method_up, look_up_failed
 from framejit.bytecode import splice
-from framejit.bytecode.decode import Decoded, Handler, decode
+from framejit.bytecode.decode import Decoded, Handler, decode, end_of, start_of
 from framejit.bytecode.instruction import Instruction, Position
-from framejit.bytecode.liveness import JUMPS, live_slots
+from framejit.bytecode.liveness import live_slots
 from framejit.bytecode.splice import Failed, Item, ItemKind, Layout, Outcome, RaisedAt, Writer
-from framejit.bytecode.versions import CURRENT
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
+from framejit.guards.source import Index, Local, Path, Slot
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
-from framejit.objects.finalizers import MOST_DEEP, ends_visibly
-from framejit.objects.object import LazyObject, Object, settle
+from framejit.objects.finalizers import outlives_reads
+from framejit.objects.object import Object
 from framejit.objects.tupleobject import TupleObject
 
 PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
-"""These change a value below their operands, as far down as their argument says."""
+"""Instructions that change a value below their operands, as far down as their argument says."""
 NEVER = frozenset({
     "SEND", "YIELD_VALUE", "RETURN_GENERATOR", "RETURN_VALUE", "RERAISE", "PUSH_EXC_INFO", "POP_EXCEPT", "CLEANUP_THROW", "END_SEND",
-    "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR", "LOAD_FAST", "STORE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP",
+    "GET_YIELD_FROM_ITER", "LOAD_BUILD_CLASS", "STOPITERATION_ERROR", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "MAKE_CELL", "COPY_FREE_VARS", "JUMP",
     "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE", "CHECK_EG_MATCH", "PREP_RERAISE_STAR",
 })  # fmt: skip
-"""Instructions that a call can't be split at. Those of `except*` change what is being handled, which no state tells."""
+"""Instructions that a call can't be split at, but for a STORE_FAST to a variable that has a value. Those of `except*` change what is being handled,
+which no state tells."""
 
 LONGEST_EXPRESSION = 60
 """Characters of an expression that names its value in reports."""
@@ -53,8 +54,6 @@ class SplitFrame:
     `pops`: operands of the instruction, which are still on the stack; `pushes`: its results. `entering`: it is the call of the inner
     resume function in a prologue, which stands for the instruction; where the inner frame can't be split, this call runs natively.
     `delivery`: what the instruction does with the inner frame's result; where `entering`, what lies below is on the stack already.
-    `pauses`: nothing runs between the graphs, and the frame goes on with the instruction itself. `given`: by `id`, the values and sources that the
-    innermost frame's instruction may make weak references to.
     """
 
     code: CodeType
@@ -67,8 +66,6 @@ class SplitFrame:
     pushes: int
     entering: bool
     delivery: Delivery
-    pauses: bool = False
-    given: frozenset[int] = frozenset()
 
     @property
     def decoded(self) -> Decoded:
@@ -117,7 +114,7 @@ class SplitFrame:
         return (*self.lower, *below, ItemKind.VALUE)
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def live_after(self) -> tuple[int, ...]:
         """The slots needed while the instruction, a call, runs in another frame: to go on after it, or to handle what it raises."""
         slots = set(self.bound(self.index + 1))
         if self.handler is not None:
@@ -125,57 +122,27 @@ class SplitFrame:
         return tuple(sorted(slots))
 
     def bound(self, index: int) -> tuple[int, ...]:
-        """The bound slots that may be read from an instruction on, and those whose values must not end before the frame lets go of them."""
+        """The bound slots that may be read from an instruction on, and those whose values stay although they are not."""
         live = live_slots(self.code, self.decoded)[index]
-        return tuple(slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or self.stays(value)))
-
-    def stays(self, value: Object) -> bool:
-        """Whether the end of a variable's value is seen, or may be once the instruction has run."""
-        return bool(self.given) and leads_to(value, self.given) or ends_visibly(value)
-
-    @property
-    def unread(self) -> list[LazyObject]:
-        """The variables that nothing has been observed of and that are not needed everywhere where the frame may go on."""
-        places = [self.index if self.pauses else self.index + 1]
-        if self.instruction.op in JUMPS:
-            places.append(self.instruction.value)
-        if self.handler is not None:
-            places.append(self.handler.target)
-        live = live_slots(self.code, self.decoded)
-        needed = frozenset.intersection(*(live[place] for place in places))
-        return [value for slot, value in enumerate(self.locals) if type(value) is LazyObject and value.real is None and slot not in needed]
-
-
-def leads_to(value: Object, those: frozenset[int]) -> bool:
-    """Whether a value is one of those, or reaches one: Objects and sources, by `id`."""
-    known: set[int] = set()
-    waiting = [value]
-    while waiting and len(known) < MOST_DEEP:
-        item = settle(waiting.pop())
-        if id(item) in those or id(item.source) in those:
-            return True
-        if id(item) not in known:
-            known.add(id(item))
-            waiting += item.referents()
-    return False
+        return tuple(slot for slot, value in enumerate(self.locals) if value is not None and (slot in live or outlives_reads(value)))
 
 
 @dataclass(frozen=True, slots=True)
 class SplitCall:
-    """`state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
+    """How a split call goes on. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
 
-    `found`: for each of these, where in its state it finds what had a source here: (path there, path here); `names`: what its state holds.
+    `carried`: for each of these, where in its state it finds what had a source here: (path there, path here); `names`: what its state holds.
     """
 
     state: Object
     step: FunctionType
     resumes: tuple[FunctionType, ...]
-    found: tuple[tuple[tuple[str, str], ...], ...]
-    names: tuple[dict[str, str], ...]
+    carried: tuple[tuple[tuple[Path, Path], ...], ...]
+    names: tuple[dict[Path, str], ...]
 
 
 class ResumeFunctions(Protocol):
-    """Where the resume functions of one compiled function are kept: one for each place, layout and inner resume function, shared by all entries."""
+    """Where the resume functions of one compiled function are: one for each place, layout and inner resume function, shared by all entries."""
 
     def resume_function(
         self, key: tuple[Any, ...], code: CodeType, namespace: dict[str, Any], make: Callable[[], FunctionType]
@@ -194,9 +161,8 @@ def check(frame: SplitFrame) -> None:
     """Refuse what has no resume function."""
     op = frame.instruction.op
     first = frame.index == 0 or frame.decoded.instructions[frame.index - 1].offset != frame.instruction.offset
-    if frame.pauses:
-        return
-    if op in NEVER or not (first or op in BRANCHES):
+    overwrites = op == "STORE_FAST" and frame.locals[frame.instruction.arg] is not None  # type: ignore[index]
+    if (op in NEVER and not overwrites) or not (first or op in BRANCHES):
         raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside {op}"))
 
 
@@ -205,8 +171,8 @@ class _Splitter:
         self.frames = frames
         self.known = known
         self.chosen: list[FunctionType] = []
-        self.found: list[tuple[tuple[str, str], ...]] = []
-        self.names: list[dict[str, str]] = []
+        self.carried: list[tuple[tuple[Path, Path], ...]] = []
+        self.names: list[dict[Path, str]] = []
 
     def split(self) -> SplitCall:
         step, before = self.innermost(len(self.frames) - 1)
@@ -214,7 +180,7 @@ class _Splitter:
         for level in range(len(self.frames) - 2, -1, -1):
             step, before = self.around(level, step)
             state = self.state(self.frames[level], before, state)
-        return SplitCall(state, step, tuple(self.chosen), tuple(self.found), tuple(self.names))
+        return SplitCall(state, step, tuple(self.chosen), tuple(self.carried), tuple(self.names))
 
     def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
         """The tuple that a step unpacks."""
@@ -230,35 +196,30 @@ class _Splitter:
         raised = self.raised(level)
         stack = frame.items
         op = "CALL" if frame.entering else frame.instruction.op
-        if frame.pauses:
-            same = self.after(level, frame.index, stack)
-            before = self.before(frame, stack, same)
-            code = splice.step(frame.code, before, 0, lambda writer: None, frame.position, same, None)
-        elif op in BRANCHES:
+        if op in BRANCHES:
             falls = self.after(level, frame.index + 1, frame.lower)
             jumps = self.after(level, frame.instruction.value, frame.lower)
             true, false = (jumps, falls) if op == "POP_JUMP_IF_TRUE" else (falls, jumps)
             before = self.before(frame, stack, falls, jumps, raised)
-            # UNARY_NOT asks for the truth: the jump is taken where it is false.
-            code = splice.branch(frame.code, before, test_truth, frame.position, false, true, raised)
+            code = splice.branch(frame.code, before, "jump_if_false", frame.position, false, true, raised)
         elif op == "FOR_ITER":
             item = self.after(level, frame.index + 1, (*stack, ItemKind.VALUE))
             exhausted = self.after(level, frame.instruction.value, stack[:-1])
             before = self.before(frame, stack, item, exhausted, raised)
-            code = splice.branch(frame.code, before, lambda writer: "FOR_ITER", frame.position, exhausted, item, raised)
+            code = splice.branch(frame.code, before, "for_iter", frame.position, exhausted, item, raised)
         else:
             operands = frame.pops + (frame.instruction.arg or 0 if op in PEEKS else 0)
             after = None if op == "RAISE_VARARGS" else self.after(level, frame.index + 1, (*frame.lower, *frame.results))
             before = self.before(frame, stack, after, raised)
             told = failed(frame) if frame.entering else None
-            code = splice.step(frame.code, before, operands, self.native(frame), frame.position, after, raised, told)
+            code = splice.step(frame.code, before, operands, self.instruction_writer(frame), frame.position, after, raised, told)
         return splice.function_of(code, frame.namespace), before
 
     def around(self, level: int, inner: FunctionType) -> tuple[FunctionType, Layout]:
         """The step of a frame that is inside the call of the next one."""
         frame = self.frames[level]
         raised = self.raised(level)
-        after = Layout(frame.kept, frame.waiting)
+        after = Layout(frame.live_after, frame.waiting)
         before = Layout(union(after, raised), after.stack)
         code = splice.outer_step(frame.code, before, inner, frame.position, raised, after, failed(frame))
         return splice.function_of(code, frame.namespace), before
@@ -266,35 +227,35 @@ class _Splitter:
     def before(self, frame: SplitFrame, stack: tuple[Item, ...], *outcomes: Outcome | None) -> Layout:
         return Layout(union(*outcomes), stack)
 
-    def native(self, frame: SplitFrame) -> Callable[[Writer], None]:
+    def instruction_writer(self, frame: SplitFrame) -> Callable[[Writer], None]:
         """What writes the instruction as it stands in the original."""
         code, decoded = frame.code, frame.decoded
         if frame.entering:
             return lambda writer: call_with_state(writer, frame.delivery.how)
         if frame.instruction.op == "LOAD_METHOD":
             return lambda writer: load_method(writer, frame.instruction)
-        raw = code.co_code[splice.start_of(code, decoded, frame.index) : splice.end_of(code, decoded, frame.index)]
+        raw = code.co_code[start_of(code, decoded, frame.index) : end_of(code, decoded, frame.index)]
         return lambda writer: writer.raw(raw)
 
     # Outcomes.
 
     def after(self, level: int, index: int, stack: tuple[Item, ...]) -> Outcome:
-        """The innermost frame goes on at `index`."""
+        """The outcome in which the innermost frame is resumed at `index`."""
         frame = self.frames[level]
         instructions = frame.decoded.instructions
         drops = 0
         if instructions[index].offset == instructions[index - 1].offset:
-            # JUMP_IF_X_OR_POP of 3.11: no place of its own to enter at, but what is left of it only pops.
+            # Within what is one instruction in CPython (rows of several operations) is no place to enter at, but a pop can be done here.
             if instructions[index].op != "POP_TOP":
                 raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {frame.code.co_qualname} inside {frame.instruction.op}"))
             index, stack, drops = index + 1, stack[:-1], 1
         layout = Layout(frame.bound(index), stack)
-        offset = splice.start_of(frame.code, frame.decoded, index)
+        offset = start_of(frame.code, frame.decoded, index)
         function = self.resume_function(
             frame, ("after", frame.index, offset, layout),
             lambda: splice.resume_after(frame.code, layout, offset, frame.position, self.name(frame), None, frame.index, frame.decoded),
         )  # fmt: skip
-        results = len(frame.results) if stack[: len(frame.lower)] == frame.lower and not frame.pauses else 0
+        results = len(frame.results) if stack[: len(frame.lower)] == frame.lower else 0
         return Outcome(self.choose(level, function, layout, results), layout, drops)
 
     def raised(self, level: int) -> Outcome | None:
@@ -320,40 +281,41 @@ class _Splitter:
         for frame in self.frames[level - 1 :: -1] if level else ():
             function = self.outer(frame, function)
         self.chosen.append(function)
-        self.found.append(tuple(self.paths(level, function.__code__.co_varnames[0], layout)))
-        self.names.append(dict(self.names_in(level, function.__code__.co_varnames[0], layout, results)))
+        state: Path = ((Local, Slot(0, function.__code__.co_varnames[0])),)
+        self.carried.append(tuple(self.carried_in(level, state, layout)))
+        self.names.append(dict(self.names_in(level, state, layout, results)))
         return len(self.chosen) - 1
 
-    def paths(self, level: int, state: str, layout: Layout) -> Iterator[tuple[str, str]]:
+    def carried_in(self, level: int, state: Path, layout: Layout) -> Iterator[tuple[Path, Path]]:
         """Where the resume function finds the variables that it is given as they came in: (path there, path here)."""
         for frame in self.frames[:level]:
-            yield from sources(frame, state, frame.kept)
-            state += f"[{len(frame.kept)}]"
+            yield from sources(frame, state, frame.live_after)
+            state = item_path(state, len(frame.live_after))
         yield from sources(self.frames[level], state, layout.slots)
 
-    def names_in(self, level: int, state: str, layout: Layout, results: int) -> Iterator[tuple[str, str]]:
+    def names_in(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[tuple[Path, str]]:
         """What a resume function's state holds, by path, as the program has it: its variables, and values on their way.
 
         The state has the name of the function's first argument, which is also one of the program's variables; it is told apart here.
         """
         yield state, f"what {self.frames[0].code.co_qualname} goes on with"
         for number, frame in enumerate(self.frames[: level + 1]):
-            slots = layout.slots if number == level else frame.kept
+            slots = layout.slots if number == level else frame.live_after
             within = f"{frame.code.co_name}:" if number else ""
-            yield from ((f"{state}[{position}]", within + frame.decoded.slots[slot]) for position, slot in enumerate(slots))
+            yield from ((item_path(state, position), within + frame.decoded.slots[slot]) for position, slot in enumerate(slots))
             stack = layout.stack if number == level else frame.lower
             first = len(slots) + (0 if number == level else 1)
             for place in range(len(stack)):
                 below = len(stack) - place - 1  # the stack lies in the state with its top first
                 is_result = number == level and below >= len(stack) - results
-                yield f"{state}[{first + place}]", result_text(frame) if is_result else value_text(frame, below)
-            state += f"[{len(slots)}]"
+                yield item_path(state, first + place), result_text(frame) if is_result else value_text(frame, below)
+            state = item_path(state, len(slots))
             if number < level:
                 yield state, f"what {self.frames[number + 1].code.co_qualname} goes on with"
 
     def outer(self, frame: SplitFrame, inner: FunctionType) -> FunctionType:
-        layout = Layout(frame.kept, frame.waiting)
-        offset = splice.start_of(frame.code, frame.decoded, frame.index + 1)
+        layout = Layout(frame.live_after, frame.waiting)
+        offset = start_of(frame.code, frame.decoded, frame.index + 1)
         how = frame.delivery.how
         made = splice.Inner(inner, how, FINISH[how], failed(frame))
         return self.resume_function(
@@ -383,12 +345,17 @@ def value_text(frame: SplitFrame, index: int) -> str:
     return f"a value in use in line {frame.position.lineno} of {frame.code.co_qualname}"
 
 
-def sources(frame: SplitFrame, state: str, slots: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """Of the variables in a state those that came from outside: (path in the state, path here)."""
+def item_path(state: Path, position: int) -> Path:
+    """The path of what lies in a state at a position."""
+    return (*state, (Index, position))
+
+
+def sources(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[tuple[Path, Path]]:
+    """The variables in a state that came from outside: (path in the state, path here)."""
     for position, slot in enumerate(slots):
         value = frame.locals[slot]
         if value is not None and value.source is not None:
-            yield f"{state}[{position}]", value.source.describe()
+            yield item_path(state, position), value.source.path()
 
 
 def union(*outcomes: Any) -> tuple[int, ...]:
@@ -400,15 +367,9 @@ def union(*outcomes: Any) -> tuple[int, ...]:
     return tuple(sorted(slots))
 
 
-def test_truth(writer: Writer) -> str:
-    writer.emit("UNARY_NOT")
-    return CURRENT.jump_if_true
-
-
 def call_with_state(writer: Writer, how: How) -> None:
     """The call of an inner resume function, as in a prologue."""
-    for op, arg in CURRENT.write["CALL"](1, None):
-        writer.emit(op, arg)
+    writer.emit("call", 1)
     FINISH[how](writer)
 
 
@@ -417,7 +378,7 @@ def leave_as_it_is(writer: Writer) -> None:
 
 
 def drop(writer: Writer) -> None:
-    writer.emit("POP_TOP")
+    writer.emit("pop")
 
 
 def check_none(writer: Writer) -> None:
@@ -425,13 +386,13 @@ def check_none(writer: Writer) -> None:
 
     def fail(writer: Writer) -> None:
         writer.call_const(init_error)
-        writer.emit("RAISE_VARARGS", 1)
+        writer.emit("raise")
 
-    writer.emit("COPY", 1)
+    writer.emit("copy", 1)
     writer.load_const(None)
-    writer.emit("IS_OP", 0)
+    writer.emit("is")
     writer.skip(fail)
-    writer.emit("POP_TOP")
+    writer.emit("pop")
 
 
 def init_error(result: Any) -> TypeError:
@@ -439,8 +400,8 @@ def init_error(result: Any) -> TypeError:
 
 
 def replace_below(writer: Writer) -> None:
-    writer.emit("SWAP", 2)
-    writer.emit("POP_TOP")
+    writer.emit("swap", 2)
+    writer.emit("pop")
 
 
 FINISH: dict[How, Callable[[Writer], None]] = {
@@ -454,13 +415,7 @@ def failed(frame: SplitFrame) -> Failed | None:
 
     def tell(writer: Writer) -> None:
         """Replace the owner and the exception by the exception, which has been told of the look-up."""
-        writer.emit("PUSH_NULL")
-        writer.emit("SWAP", 3)
-        writer.load_const(look_up_failed)
-        writer.emit("SWAP", 3)
-        writer.load_const(frame.instruction.value)
-        for op, arg in CURRENT.write["CALL"](3, None):
-            writer.emit(op, arg)
+        writer.call_const(look_up_failed, frame.instruction.value, operands=2)
 
     return tell if frame.delivery.how is How.LOOKED_UP else None
 
@@ -474,14 +429,14 @@ def load_method(writer: Writer, instruction: Instruction) -> None:
     """LOAD_METHOD of the owner on the stack: a placeholder of the NULL, and the bound method."""
     writer.call_const(look_method_up, instruction.value)
     writer.load_const(None)
-    writer.emit("SWAP", 2)
+    writer.emit("swap", 2)
 
 
 def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:
     """A place in a resume function's code as a place in its original; raises CannotGenerate inside the prologue, but for its call."""
     instructions = decode(code).instructions
     offset = instructions[index].offset
-    found = splice.origin(code, offset)
+    found = splice.original_offset(code, offset)
     if found is None:
         return code, index
     original, offset = found
@@ -492,19 +447,19 @@ def original_place(code: CodeType, index: int) -> tuple[CodeType, int]:
     raise CannotGenerate(breaks.CannotReconstruct(f"the frame of {code.co_qualname} before it is resumed"))
 
 
-def restart(frame: SplitFrame, started: bool) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+def generator_maker(frame: SplitFrame, started: bool) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
     """A generator's frame that waits, suspended at its YIELD_VALUE or not `started`, as a function that makes the generator of a state."""
     index = frame.index if started else frame.index + 1
     layout = Layout(frame.bound(index), frame.items)
-    offset = splice.start_of(frame.code, frame.decoded, index)
+    offset = start_of(frame.code, frame.decoded, index)
     code = splice.resume_generator(frame.code, layout, offset, frame.position, frame.decoded)
     values = [frame.locals[slot] for slot in layout.slots] + list(frame.stack[::-1])
     state = TupleObject([NONE if value is None else value for value in values])
-    return Restart(splice.function_of(code, frame.namespace), started), state
+    return GeneratorMaker(splice.function_of(code, frame.namespace), started), state
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class GeneratorMaker:
     """Makes a generator of a state (runs in generated code)."""
 
     function: FunctionType
@@ -522,4 +477,4 @@ def place_of_raise(code: CodeType, index: int) -> RaisedAt:
     return RaisedAt(splice.origin_of_raise(code, decode(code).instructions[index].offset))
 
 
-__all__ = ["SplitCall", "SplitFrame", "original_place", "place_of_raise", "restart", "split"]
+__all__ = ["SplitCall", "SplitFrame", "generator_maker", "original_place", "place_of_raise", "split"]

@@ -57,7 +57,7 @@ class Silence:
 
 
 _silence: Silence | None = None
-"""Of the compilation in progress; there is one at a time."""
+"""The Silence of the compilation in progress; there is one at a time."""
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from framejit.reporting import stacks
 from framejit.tracing import boundary, looks
 from framejit.tracing.predictions import RAISES, predict
 from framejit.tracing.splitting import split_frames, within_reach
-from framejit.tracing.stops import CallNatively, Escape, GraphBreak, Pause
+from framejit.tracing.stops import Escape, GraphBreak, Restart
 
 WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
@@ -33,7 +33,7 @@ EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
 
 
 def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
-    """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, CallNatively where another trace is needed."""
+    """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, Restart where the trace has to be restarted."""
     tracer, family = attempt.tracer, attempt.request.family
     stop = boundary.outside(tracer, stop)
     stop.stack = stacks.shown(stop.stack)
@@ -62,8 +62,8 @@ def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Plan
     broke = BreakNote(stop.reason, tuple(stop.stack))
     while reach:
         try:
-            return plan_split_in(attempt, reach, isinstance(stop, Pause) and reach[-1] is stop.frames[-1], broke, asked_by_torch)
-        except CallNatively:
+            return plan_split_in(attempt, reach, broke, asked_by_torch)
+        except Restart:
             raise
         except (CannotGenerate, GraphBreak) as refused:
             logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")
@@ -75,17 +75,18 @@ def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
     """The frames that a split at the break may reach, outermost first."""
     reach = within_reach(looks.to_split(stop))
     if innermost(attempt.tracer.directives, NESTED) is False:
-        # The outermost frame of the program: not the wrapper that a decorator of ours has put around it.
-        del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename != library.REGIONS), 0) :]
+        # The outermost frame of the program: not the wrapper that a decorator has put around it.
+        del reach[1 + next((i for i, frame in enumerate(reach) if frame.code.co_filename not in library.DECORATED), 0) :]
     return reach
 
 
-def plan_split_in(attempt: Attempt, reach: Sequence[Frame], pauses: bool, broke: BreakNote, asked_by_torch: bool) -> Planned | AsWritten:
+def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, asked_by_torch: bool) -> Planned | AsWritten:
     """The call split in the innermost of these frames. Raises CannotGenerate or GraphBreak where that can't be done."""
     tracer, request = attempt.tracer, attempt.request
-    parts = split(split_frames(tracer, reach, pauses), request.family)
+    parts = split(split_frames(tracer, reach), request.family)
     resumes = tuple(
-        request.resume(function, broke, found, names) for function, found, names in zip(parts.resumes, parts.found, parts.names, strict=True)
+        request.resume(function, broke, carried, names)
+        for function, carried, names in zip(parts.resumes, parts.carried, parts.names, strict=True)
     )
     if asked_by_torch:
         ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back
@@ -96,17 +97,16 @@ def as_written(
     attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], prediction: Prediction | None = None
 ) -> AsWritten:
     """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
-    watched = not isinstance(reason, (*RAISES, breaks.DidNotRaise))
+    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise))
     expected = isinstance(reason, EXPECTED)
-    if attempt.request.native_use is not None and attempt.request.behind is None and expected:
-        return AsWritten(attempt, guards, None, watched, prediction)  # it would run as written anyway: nothing to report
+    if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
+        return AsWritten(attempt, guards, None, compiles_upcalls, prediction)  # it would run as written anyway: nothing to report
     STATISTICS.add("fallbacks")
     STATISTICS.reason(f"{reason}{at(stack)}")
-    if watched:
+    if compiles_upcalls:
         STATISTICS.add("graph_breaks")
-    attempt.note.fallback, attempt.note.fallback_stack = reason, tuple(stack)
     logs.fallback(home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)
-    return AsWritten(attempt, guards, reason, watched, prediction)
+    return AsWritten(attempt, guards, reason, compiles_upcalls, prediction, tuple(stack))
 
 
 def report_break(planned: Planned, behind: Behind) -> None:
@@ -115,7 +115,6 @@ def report_break(planned: Planned, behind: Behind) -> None:
     STATISTICS.add("graph_breaks")
     STATISTICS.reason(f"{broke.reason}{at(broke.stack)}")
     broke.before = planned.operations or 0
-    planned.attempt.note.broke = broke
     logs.graph_break(broke)
     if logs.enabled("resume"):
         for resume in behind.resumes:
@@ -125,5 +124,5 @@ def report_break(planned: Planned, behind: Behind) -> None:
 
 
 def at(stack: Sequence[UserFrame]) -> str:
-    """Where it happened, for the end of a sentence."""
+    """The place of a break as the end of a sentence; empty if unknown."""
     return f" at {place(stack)}" if stack else ""

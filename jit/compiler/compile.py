@@ -12,11 +12,11 @@ from framejit import breaks, logs, modules
 from framejit._runtime import CompiledFunction, Entry
 from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
-from framejit.codegen import Following, emit
-from framejit.codegen.again import ended, follow
+from framejit.codegen import Continuation, emit
+from framejit.codegen.rerun import ended, follow
 from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned
-from framejit.compiler.entry_spec import EntrySpec, adopt, make, run_as_written
+from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, make, run_as_written
 from framejit.compiler.planned import AsWritten, Planned, plan_end
 from framejit.compiler.surroundings import ONE_AT_A_TIME, deeper_recursion, undisturbed, wait
 from framejit.compiler.traced import Attempt, Traced, trace
@@ -28,9 +28,9 @@ from framejit.guards.build import check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
-from framejit.report import STATISTICS, BreakNote, FrameNote, is_recording, record
+from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
-from framejit.tracing.stops import CallNatively, GraphBreak, Place
+from framejit.tracing.stops import GraphBreak, Place, Restart
 from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()
@@ -41,35 +41,32 @@ def compile_call(request: CompileRequest) -> Entry:
 
     Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails, what a signal handler raises.
     """
-    function = request.function
-    code = home(function, request.args[0] if request.args else None)
-    note = FrameNote(function.__qualname__ if code is function.__code__ else code.co_qualname, code.co_filename, code.co_firstlineno)
     with ONE_AT_A_TIME, deeper_recursion(), undisturbed() as collects:
-        entry = compile_in_attempts(request, note, collects)
-    if entry.code is not None or note.fallback is not None:
-        tell(request.behind, note)
+        entry, note = compile_in_attempts(request, collects)
+    if note is not None:
+        tell(request.resumed_after, note)
     return entry
 
 
-def compile_in_attempts(request: CompileRequest, note: FrameNote, collects: bool) -> Entry:
-    """One trace after the other, until one needs no other. Each learns from those before it what to leave to native code."""
-    options, frame_id = request.options, next(_frames)
-    natively: dict[Place, breaks.Break] = {}
+def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
+    """Trace until no trace asks for a restart. A restart breaks where the traces before it have found that it has to."""
+    options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
+    breaks_at: dict[Place, breaks.Break] = {}
     while True:
         tracer = Tracer(
-            request.function, request.args, options.config, request.changing, natively, dict(request.names), options.backend.one_autograd_node
+            request.function, request.args, options.config, request.changing, breaks_at, request.names, options.backend.one_autograd_node
         )
         try:
-            return compile_once(Attempt(request, tracer, note, frame_id, collects))
-        except CallNatively as needed:
-            assert needed.place not in natively, needed
-            natively[needed.place] = needed.reason
+            return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
+        except Restart as restart:
+            assert restart.place not in breaks_at, restart
+            breaks_at[restart.place] = restart.reason
         finally:
             tracer.dispose()
 
 
-def compile_once(attempt: Attempt) -> Entry:
-    """The stages, one after the other. Raises CallNatively where another trace is needed."""
+def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
+    """The stages, one after the other, and what is to be told of them. Raises Restart where the trace has to be restarted."""
     tracer = attempt.tracer
     try:
         planned = plan(trace(attempt))
@@ -79,10 +76,10 @@ def compile_once(attempt: Attempt) -> Entry:
             entry = make(specify(compile_planned(planned)))
             report(planned, entry)
     finally:
-        tracer.modes.restore()
+        tracer.graph.modes.restore()
     if "compile" in tracer.config.checks():
         verify(entry.spec.guards, Call(tuple(tracer.args), tracer.function))
-    return entry
+    return entry, note_of(planned, entry)
 
 
 def plan(traced: Traced) -> Planned | AsWritten:
@@ -92,7 +89,7 @@ def plan(traced: Traced) -> Planned | AsWritten:
         assert traced.result is not None
         try:
             return plan_end(traced.attempt, traced.result)
-        except CallNatively:
+        except Restart:
             raise
         except GraphBreak as refused:
             stop = refused
@@ -105,22 +102,18 @@ def specify(compiled: Compiled) -> EntrySpec:
     attempt, code_plan, behind = planned.attempt, planned.plan, planned.behind
     step: Callable[..., Any] | None = None if behind is None else behind.step
     resumes: tuple[CompiledFunction, ...] = () if behind is None else behind.resumes
-    follows: Following | None = None
-    if code_plan.trace.again and step is not None:
-        follows, step, resumes = Following(step, len(resumes)), follow, (*resumes, ended())
+    follows: Continuation | None = None
+    if code_plan.trace.rerun and step is not None:
+        follows, step, resumes = Continuation(step, len(resumes)), follow, (*resumes, ended())
     code, direct = emit(code_plan, compiled.fn, compiled.boxed, follows)
-    attempt.note.lap("emit")
+    attempt.stopwatch.lap("emit")
     return EntrySpec(
         guards=compiled.guards,
         origin=attempt.request.origin,
-        code=code,
         inputs=[described.source for described in planned.graph.inputs] if compiled.fn is not None else [],
         captures=code_plan.captures,
-        graph=compiled.fn,
-        direct=direct,
-        step=step,
-        resumes=resumes,
         shared=True,
+        replacement=Replacement(code, compiled.fn, direct, step, resumes),
     )
 
 
@@ -130,7 +123,7 @@ def spec_as_written(planned: AsWritten) -> EntrySpec:
         guards=planned.guards,
         origin=planned.attempt.request.origin,
         reason=planned.reason,
-        watched=planned.watched,
+        compiles_upcalls=planned.compiles_upcalls,
         outcome=planned.outcome,
         shared=planned.reason is not None,
     )
@@ -138,10 +131,8 @@ def spec_as_written(planned: AsWritten) -> EntrySpec:
 
 def report(planned: Planned, entry: Entry) -> None:
     """Count and log an entry that has just been made, and the break that it ends in."""
-    attempt, function, guards = planned.attempt, planned.attempt.tracer.function, entry.spec.guards
-    attempt.note.lap("guards")
-    if is_recording():
-        attempt.note.guards = describe(guards).splitlines()
+    function, guards = planned.attempt.tracer.function, entry.spec.guards
+    planned.attempt.stopwatch.lap("guards")
     STATISTICS.add("frames")
     STATISTICS.add("guards", len(guards))
     if logs.enabled("guards"):
@@ -154,13 +145,26 @@ def report(planned: Planned, entry: Entry) -> None:
         report_break(planned, planned.behind)
 
 
-def tell(behind: BreakNote | None, note: FrameNote) -> None:
-    """Note a compilation, and what it is the rest of."""
+def note_of(planned: Planned | AsWritten, entry: Entry) -> FrameNote | None:
+    """What is to be told of a compilation; None where nothing is."""
+    attempt = planned.attempt
+    function, seconds = attempt.tracer.function, attempt.stopwatch.seconds
+    code = home(function, attempt.first_argument)
+    where = (function.__qualname__ if code is function.__code__ else code.co_qualname, code.co_filename, code.co_firstlineno)
+    if isinstance(planned, AsWritten):
+        return None if planned.reason is None else FrameNote(*where, seconds, fallback=planned.reason, fallback_stack=planned.stack)
+    guards = describe(entry.spec.guards).splitlines() if is_recording() else []
+    broke = None if planned.behind is None else planned.behind.broke
+    return FrameNote(*where, seconds, planned.operations, guards, broke)
+
+
+def tell(resumed_after: BreakNote | None, note: FrameNote) -> None:
+    """Note a compilation, and with the break that it was resumed after, what came of that."""
     record(note)
-    if behind is not None:
-        if not behind.after:
-            logs.behind_break(behind, note.operations)
-        behind.after.append(note.operations or 0)
+    if resumed_after is not None:
+        if not resumed_after.after:
+            logs.behind_break(resumed_after, note.operations)
+        resumed_after.after.append(note.operations or 0)
 
 
 def verify(guards: Sequence[Guard], call: Call) -> None:
@@ -183,11 +187,11 @@ def leave(function: FunctionType, args: tuple[Any, ...], error: BaseException) -
             del error  # its traceback leads to this frame
     result = raises(*args)
     source = Root().child(Local, Slot(0, function.__code__.co_varnames[0]))
-    return make(EntrySpec([ValueIs(source, None, args[0])], code=abort.returning(function.__code__, result)))
+    return make(EntrySpec([ValueIs(source, None, args[0])], replacement=Replacement(abort.returning(function.__code__, result))))
 
 
 def forget() -> None:
-    """Begin anew: part of `reset()`."""
+    """Forget everything: part of `reset()`."""
     boundary.forget()
 
 

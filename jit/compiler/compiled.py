@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from framejit import logs
-from framejit.backends.calling import drawing_again
+from framejit.backends.calling import with_draws_put_back
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
@@ -36,36 +36,35 @@ def compile_planned(planned: Planned) -> Compiled:
     attempt, graph = planned.attempt, planned.graph
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
-    attempt.note.operations = planned.operations
     request = request_of(planned)
     with as_the_program_has_it(attempt.collects):
         compiled = compile_graph(request)
-    fn = drawing_again(compiled.fn) if planned.plan.trace.again else compiled.fn
+    fn = with_draws_put_back(compiled.fn) if planned.plan.trace.rerun else compiled.fn
     STATISTICS.add("graphs")
-    attempt.note.lap("backend")
+    attempt.stopwatch.lap("backend")
     if logs.enabled("backends"):
         takes = f"{planned.operations} operations, {len(graph.inputs)} inputs, {len(planned.plan.outputs)} outputs"
-        seconds = attempt.note.seconds["backend"]
+        seconds = attempt.stopwatch.seconds["backend"]
         logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
     asked = (translated for guard in compiled.guards for translated in backend_guards(guard, graph))
     return Compiled(planned, fn, compiled.boxed, (*planned.guards, *asked))
 
 
 def request_of(planned: Planned) -> GraphRequest:
-    """What the backend needs."""
+    """The request to the backend: the graph, and what is known of its inputs."""
     attempt, graph = planned.attempt, planned.graph
     builder, node = attempt.tracer.graph, attempt.tracer.graph.autograd_node
     backend = attempt.request.options.backend if node is None or not node.differentiated_twice else RECORDED
-    with graph.modes.applied():
-        return GraphRequest(
-            gm=graph.gm,
-            inputs=inputs_of(graph),
-            shape_env=builder.fakes.shape_env,
-            fake_mode=builder.fakes.mode,
-            backend=backend,
-            frame_id=attempt.frame_id,
-            frame_compile_id=attempt.request.origin.number,
-        )
+    return GraphRequest(
+        gm=graph.gm,
+        inputs=inputs_of(graph),
+        shape_env=builder.fakes.shape_env,
+        fake_mode=builder.fakes.mode,
+        backend=backend,
+        modes=graph.modes,
+        frame_id=attempt.frame_id,
+        frame_compile_id=attempt.request.origin.number,
+    )
 
 
 def inputs_of(graph: GraphResult) -> list[InputInfo]:

@@ -20,46 +20,61 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class EntrySpec:
-    """All that an entry is made of. An entry has its own in `Entry.spec`, with the guards numbered as its tree numbers them, and without the code:
-    the garbage collector looks into a code object only where the entry is its one owner.
+class Replacement:
+    """What runs in place of a frame: handles of this process, which cannot be stored. A warm start would make them again, from a stored graph and plan.
 
     Attributes:
-        guards: what the entry rests on.
-        origin: why it was made.
-        code: runs in place of the frame; None where the frame runs as written.
-        inputs, captures: what the walk over the guards fetches: the graph's inputs, and what else the code needs.
-        graph: the graph's callable.
+        code: the replacement code; None where the frame runs as written.
+        graph: the graph's callable, which the code has among its constants.
         direct: how the entry runs without a frame; None where it needs one.
         step, resumes: of a split call, what runs the instruction at fault, and the functions that it chooses from.
-        reason: why the frame runs as written, where that is to be reported.
-        watched: whether what a frame that runs as written calls may be compiled.
-        outcome: what is held against the outcome of a frame that runs as written.
-        shared: whether the guards say all that the entry rests on, so that it may serve other functions of the same code.
     """
 
-    guards: Sequence[Guard]
-    origin: Origin = Origin()
     code: CodeType | None = None
-    inputs: Sequence[Source] = ()
-    captures: Sequence[Source] = ()
     graph: Callable[..., Any] | None = None
     direct: Direct | None = None
     step: Callable[..., Any] | None = None
     resumes: tuple[CompiledFunction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySpec:
+    """All that an entry is made of: data, but for `replacement`.
+
+    An entry has its own in `Entry.spec`, with the guards numbered as its tree numbers them, and without the code: the garbage collector looks into a
+    code object only where the entry is its one owner. Guards, sources and the origin name objects of the program that are compared by identity (classes,
+    modules, code), mostly by weak references; a warm start would have to find those by their names.
+
+    Attributes:
+        guards: what the entry rests on.
+        origin: why it was made.
+        inputs, captures: what the walk over the guards fetches: the graph's inputs, and what else the code needs.
+        reason: why the frame runs as written, where that is to be reported.
+        compiles_upcalls: whether what the frame calls may be compiled, where it runs as written.
+        outcome: what is held against the outcome of a frame that runs as written.
+        shared: whether the guards say all that the entry rests on, so that it may serve other functions of the same code.
+        replacement: what runs.
+    """
+
+    guards: Sequence[Guard]
+    origin: Origin = Origin()
+    inputs: Sequence[Source] = ()
+    captures: Sequence[Source] = ()
     reason: breaks.Break | None = None
-    watched: bool = False
+    compiles_upcalls: bool = False
     outcome: Prediction | None = None
     shared: bool = False
+    replacement: Replacement = Replacement()
 
 
 def make(spec: EntrySpec) -> Entry:
     """The entry. Raises ValueError where something that the guards compare with is gone."""
-    built = build(spec.guards, spec.inputs, spec.captures)
-    own = replace(spec, guards=built.guards, code=None)
+    built, made = build(spec.guards, spec.inputs, spec.captures), spec.replacement
+    own = replace(spec, guards=built.guards, replacement=replace(made, code=None))
     return Entry(
-        spec.code, built.tree, len(spec.inputs), own, spec.step, spec.resumes, spec.direct, watched=spec.watched, outcome=spec.outcome
-    )
+        made.code, built.tree, len(spec.inputs), own, made.step, made.resumes, made.direct,
+        compiles_upcalls=spec.compiles_upcalls, outcome=spec.outcome,
+    )  # fmt: skip
 
 
 def adopt(entry: Entry) -> Entry:
@@ -67,7 +82,7 @@ def adopt(entry: Entry) -> Entry:
     spec: EntrySpec = entry.spec
     code = None if entry.code is None else entry.code.replace()  # its one owner is the new entry
     try:
-        return make(replace(spec, code=code, origin=replace(spec.origin, adopted=True)))
+        return make(replace(spec, replacement=replace(spec.replacement, code=code), origin=replace(spec.origin, adopted=True)))
     except ValueError:
         return entry  # something that it compares with is going: the entry will not last
 

@@ -17,12 +17,11 @@ from framejit.driver.prediction import Prediction
 from framejit.effects import Logged
 from framejit.errors import UserFrame, program_name
 from framejit.graph.builder import GraphResult
-from framejit.graph.state import MODE_CHANGES
 from framejit.guards.kinds import Distinct, Guard
 from framejit.guards.source import UserLine
-from framejit.objects.object import NotConstant, Object
-from framejit.objects.vm import Codegen
+from framejit.objects.object import Codegen, NotConstant, Object
 from framejit.report import BreakNote
+from framejit.torch_modes import MODE_CHANGES
 from framejit.tracing.stops import GraphBreak
 from framejit.tracing.tracer import Tracer
 
@@ -50,27 +49,27 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class AsWritten:
-    """The frame runs as written for the calls that the guards accept. `reason`: why, where that is to be reported.
+    """The frame runs as written for the calls that the guards accept. `reason`, `stack`: why, and where, if that is to be reported.
 
-    `watched`: what it calls may be compiled; `outcome`: how the call will end, according to the trace.
+    `compiles_upcalls`: what it calls may be compiled; `outcome`: how the call will end, according to the trace.
     """
 
     attempt: Attempt
     guards: tuple[Guard, ...]
     reason: breaks.Break | None = None
-    watched: bool = False
+    compiles_upcalls: bool = False
     outcome: Prediction | None = None
+    stack: tuple[UserFrame, ...] = ()
 
 
 def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> Planned | AsWritten:
     """Plan how to build the result: what the frame returns, or the state of the frames of a call that is split.
 
-    Raises GraphBreak where that can't be done, CallNatively where another trace is needed.
+    Raises GraphBreak where that can't be done, Restart where the trace has to be restarted.
     """
     tracer = attempt.tracer
     refuse_open_inference_mode(tracer, behind)
     announce_settings(attempt, behind)
-    tracer.find_variables()
     planned = plan_code(tracer, result)
     tracer.check_generators()
     planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))
@@ -78,11 +77,11 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
     planned = with_graph(tracer, planned, graph)
     guard_aliasing(attempt)
     log_effects(tracer)
-    attempt.note.lap("plan")
-    use = attempt.request.native_use
+    attempt.stopwatch.lap("plan")
+    use = attempt.request.upcall_use
     if use is not None:
         use.note(planned.needs_graph, ends=behind is None)
-        if not planned.needs_graph and behind is None and attempt.request.behind is None:
+        if not planned.needs_graph and behind is None and attempt.request.resumed_after is None:
             return AsWritten(attempt, tracer.guards.all())
     return Planned(attempt, planned, graph, tracer.guards.all(), count_operations(graph) if planned.needs_graph else None, behind)
 
@@ -94,14 +93,14 @@ def here(tracer: Tracer) -> list[UserFrame]:
 
 def refuse_open_inference_mode(tracer: Tracer, behind: Behind | None) -> None:
     """A frame must not return inside an inference mode that it has entered."""
-    if behind is None and tracer.modes.inference_open:
+    if behind is None and tracer.graph.modes.inference_open:
         raise GraphBreak(breaks.GlobalStateUnsupported("an inference mode that was entered is still in force at the return"), here(tracer))
 
 
 def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
     """Have the replacement code leave torch's modes and framejit's directives as the trace has left them."""
     tracer = attempt.tracer
-    change = tracer.modes.final_difference()
+    change = tracer.graph.modes.final_difference()
     if change is not None:
         tracer.effects.at_end(change)
     left = tracer.directives
@@ -142,7 +141,7 @@ def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
         finished = replace(finished, call_position=called_at)
     planned = replace(planned, trace=finished)
     if planned.needs_graph and tracer.handled and graph.repeatable:
-        return planned.run_again_from(tracer.call_sources())
+        return planned.rerun_from(tracer.call_sources())
     return planned
 
 

@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from framejit import breaks
-from framejit.ceval.signals import Raise
 from framejit.driver.request import CompileRequest
-from framejit.objects.object import NotConstant, Object
-from framejit.report import FrameNote
-from framejit.tracing.stops import CallNatively, Escape, GraphBreak
+from framejit.objects.object import NotConstant, Object, Raise
+from framejit.report import Stopwatch
+from framejit.tracing.stops import Escape, GraphBreak, Restart
 from framejit.tracing.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One trace of a request, and what it is to be told of.
+    """One trace of a request.
 
     Attributes:
+        stopwatch: measures the stages, of all attempts together.
         frame_id: numbers the frames that this process has compiled.
         collects: whether the program has the garbage collector on.
     """
 
     request: CompileRequest
     tracer: Tracer
-    note: FrameNote
+    stopwatch: Stopwatch
     frame_id: int
     collects: bool
 
@@ -45,20 +45,20 @@ class Traced:
 
 
 def trace(attempt: Attempt) -> Traced:
-    """Trace the frame. Raises CallNatively where another trace is needed."""
+    """Trace the frame. Raises Restart where it has to be restarted."""
     try:
         return Traced(attempt, run(attempt.tracer), None)
-    except CallNatively:
+    except Restart:
         raise
     except GraphBreak as stop:
         return Traced(attempt, None, stop)
     finally:
-        attempt.note.lap("trace")
+        attempt.stopwatch.lap("trace")
 
 
 def run(tracer: Tracer) -> Object:
     """Run the frame symbolically. An exception that leaves it is the program's own: it runs as written, to raise it for real."""
-    tracer.modes.enter()
+    tracer.graph.modes.enter()
     try:
         return tracer.run()
     except Raise as raised:

@@ -16,16 +16,17 @@ from torch import nn
 from framejit import breaks, config, directives, interrupts, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.driver import compiled_module, loader, retained
+from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
-from framejit.driver.natives import Natives, NativeUse
 from framejit.driver.observers import observer
 from framejit.driver.options import Options
 from framejit.driver.policy import Decision, Subject, decide, is_allowed
 from framejit.driver.prediction import Prediction
-from framejit.driver.request import CompileRequest, Found, Origin
+from framejit.driver.request import Carried, CompileRequest, Origin
 from framejit.driver.sharing import Pool, pool_of
+from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
-from framejit.guards.source import MISSING, Call
+from framejit.guards.source import MISSING, Call, Path
 from framejit.report import STATISTICS, BreakNote, place
 from framejit.reporting import recompiles, stacks
 
@@ -36,9 +37,9 @@ _functions_lock = threading.Lock()
 class Compiler:
     """The compile callback of one CompiledFunction: called in C's stead of an entry when none matches.
 
-    `pooled`: entries may come from, and go to, other functions of the same code object. `natives`: those of the compiled function that
-    this belongs to. `native_use`: of a function that native code calls. `held_backend`: what the options hold weakly (`retained.weakly`).
-    `behind`: the first graph break that led here, of a resume function; for reports.
+    `pooled`: entries may come from, and go to, other functions of the same code object. `upcalls`: those of the compiled function that
+    this belongs to. `upcall_use`: of a function that native code calls. `held_backend`: what the options hold weakly (`retained.weakly`).
+    `resumed_after`: the first graph break that led here, of a resume function; for reports.
     """
 
     compilations = 0
@@ -49,19 +50,18 @@ class Compiler:
         options: Options,
         family: Family | None = None,
         pooled: bool = False,
-        natives: Natives | None = None,
-        native_use: NativeUse | None = None,
+        upcalls: Upcalls | None = None,
+        upcall_use: UpcallUse | None = None,
         held_backend: Any = None,
-        behind: BreakNote | None = None,
+        resumed_after: BreakNote | None = None,
     ) -> None:
         self.options = options
         self.held_backend = held_backend
-        self.family = Family() if family is None else family
-        self.families = Families()
+        self.families = Families(family)
         self.history = History()
-        self.natives = Natives(functools.partial(compiled_natively, replace(options, fullgraph=False))) if natives is None else natives
-        self.native_use = native_use
-        self.behind = behind
+        self.upcalls = Upcalls(functools.partial(compile_upcall, replace(options, fullgraph=False))) if upcalls is None else upcalls
+        self.upcall_use = upcall_use
+        self.resumed_after = resumed_after
         self.surveyed: tuple[int, int | None] | None = None
         """What retained.py has found out: as of which number of compilations, and with what the entries go."""
         self._owner: weakref.ref[Any] | None = None
@@ -70,10 +70,10 @@ class Compiler:
 
     def attach(self, function: types.FunctionType, entries: Iterable[Entry] = ()) -> CompiledFunction:
         """The CompiledFunction of a function with this as its callback, and with these entries, the latest first."""
-        compiled = CompiledFunction(function, self, self.rejected, self._ended if self._pooled and self.native_use is None else None)
+        compiled = CompiledFunction(function, self, self.rejected, self._ended if self._pooled and self.upcall_use is None else None)
         for entry in reversed(list(entries)):
             compiled.add(entry)
-        compiled.natives = self.natives
+        compiled.upcalls = self.upcalls
         self._owner = weakref.ref(compiled)
         with _functions_lock:
             _functions.add(compiled)
@@ -82,14 +82,14 @@ class Compiler:
         return compiled
 
     def hold_backend(self) -> None:
-        """It is in use again, and needs the backend."""
+        """Hold the backend, which the options hold weakly: a compiled function that was retained is in use once more."""
         if isinstance(self.options.backend.call, retained.WeakBackend):
             self.held_backend = self.options.backend.call.function()
 
     def _ended(self, function: types.FunctionType, entries: tuple[Entry, ...]) -> None:
-        retained.keep(self, function, entries)
+        retained.retain(self, function, entries)
 
-    def goes_on_for(self, function: types.FunctionType, options: Options) -> bool:
+    def may_serve(self, function: types.FunctionType, options: Options) -> bool:
         """Whether what was compiled may serve a new compiled function of this function or of its code."""
         return self._pool is not None and self._pool.serves(function, options)
 
@@ -99,10 +99,10 @@ class Compiler:
         """An Entry, None to run the call as written, or NotImplemented to look for an entry once more."""
         if config.current().disable:
             return None
-        if self.native_use is not None and self.native_use.is_idle() and self.behind is None:
+        if self.upcall_use is not None and self.upcall_use.is_idle() and self.resumed_after is None:
             self._enable(False)
             return None
-        if self.behind is None:
+        if self.resumed_after is None:
             return self._entry_for(call_of(function, args))
         try:
             return self._entry_for(call_of(function, args))
@@ -110,7 +110,7 @@ class Compiler:
             try:
                 return loader.compiler().leave(function, args, error)
             finally:
-                directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.family.number))
+                directives.CURRENT.set(directives.around(directives.CURRENT.get(), self.families.of(None).number))
 
     def rejected(self, function: types.FunctionType, args: tuple[Any, ...], entry: Entry) -> None:
         """None of a few entries made for a call has accepted it. Where other threads can have changed what is guarded, the call runs as
@@ -140,7 +140,7 @@ class Compiler:
         against = prediction.against(error)
         reason = breaks.DidNotRaise(against) if prediction.certain else prediction.reason
         origin = entry.spec.origin
-        self._family_of(None if origin.module is None else origin.module()).refuted[prediction.key] = reason
+        self.families.of(None if origin.module is None else origin.module()).refuted[prediction.key] = reason
         compiled.remove(entry)
         if prediction.certain:
             STATISTICS.add("internal_errors")
@@ -189,14 +189,11 @@ class Compiler:
             call=call,
             options=self.options,
             history=self.history,
-            family=self._family_of(module),
-            resumed=self.behind is not None,
+            family=self.families.of(module),
+            resumed=self.resumed_after is not None,
             entries=entries,
             own=entries if module is None else tuple(entry for entry in entries if entry.spec.origin.is_for(module)),
         )
-
-    def _family_of(self, module: nn.Module | None) -> Family:
-        return self.family if module is None or self.behind is not None else self.families.of(module)
 
     def _is_observed(self, call: Call) -> bool:
         """Whether something of the program's looks at each operator now, so that the call runs as written; told once. Raises Unsupported."""
@@ -218,11 +215,11 @@ class Compiler:
         function = call.function
         resume = functools.partial(self._resume, subject.family)
         request = CompileRequest(
-            function, call.locals, self.options, subject.family, history.changing, history.names, origin, self.behind, self.native_use, resume
+            function, call.locals, self.options, subject.family, history.changing, history.names, origin, self.resumed_after, self.upcall_use, resume
         )
         Compiler.compilations += 1
         try:
-            return loader.compiler().compile_call(request)
+            return with_room(loader.compiler().compile_call, request)
         except interrupts.Interrupted as interrupted:
             raised = interrupted.error
         except RecursionError:
@@ -238,16 +235,16 @@ class Compiler:
         finally:
             del raised  # its traceback leads to this frame
 
-    def _resume(self, family: Family, function: types.FunctionType, behind: BreakNote, found: Found, names: Mapping[str, str]) -> CompiledFunction:
+    def _resume(self, family: Family, function: types.FunctionType, resumed_after: BreakNote, carried: Carried, names: Mapping[Path, str]) -> CompiledFunction:
         """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt."""
 
         def make() -> CompiledFunction:
-            return Compiler(self.options, family, natives=self.natives, native_use=self.native_use, behind=behind).attach(function)
+            return Compiler(self.options, family, upcalls=self.upcalls, upcall_use=self.upcall_use, resumed_after=resumed_after).attach(function)
 
         compiled = family.compiled(function, make)
         history: History = compiled.compile_callback.history  # type: ignore[attr-defined]
-        history.inherit(self.history.changing, found)
-        history.names = dict(names)
+        history.inherit(self.history.changing, carried)
+        history.names = names
         return compiled
 
     def _entries(self) -> tuple[Entry, ...]:
@@ -303,12 +300,11 @@ class Compiler:
         return self.history.is_sampled(self.options.config.check_every)
 
     def forget(self) -> None:
-        """Begin anew: part of `reset()`."""
+        """Forget everything: part of `reset()`."""
         self.history.forget()
-        self.families.clear()
-        self.family.lessons = 0
-        if self.native_use is not None:
-            self.native_use.forget()
+        self.families.forget()
+        if self.upcall_use is not None:
+            self.upcall_use.forget()
             self._enable(True)
 
 
@@ -327,9 +323,9 @@ def reset() -> None:
         proper.forget()
 
 
-def compiled_natively(options: Options, function: types.FunctionType, natives: Natives) -> CompiledFunction:
+def compile_upcall(options: Options, function: types.FunctionType, upcalls: Upcalls) -> CompiledFunction:
     """The CompiledFunction of a function that native code has called at a break."""
-    return Compiler(options, pooled=True, natives=natives, native_use=NativeUse()).attach(function)
+    return Compiler(options, pooled=True, upcalls=upcalls, upcall_use=UpcallUse()).attach(function)
 
 
 def call_of(function: types.FunctionType, args: tuple[Any, ...]) -> Call:

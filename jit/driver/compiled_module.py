@@ -103,7 +103,10 @@ def original_of(made: Any) -> Any:
 
 
 def reduce_as_original(self: Any, protocol: Any) -> Any:
-    """What pickles and copies an object of the original class. `copyreg.__newobj__` would insist on the object's own class."""
+    """`__reduce_ex__` of a compiled module: it is pickled and copied as an object of the original class.
+
+    `copyreg.__newobj__` would insist on the object's own class.
+    """
     function, arguments, *rest = original_of(self).__reduce_ex__(protocol)
     if function is copyreg.__newobj__:  # type: ignore[attr-defined]
         function, arguments = copyreg._reconstructor, (arguments[0], object, None)  # type: ignore[attr-defined]
@@ -111,12 +114,12 @@ def reduce_as_original(self: Any, protocol: Any) -> Any:
 
 
 def copy_original(self: Any) -> Any:
-    """`copy.copy`: an ordinary module."""
+    """`copy.copy` of a compiled module makes an ordinary module."""
     return copy.copy(original_of(self))
 
 
 def deepcopy_original(self: Any, memo: dict[int, Any]) -> Any:
-    """`copy.deepcopy`, where the class has its own way."""
+    """`copy.deepcopy` of a compiled module whose class defines `__deepcopy__`."""
     return copy.deepcopy(original_of(self), memo)
 
 
@@ -150,9 +153,9 @@ def call_of(cls: type) -> Function:
 
 
 class Front:
-    """What the compiled modules of one class share: the subclass that they are objects of, with its `__call__`.
+    """The part that the compiled modules of one class share: the subclass that they are objects of, with its `__call__`.
 
-    It goes with the last of the modules that were compiled. While there are objects of the subclass, nothing else holds it, so that the two
+    A front goes with the last of the modules that were compiled. While there are objects of the subclass, nothing else holds it, so that the two
     are garbage together; between the last one and the next `compile` it is held for the modules, unless it leads to one of them.
     """
 
@@ -176,11 +179,11 @@ class Front:
 
     @property
     def raw(self) -> Any:
-        """What calls of the modules run as written."""
+        """The original class's `__call__`, which calls of the modules run as written."""
         return self._raw.get()
 
     def claim(self, raw: Any, options: Any) -> bool:
-        """Whether it is there, made of that and for these options; if so, it is held until one more object has been added."""
+        """Whether the front is there, made of that module's class and for these options; if so, it is held until one more object has been added."""
         subclass = self.subclass
         if subclass is None or self.raw is not raw or not options.same_as(self.options):
             return False

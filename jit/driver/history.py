@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import nn
 
 from framejit import breaks
 from framejit._runtime import CompiledFunction
+from framejit.guards.kinds import Change
+from framejit.guards.source import Path
 
 _family_numbers = itertools.count()
 
@@ -54,30 +57,35 @@ class Family:
 
 
 class Families:
-    """The families of the modules that a function was compiled for."""
+    """The families that a function belongs to: one for each module that it was compiled for, one for calls without. `only`: of a resume function."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: Family | None) -> None:
+        self._is_one = only is not None
+        self._without = only or Family()
         self._known: dict[int, tuple[weakref.ref[nn.Module], Family]] = {}
 
-    def of(self, module: nn.Module) -> Family:
-        """The family of a module, which goes with it."""
+    def of(self, module: nn.Module | None) -> Family:
+        """The family of calls with a module, which goes with it, or of calls without."""
+        if module is None or self._is_one:
+            return self._without
         known = self._known.get(id(module))
         if known is None:
             reference = weakref.ref(module, lambda gone, key=id(module): self._known.pop(key, None))  # type: ignore[misc]
             known = self._known[id(module)] = (reference, Family())
         return known[1]
 
-    def clear(self) -> None:
-        """Forget all of them."""
+    def forget(self) -> None:
+        """Forget everything: part of `reset()`."""
         self._known.clear()
+        self._without.lessons = 0
 
 
 class History:
     """What one compiled function, or one resume function, has been through.
 
     Attributes:
-        changing: paths of values that were different in so many calls that the next entries don't rest on what they are.
-        names: what a resumed frame's state holds, by path, as the program calls it; for reports.
+        changing: values that were different in so many calls that the next entries don't rest on what they are, by path, each with its latest change.
+        names: what the program calls that which a resumed frame's state holds; for reports.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made since it last did.
         limits_reported, observed_by: the limits, and the modes of the program's, that a user has been told of.
@@ -85,8 +93,8 @@ class History:
     """
 
     def __init__(self) -> None:
-        self.changing: frozenset[str] = frozenset()
-        self.names: dict[str, str] = {}
+        self.changing: Mapping[Path, Change] = {}
+        self.names: Mapping[Path, str] = {}
         self.lessons = 0
         self.learnt_at = 0
         self.limits_reported: set[tuple[str, str]] = set()
@@ -103,18 +111,19 @@ class History:
             self.compiles += 1
         return number
 
-    def learn(self, changing: Iterable[str]) -> None:
+    def learn(self, changes: Iterable[Change]) -> None:
         """Values were found to change from call to call."""
-        self.changing |= frozenset(changing)
+        self.changing = {**self.changing, **{change.path: change for change in changes}}
         self.learnt_at = self.compiles
         self.lessons += 1
 
-    def inherit(self, changing: frozenset[str], found: Iterable[tuple[str, str]]) -> None:
-        """What changes from call to call in the function that this one goes on after does so here. `found`: (path here, path there)."""
+    def inherit(self, changing: Mapping[Path, Change], carried: Iterable[tuple[Path, Path]]) -> None:
+        """Take over the changing values of the function that this resume function continues. `carried`: (path here, path there)."""
         if changing:
-            self.changing |= {
-                here + path[len(there) :] for here, there in found for path in changing if path == there or path.startswith(f"{there}[")
+            moved = {
+                (*here, *path[len(there) :]): change for here, there in carried for path, change in changing.items() if path[: len(there)] == there
             }
+            self.changing = {**self.changing, **{path: replace(change, path=path) for path, change in moved.items()}}
 
     def is_sampled(self, every: int) -> bool:
         """Whether this call is one of those that run eagerly too: the first, and each `every`th from there."""
@@ -123,8 +132,8 @@ class History:
         return number % every == 0
 
     def forget(self) -> None:
-        """Begin anew, but for the numbers: part of `reset()`."""
+        """Forget everything but the numbers: part of `reset()`."""
         self.limits_reported.clear()
         self.observed_by.clear()
         self.called = False
-        self.changing, self.lessons, self.learnt_at = frozenset(), 0, 0
+        self.changing, self.lessons, self.learnt_at = {}, 0, 0

@@ -73,13 +73,13 @@ def lives_anyway(value: Any) -> bool:
         if not classes.flags(value) & classes.HEAP_TYPE:
             return True
         module = sys.modules.get(module_of(value))
-        return module is not None and found_by_name(module.__dict__, classes.qualname(value)) is value
+        return module is not None and look_up_by_name(module.__dict__, classes.qualname(value)) is value
     if cls is types.FunctionType:
-        return module_of_globals(value.__globals__) is not None and found_by_name(value.__globals__, value.__qualname__) is value
+        return module_of_globals(value.__globals__) is not None and look_up_by_name(value.__globals__, value.__qualname__) is value
     return False
 
 
-def found_by_name(namespace: Any, qualname: str) -> Any:
+def look_up_by_name(namespace: Any, qualname: str) -> Any:
     """What a qualified name means in a namespace, looked up in plain dicts; None where it means nothing."""
     found: Any = None
     for name in qualname.split("."):

@@ -24,7 +24,7 @@ class CompilerProper:
         run_as_written: an entry that runs every call as written.
         leave: raises an error where a resume function would have gone on; an entry for this one call where the program handles it.
         wait: lets a compilation on another thread end first, and says whether there was one.
-        forget: begins anew.
+        forget: forgets everything.
     """
 
     compile_call: Callable[[CompileRequest], Entry]

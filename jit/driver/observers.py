@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 import torch.fx._symbolic_trace
 from torch._ops import _len_torch_dispatch_stack_pre_dispatch
-from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from framejit import breaks
+from framejit.torch_modes import function_modes
 
 
 def observer() -> breaks.Observed | None:
@@ -23,10 +23,9 @@ def observer() -> breaks.Observed | None:
         return breaks.Observed(f"{named(_get_current_dispatch_mode())}, a mode that sees each operator,")
     if _len_torch_dispatch_stack_pre_dispatch():
         return breaks.Observed("a mode that sees each operator before it is decomposed")
-    for index in range(torch._C._len_torch_function_stack()):
-        mode = torch._C._get_function_stack_at(index)
-        if type(mode) is not DeviceContext:
-            return breaks.Observed(f"{named(mode)}, a mode that sees each of torch's functions,")
+    for function_mode in function_modes():
+        if function_mode.device is None:
+            return breaks.Observed(f"{named(function_mode.mode)}, a mode that sees each of torch's functions,")
     if torch._C._get_tracing_state() is not None:
         return breaks.Observed("torch.jit.trace")
     if torch.fx._symbolic_trace.is_fx_symbolic_tracing():

@@ -12,7 +12,7 @@ from framejit.driver import retained
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `compile()` was asked for. `isolated`: share entries with no other compiled function."""
+    """The arguments of `compile()`. `isolated`: share entries with no other compiled function."""
 
     backend: Backend
     fullgraph: bool

@@ -11,9 +11,9 @@ from framejit._runtime import Entry
 from framejit.driver import torch_stance
 from framejit.driver.history import Family, History
 from framejit.driver.options import Options
+from framejit.guards.kinds import Change
 from framejit.guards.source import Call
 from framejit.reporting import recompiles
-from framejit.reporting.recompiles import Cause
 
 FEW = 2
 """Entries that are enough to tell that a value changes, in a family where one has been found to."""
@@ -28,7 +28,7 @@ class Subject:
 
     Attributes:
         name: of the function or module, for reports.
-        resumed: whether it goes on behind a graph break.
+        resumed: whether the function is a resume function.
         entries: all of the function's, the latest first.
         own: those of them that were made for the module of this call, if it has one.
     """
@@ -48,13 +48,13 @@ class Decision:
     """Whether to compile. `cause`: what the new entry is put down to, where there were others; `limit`: the limit that forbids one, as text,
     or empty, and `over`: the entries that it counts."""
 
-    cause: Cause | None = None
+    cause: Change | None = None
     limit: str = ""
     over: tuple[Entry, ...] = ()
 
 
 def is_allowed(subject: Subject) -> bool:
-    """What the stance and `fail_on_recompile` say. Raises RecompileError."""
+    """Whether the stance and `fail_on_recompile` let a call be compiled. Raises RecompileError."""
     here = stance.current()
     if here == "default":
         here = torch_stance.current()
@@ -71,7 +71,7 @@ def is_allowed(subject: Subject) -> bool:
 
 
 def decide(subject: Subject) -> Decision:
-    """What the limits say. What calls are found to differ in is learnt by the way."""
+    """Whether the limits let a call be compiled. On the way the function learns in which values its calls differ."""
     cause = None
     if subject.own:
         cause, limit = cause_of_new_entry(subject)
@@ -82,7 +82,7 @@ def decide(subject: Subject) -> Decision:
     return Decision(cause)
 
 
-def cause_of_new_entry(subject: Subject) -> tuple[Cause | None, str]:
+def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
     """What a new entry is put down to; None where a limit forbids one: the limit as text."""
     settings, own, call = subject.options.config, subject.own, subject.call
     recent = [entry for entry in own if entry.spec.origin.number >= subject.history.learnt_at]
@@ -106,8 +106,9 @@ def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
     history, family = subject.history, subject.family
     if not subject.resumed or subject.options.fullgraph or history.lessons == LESSONS or family.lessons == FAMILY_LESSONS:
         return False
-    counts = Counter(path for entry in entries for path in recompiles.explain().changed_contents(entry.spec.guards, subject.call))
-    found = {path for path, count in counts.items() if 2 * count > len(entries)} - history.changing
+    changes = [change for entry in entries for change in recompiles.explain().changed_contents(entry.spec.guards, subject.call)]
+    counts = Counter(change.path for change in changes)
+    found = [change for change in changes if 2 * counts[change.path] > len(entries) and change.path not in history.changing]
     if not found:
         return False
     history.learn(found)

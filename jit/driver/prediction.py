@@ -1,4 +1,4 @@
-"""What is known of the outcome of a call that runs as written because its trace saw the program raise; each such call is held to it."""
+"""The predicted outcome of a call that runs as written because its trace saw the program raise; how each such call ends is compared with it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Prediction:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells the predictions of one function apart."""
+        """The key by which the predictions of one function are told apart."""
         return self.reason.id, self.stack[-1].range if self.stack else None
 
     def against(self, error: BaseException | None) -> str:

@@ -12,10 +12,11 @@ from torch import nn
 
 from framejit._runtime import CompiledFunction
 from framejit.driver.history import Family
-from framejit.driver.natives import NativeUse
 from framejit.driver.options import Options
+from framejit.driver.upcalls import UpcallUse
+from framejit.guards.kinds import Change
+from framejit.guards.source import Path
 from framejit.report import BreakNote
-from framejit.reporting.recompiles import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Origin:
     """
 
     number: int = 0
-    cause: Cause | None = None
+    cause: Change | None = None
     module: weakref.ref[nn.Module] | None = None
     adopted: bool = False
 
@@ -39,7 +40,7 @@ class Origin:
         return self.module is None or self.module() is module
 
 
-Found = Iterable[tuple[str, str]]
+Carried = Iterable[tuple[Path, Path]]
 """Where a resume function finds in its state what had a source in the function before it: (path there, path here)."""
 
 
@@ -50,11 +51,11 @@ class CompileRequest:
     Attributes:
         args: the frame's raw argument slots, MISSING where unset.
         family: what the function and its resume functions have made so far.
-        changing: paths of values whose contents the entry must not rest on.
-        names: what the state of a resumed frame holds, by path; for reports.
+        changing: by path, the values whose contents the entry must not rest on.
+        names: what reports call that which the state of a resumed frame holds.
         origin: what is to be said of the new entry.
-        behind: the first graph break that led here; None for a call of the user's.
-        native_use: of a function that native code calls.
+        resumed_after: the first graph break that led here, of a resume function; None for a call of the user's.
+        upcall_use: of a function that native code calls.
         resume: makes the CompiledFunction of a resume function, given that, the break before it, what it finds of ours, and the names in its state.
     """
 
@@ -62,9 +63,9 @@ class CompileRequest:
     args: Sequence[Any]
     options: Options
     family: Family
-    changing: frozenset[str]
-    names: Mapping[str, str]
+    changing: Mapping[Path, Change]
+    names: Mapping[Path, str]
     origin: Origin
-    behind: BreakNote | None
-    native_use: NativeUse | None
-    resume: Callable[[FunctionType, BreakNote, Found, Mapping[str, str]], CompiledFunction]
+    resumed_after: BreakNote | None
+    upcall_use: UpcallUse | None
+    resume: Callable[[FunctionType, BreakNote, Carried, Mapping[Path, str]], CompiledFunction]

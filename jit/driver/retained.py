@@ -1,4 +1,4 @@
-"""What was compiled for a function outlives the compiled function: it waits for the next `compile` of the function or of its code.
+"""Entries outlive the compiled function that they were made for: they wait for the next `compile` of the function or of its code.
 
 A record holds the entries of a CompiledFunction that is gone, with all that its Compiler has learnt. It goes with what they were made for:
 with the code, with the objects that their guards compare with, and with a backend that the program has made. Entries that hold anything of the
@@ -18,7 +18,7 @@ from typing import Any
 from framejit import classes
 from framejit._runtime import Entry
 from framejit.backends.registry import Backend
-from framejit.driver.holdings import found_by_name, lives_anyway, survey
+from framejit.driver.holdings import lives_anyway, look_up_by_name, survey
 from framejit.errors import BackendError
 from framejit.guards.source import module_of_globals
 
@@ -26,11 +26,11 @@ MOST = 64
 """Records of one code object: closures made anew have one each."""
 
 _lock = threading.RLock()  # a record may end, or begin, whenever the garbage collector runs
-_records: dict[int, list[Record]] = {}
+_records: dict[int, list[RetainedEntries]] = {}
 
 
-class Record:
-    """The entries of one compiled function that is gone. `compiler`: its driver.callback.Compiler, which goes on in the next compiled function."""
+class RetainedEntries:
+    """The entries of one compiled function that is gone. `compiler`: its driver.callback.Compiler, which the next compiled function takes over."""
 
     def __init__(self, compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...], anchors: list[Any]) -> None:
         self.compiler = compiler
@@ -39,26 +39,26 @@ class Record:
         self.bare = function.__closure__ is None
         self.entries = list(entries)
         end = functools.partial(_end, weakref.ref(self))
-        self._watched: list[Any] = [weakref.ref(anchor, end) for anchor in anchors]
+        self._references: list[Any] = [weakref.ref(anchor, end) for anchor in anchors]
         for entry in entries:
             gone = functools.partial(_remove, weakref.ref(self), weakref.ref(entry))
             compared = {id(guard.reference): guard.reference.weak for guard in entry.spec.guards if hasattr(guard, "reference")}
             for known in compared.values():
                 value = None if known is None else known()
                 if value is not None:
-                    self._watched.append(weakref.ref(value, gone))
+                    self._references.append(weakref.ref(value, gone))
 
     def serves(self, function: types.FunctionType, options: Any) -> bool:
-        """Whether a new compiled function of this function goes on where the old one ended.
+        """Whether a new compiled function of this function may take over what the old one left.
 
         A function made anew from the same code is the same function where it has no cells. Where it has, it may still share the entries.
         """
         before = self.function()
         alike = before is function or (before is None and self.bare and function.__closure__ is None and options.shareable)
-        return alike and self.compiler.goes_on_for(function, options)
+        return alike and self.compiler.may_serve(function, options)
 
 
-def keep(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...]) -> None:
+def retain(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...]) -> None:
     """The compiled function of this compiler is gone. `entries`: those that it had."""
     entries = tuple(entry for entry in entries if entry.tree.alive)
     if sys.is_finalizing() or not any(is_own(entry) for entry in entries):
@@ -71,7 +71,7 @@ def keep(compiler: Any, function: types.FunctionType, entries: tuple[Entry, ...]
     if chosen is None or candidates[chosen] is None:
         return
     anchors = [candidates[chosen]] if backend is None else [candidates[chosen], backend]
-    record = Record(compiler, function, entries, anchors)
+    record = RetainedEntries(compiler, function, entries, anchors)
     with _lock:
         known = _records.get(record.key, [])
         _records[record.key] = [record, *known[: MOST - 1]]
@@ -102,7 +102,7 @@ def outermost(function: types.FunctionType) -> types.FunctionType | None:
     """The function of a loaded module, or of a class there, in whose code the function's code is; None where there is none."""
     if module_of_globals(function.__globals__) is None:
         return None
-    found = found_by_name(function.__globals__, function.__qualname__.partition(".<locals>")[0])
+    found = look_up_by_name(function.__globals__, function.__qualname__.partition(".<locals>")[0])
     return found if type(found) is types.FunctionType and contains(found.__code__, function.__code__) else None
 
 
@@ -111,14 +111,14 @@ def contains(outer: types.CodeType, inner: types.CodeType) -> bool:
     return outer is inner or any(contains(value, inner) for value in outer.co_consts if type(value) is types.CodeType)
 
 
-def take(function: types.FunctionType, options: Any) -> Record | None:
+def take(function: types.FunctionType, options: Any) -> RetainedEntries | None:
     """The record with which a new compiled function begins. It is the caller's from then on."""
     with _lock:
         known = _records.get(id(function.__code__), [])
         record = next((record for record in known if record.serves(function, options)), None)
         if record is not None:
             known.remove(record)
-            record._watched.clear()
+            record._references.clear()
         return record
 
 
@@ -128,7 +128,7 @@ def clear() -> None:
         _records.clear()
 
 
-def _end(reference: weakref.ref[Record], gone: Any) -> None:
+def _end(reference: weakref.ref[RetainedEntries], gone: Any) -> None:
     """Something that the record hangs on is gone."""
     record = reference()
     if record is not None:
@@ -140,7 +140,7 @@ def _end(reference: weakref.ref[Record], gone: Any) -> None:
                 _records.pop(record.key, None)
 
 
-def _remove(reference: weakref.ref[Record], gone_entry: weakref.ref[Entry], gone: Any) -> None:
+def _remove(reference: weakref.ref[RetainedEntries], gone_entry: weakref.ref[Entry], gone: Any) -> None:
     """Something that an entry's guards compare with is gone: it will never match again."""
     record, entry = reference(), gone_entry()
     if record is not None and entry in record.entries:

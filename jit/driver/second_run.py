@@ -32,7 +32,7 @@ THEMSELVES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, torch.dtype, torch.layout, torch.memory_format, weakref.ref,
     CompiledFunction,
 )  # fmt: skip
-"""What copies share with the original."""
+"""Types of values that copies share with the original."""
 SCALARS = (int, bool, str, bytes, type(None), range, torch.Size, torch.device)
 DRAWS_OTHERWISE = frozenset({"inductor"})
 """Backends whose random numbers are others than eager's."""
@@ -165,7 +165,7 @@ class CallState:
         outer = is_thread_compiling()
         set_thread_compiling(True)  # nothing that copying calls is the program's
         try:
-            args, kwargs, held, defaults, kwdefaults = copy.deepcopy(values, memo)
+            args, kwargs, contents, defaults, kwdefaults = copy.deepcopy(values, memo)
             # Parameters are copied without gradient and attributes. memo[id(memo)] lists all that was copied.
             for value in (*incomplete, *[value for value in memo[id(memo)] if isinstance(value, torch.nn.Parameter)]):
                 memo[id(value)].__dict__.update(copy.deepcopy(value.__dict__, memo))
@@ -178,7 +178,7 @@ class CallState:
             for value in memo[id(memo)]
             if hasattr(value, "__dict__") and list(value.__dict__) != list(memo[id(value)].__dict__)
         }
-        cells = tuple(types.CellType() if value is MISSING else types.CellType(value) for value in held)
+        cells = tuple(types.CellType() if value is MISSING else types.CellType(value) for value in contents)
         return CallState(args, kwargs, cells, defaults, kwdefaults, left_out)
 
     def function_like(self, function: Any) -> Any:
@@ -214,7 +214,7 @@ class Comparison:
         """`left_out`: as in CallState."""
         self._left_out = left_out or {}
         self._partners: dict[int, Any] = {}
-        self._keep: list[Any] = []
+        self._alive: list[Any] = []
 
     def difference(self, mine: Any, theirs: Any, where: str) -> str | None:
         """The first difference, as text; None if there is none. Raises CannotCompare for values that can't be compared."""
@@ -235,7 +235,7 @@ class Comparison:
                 same = self._partners[id(mine)] is theirs
                 return None if same else f"{where}: one object in two places, or two in eager's stead of one"
             self._partners[id(mine)] = theirs
-            self._keep += (mine, theirs)
+            self._alive += (mine, theirs)
         if isinstance(mine, torch.Tensor):
             my_gradient, their_gradient = (tensor.grad if tensor.is_leaf else None for tensor in (mine, theirs))
             parts = [(f"{where}.grad", my_gradient, their_gradient), (f"{where}.__dict__", mine.__dict__, theirs.__dict__)]
@@ -268,7 +268,7 @@ class Comparison:
         ours, eagers = mine.__dict__, theirs.__dict__
         left_out = self._left_out.get(id(mine))
         if left_out is not None:
-            ours, eagers = ({name: held[name] for name in sorted(held) if name not in left_out} for held in (ours, eagers))
+            ours, eagers = ({name: each[name] for name in sorted(each) if name not in left_out} for each in (ours, eagers))
         return self.parts(ours, eagers, f"{where}.__dict__")
 
     def first(self, triples: list[tuple[str, Any, Any]]) -> str | None:
@@ -310,7 +310,7 @@ def random_state() -> tuple[Any, ...]:
 
 
 def set_random_state(state: tuple[Any, ...]) -> None:
-    """Make it what `random_state` gave."""
+    """Put the generators into a state that `random_state` gave."""
     random.setstate(state[0])
     torch.set_rng_state(state[1])
     if state[2]:

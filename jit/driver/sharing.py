@@ -47,7 +47,7 @@ class Pool:
             self._entries.append(weakref.ref(entry))
 
     def entries(self) -> list[Entry]:
-        """Those alive, the newest first."""
+        """The entries that are alive, the newest first."""
         with _lock:
             found = [known() for known in reversed(self._entries)]
         return [entry for entry in found if entry is not None]

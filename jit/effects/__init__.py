@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from framejit.bytecode.instruction import NO_POSITION, Position
-from framejit.objects.object import Object, settle
+from framejit.objects.object import Codegen, Object, settle
 from framejit.trail import Trail
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import Codegen
 
 
 class Effect(Protocol):

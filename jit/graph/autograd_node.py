@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import torch
 
@@ -17,9 +17,12 @@ from framejit import breaks
 from framejit.graph.fake import version_of
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from torch import fx
 
-    from framejit.graph.builder import GraphBuilder
+    from framejit.graph.state import GlobalModes
+    from framejit.objects.object import VM
     from framejit.objects.tensorobject import TensorObject
 
 RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
@@ -33,6 +36,31 @@ MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gra
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
 
 
+class OperatorGraph(Protocol):
+    """What the rules ask of the graph that they hold for, and of its trace."""
+
+    modes: GlobalModes
+
+    @property
+    def vm(self) -> VM:
+        """The running trace."""
+
+    def refresh(self) -> None:
+        """Make all fakes again if undoing has made them stale."""
+
+    def input_fakes(self) -> list[torch.Tensor]:
+        """The fakes of all inputs."""
+
+    def object_of(self, fake: torch.Tensor) -> TensorObject | None:
+        """The Object of a fake that the trace knows."""
+
+    def keeps(self, node: fx.Node) -> bool:
+        """Whether the node is there for what it changes."""
+
+    def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
+        """The instruction of the program that has made a node; None for an item of an operator's results."""
+
+
 class AutogradNode:
     """The rules for one graph that is to be one node: `before` and `after` look at each operator, and end the graph where they must.
 
@@ -40,7 +68,7 @@ class AutogradNode:
     in turn, for which autograd has to record the graph's operators after all.
     """
 
-    def __init__(self, graph: GraphBuilder) -> None:
+    def __init__(self, graph: OperatorGraph) -> None:
         self._graph = graph
         self._inference: bool | None = None
         self.differentiated_twice = False
@@ -50,10 +78,10 @@ class AutogradNode:
         vm = self._graph.vm
         if target in RECURRENT:
             vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network,"))
-        inference = vm.modes.current.inference
+        inference = self._graph.modes.current.inference
         if self._inference is None:
             vm.trail.set(self, "_inference", inference)
-        if self._inference != inference or (vm.modes.initial.inference and not inference):
+        if self._inference != inference or (self._graph.modes.initial.inference and not inference):
             vm.unsupported(PARTLY_INFERENCE)
         if torch.is_grad_enabled() and not inference:
             self._check_leaves(fakes)
@@ -76,7 +104,7 @@ class AutogradNode:
     def asked_about(self, obj: TensorObject, what: str) -> None:
         """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far.
 
-        What the graph has computed from the tensor would not lead back through it. Then another trace leaves the making of the tensor, or its
+        What the graph has computed from the tensor would not lead back through it. Then a restart leaves the making of the tensor, or its
         last change in place, to native code, so that the rest begins with it.
         """
         self._graph.refresh()
@@ -89,7 +117,7 @@ class AutogradNode:
             self._make_natively(made, breaks.NotInsideAutogradNode(what))
 
     def asked_for_history(self, obj: TensorObject) -> None:
-        """The program asks which operator has made this tensor: another trace leaves that operator to native code."""
+        """The program asks which operator has made this tensor: a restart leaves that operator to native code."""
         if obj.source is None:
             self._make_natively(obj.node, breaks.NotInsideAutogradNode("making a tensor whose grad_fn is looked at,"))
 
@@ -100,12 +128,12 @@ class AutogradNode:
                 self._make_natively(obj.node, MAKES_VIEW)
 
     def _make_natively(self, node: fx.Node, reason: breaks.Break) -> NoReturn:
-        """Begin the trace anew, to break at the instruction that has made this node."""
+        """Restart the trace, to break at the instruction that has made this node."""
         instruction = self._graph.instruction_of(node)
         while instruction is None:
             node = node.args[0]  # type: ignore[assignment]  # an item of what an operator has given
             instruction = self._graph.instruction_of(node)
-        self._graph.vm.trace_anew(instruction, reason)
+        self._graph.vm.restart(instruction, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +179,8 @@ class TensorSnapshot:
 
 
 def is_leaf_with_gradient(fake: torch.Tensor) -> bool:
-    """Also true of a view that was made under `no_grad` of what requires a gradient: it has a gradient of its own, and none goes on from it."""
+    """Whether a tensor is a leaf that requires a gradient. A view that was made under `no_grad` of what requires one is a leaf too: no gradient
+    goes on from it."""
     try:
         return fake.requires_grad and fake.is_leaf
     except RuntimeError:  # a view of no use any more, as its base has been changed

@@ -43,7 +43,7 @@ class Body:
         self.fx = fx.Graph()
         self.outer = outer
         self.notes: dict[fx.Node, NodeNote] = {}
-        """Of every node but placeholders and attached modules, in the order in which they were made."""
+        """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}
         """Nodes of the graph around this one that are used here, each with the placeholder that stands for it."""
         self.modules: dict[str, fx.GraphModule] = {}

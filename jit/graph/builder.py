@@ -1,6 +1,6 @@
 """The FX graphs of one trace: each operator is run on fake tensors as it is traced, and becomes a node if its result needs one.
 
-What goes in is computed at once and never retraced: `_call` runs the operator under the fake mode, wraps what comes out,
+What goes in is computed at once and never retraced: `call` runs the operator under the fake mode, wraps what comes out,
 and adds a node only where a tensor comes out or something is changed. Everything is undone through the trail.
 
 Graphs under construction form a stack (body.py): operators go into the innermost. Inputs are placeholders of the outermost; an inner graph gets
@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import fx
@@ -31,19 +31,21 @@ from framejit.graph.fake import SymbolicContextOf, meaning_of, refusal, version_
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
-from framejit.graph.state import MODE_CHANGES, Modes
+from framejit.graph.state import GlobalModes, Modes
 from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Source
 from framejit.guards.tensor_spec import tensor_spec
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import struct_sequence
+from framejit.objects.tupleobject import TupleObject
+from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     from framejit.errors import UserFrame
-    from framejit.objects.vm import VM
 
 EMPTY: dict[str, Any] = {}
 INPLACE = re.compile(r"(?<!_)_$")
@@ -82,6 +84,20 @@ class InnerGraph:
     modules: torch.nn.Module
 
 
+class TorchVM(VM, Protocol):
+    """What the graph, and the models of torch's functions, see of the running trace beyond what objects see of it."""
+
+    @property
+    def graph(self) -> GraphBuilder:
+        """The graphs of the trace."""
+
+    def user_stack(self) -> list[UserFrame]:
+        """The frames of the traced program, outermost first."""
+
+    def note_handlers(self) -> bool:
+        """An operation enters the graph here: whether what it raises has a handler."""
+
+
 class GraphBuilder:
     """The graphs of one trace; see the module's docstring.
 
@@ -91,7 +107,7 @@ class GraphBuilder:
 
     def __init__(
         self,
-        vm: VM,
+        vm: TorchVM,
         fake_mode: FakeTensorMode | None = None,
         shape_env: ShapeEnv | None = None,
         symbolic_context: SymbolicContextOf | None = None,
@@ -100,6 +116,7 @@ class GraphBuilder:
         self.vm = vm
         self.trail = vm.trail
         self.fakes = Fakes(self.trail, fake_mode, shape_env, symbolic_context)
+        self.modes = GlobalModes(self.effect_node, self.trail)
         self.body = self.outermost = Body(self.trail)
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
@@ -134,7 +151,7 @@ class GraphBuilder:
         )
         self.trail.log(self._inputs.pop, id(tensor))
         self.fakes.belongs_to(fake, obj)
-        self.fakes.watch(node)
+        self.fakes.note_version(node)
         return obj
 
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
@@ -167,15 +184,11 @@ class GraphBuilder:
 
     # Operators.
 
-    def call_function(self, target: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
-        """Run `target(*args, **kwargs)` in the graph. Raises NotConstant if an argument can be no argument of a node."""
-        return self._call("call_function", target, args, kwargs or EMPTY)
+    def call(self, op: str, target: Callable[..., Any] | str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+        """Run `target(*args, **kwargs)`, or the method of that name of the first argument, in the graph; `objects/torchcall.py` decides what is run.
 
-    def call_method(self, name: str, receiver: Object, args: Sequence[Object] = (), kwargs: dict[str, Object] | None = None) -> Object:
-        """Run `receiver.name(*args, **kwargs)` in the graph, where receiver is a tensor."""
-        return self._call("call_method", name, (receiver, *args), kwargs or EMPTY)
-
-    def _call(self, op: str, target: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+        Raises NotConstant if an argument can be no argument of a node.
+        """
         interrupts.heed()
         place = self.vm.place()
         fx_args = tuple([self._argument(arg) for arg in args])
@@ -184,7 +197,7 @@ class GraphBuilder:
         fakes: list[torch.Tensor] = []
         fake_args = tuple([fake_of(arg, fakes) for arg in fx_args])
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
-        name = target if op == "call_method" else getattr(target, "__name__", str(target))
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         result, changes = self._run(op, target, name, fakes, fake_args, fake_kwargs)
         if not changes:
             if isinstance(result, torch.Tensor):
@@ -257,7 +270,7 @@ class GraphBuilder:
     ) -> fx.Node:
         vm = self.vm
         stack = vm.user_stack()
-        note = NodeNote(vm.modes.current, stack[0] if stack else None, instruction, vm.note_handlers())
+        note = NodeNote(self.modes.current, stack[0] if stack else None, instruction, vm.note_handlers())
         node = self.body.add(op, target, args, kwargs, note)
         meta = node.meta
         meta["example_value"] = example
@@ -310,8 +323,8 @@ class GraphBuilder:
                 else:
                     items.append(self._constant(item, name))
             if isinstance(result, list):
-                return self.vm.new_list(items)
-            return self.vm.new_tuple(items) if type(result) is tuple else struct_sequence(type(result), items)
+                return ListObject(items)
+            return TupleObject(items) if type(result) is tuple else struct_sequence(type(result), items)
         return self._constant(result, name)
 
     def _constant(self, result: Any, name: str) -> Object:
@@ -352,7 +365,7 @@ class GraphBuilder:
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.vm.modes.initial, place)
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place)
 
     def _used_inputs(self) -> list[GraphInput]:
         """The inputs that nodes use, in order; the other placeholders go."""
@@ -413,7 +426,7 @@ def module_with(modules: dict[str, fx.GraphModule]) -> torch.nn.Module:
 
 
 def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Callable[[fx.Node], bool]) -> list[fx.Node]:
-    """Those of `nodes` (last first) that are wanted and that neither the outputs nor other wanted nodes are computed from, first to last."""
+    """The nodes among `nodes` (last first) that are wanted and that neither the outputs nor other wanted nodes are computed from, first to last."""
     needed: set[fx.Node] = set()
     waiting = list(outputs)
     found = []

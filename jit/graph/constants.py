@@ -20,7 +20,7 @@ WRITTEN_AS_THEY_ARE = frozenset({
     fx.Node, bool, str, bytes, NoneType, EllipsisType, range, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme,
 })  # fmt: skip
 MOST_BITS = 1024
-"""Of an integer; Python refuses to write out very long ones."""
+"""The largest size of an integer in a graph; Python refuses to write out very long ones."""
 NAN = struct.pack("d", math.nan)
 
 

@@ -18,12 +18,10 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from framejit import breaks, classes
+from framejit.objects.torchfunctions import PLAIN_TENSORS, overrides
 
 SymbolicContextOf = Callable[[torch.Tensor], Any]
 """Which sizes of an input are symbolic: tensor -> SymbolicContext, or None where every size is a constant."""
-
-DISABLED_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
-PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 
@@ -53,11 +51,8 @@ def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) 
 
 
 def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Its grad, without torch's warning about tensors that get none."""
+    """A tensor's grad, without torch's warning about tensors that get none."""
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
-
-
-OVERRIDES = ("__torch_function__", "__torch_dispatch__")
 
 
 def refusal(tensor: torch.Tensor) -> breaks.Break | None:
@@ -66,7 +61,7 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     if cls not in PLAIN_TENSORS:
         if issubclass(cls, FakeTensor):
             return breaks.UnsupportedValue("a fake tensor (of another tracer)")
-        if any(classes.lookup(cls, name, DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION for name in OVERRIDES):
+        if overrides(cls):
             return breaks.TensorSubclass(classes.qualname(cls))
         if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
             return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")

@@ -1,4 +1,4 @@
-"""The fake tensors of a trace: which Object each belongs to, and how all are made again when undoing has left them wrong.
+"""The fake tensors of a trace: which Object each belongs to, and how all are made anew when undoing has left them wrong.
 
 An in-place operator changes its fake, and that can't be changed back. So undoing one only marks the fakes stale. When they are next needed,
 they are made again: those of inputs as they were made at first, the others by running the nodes that are left, in a new fake mode over the
@@ -19,7 +19,7 @@ from framejit.graph.body import Body
 from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, to_fake, version_of
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import run_node
-from framejit.graph.state import MODE_CHANGES
+from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
     from torch import fx
@@ -63,7 +63,7 @@ class Fakes:
     def _forget(self, obj: TensorObject) -> None:
         self._objects.pop(id(obj.node.meta["example_value"]), None)
 
-    def watch(self, node: fx.Node) -> None:
+    def note_version(self, node: fx.Node) -> None:
         """Note the version of an input's fake, to tell later whether the input has been changed in place."""
         self._versions[node] = version_of(node.meta["example_value"])
         self._trail.log(self._versions.pop, node)
@@ -103,7 +103,7 @@ def arguments_of(node: fx.Node) -> list[torch.Tensor]:
 
 
 def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
-    """What tells apart the memory of fakes."""
+    """The keys of the storages of fakes, by which their memory is told apart."""
     return {fake.untyped_storage()._cdata for fake in fakes}
 
 

@@ -51,7 +51,7 @@ def run_node(node: fx.Node) -> Any:
     return node.target(*args, **kwargs)
 
 
-class EffectWatch(TorchDispatchMode):
+class EffectRecorder(TorchDispatchMode):
     """Notes whether anything that runs below draws random numbers or gives no result (and so runs for its effect)."""
 
     def __init__(self) -> None:
@@ -65,10 +65,10 @@ class EffectWatch(TorchDispatchMode):
 
 
 def has_effect(node: fx.Node, mode: FakeTensorMode) -> bool:
-    """Whether a node does more than compute its result: run again, on fakes, and watched."""
+    """Whether a node does more than compute its result: it is run once more, on fakes, while an EffectRecorder listens."""
     if node.target in PURE_TARGETS:
         return False
-    recorder = EffectWatch()
+    recorder = EffectRecorder()
     try:
         with mode, recorder:
             run_node(node)
@@ -107,7 +107,7 @@ def drop_idle_scopes(graph: fx.Graph, kept: set[fx.Node]) -> None:
 
 
 def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
-    """Of grad-mode switches with nothing between them the last counts, if it changes the mode.
+    """Drop switches of the grad mode that decide nothing: of several with no operator between them the last counts, if it changes the mode.
 
     One at the end that returns to the mode at the start stays: nobody else does. One that leaves it is left to the trace's effects.
     """

@@ -11,54 +11,45 @@ import torch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
+from framejit.torch_modes import SWITCHED, AutocastOfDevices
+
 if TYPE_CHECKING:
     from torch import fx
 
-    from framejit.graph.builder import GraphBuilder
-    from framejit.objects.object import Object
-    from framejit.objects.vm import Codegen
+    from framejit.objects.object import Codegen, Object
     from framejit.trail import Trail
-
-AUTOCAST_DEVICES: tuple[str, ...] = tuple(torch._C._autocast_supported_devices())
-MODE_CHANGES = frozenset({torch._C._set_grad_enabled, _enter_inference_mode, _exit_inference_mode, _enter_autocast, _exit_autocast})
-"""Targets of the nodes that change modes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The modes that a program may switch inside a trace. `autocast`: (device, enabled, dtype) for each device type that has it."""
+    """Values of the modes that a program may switch inside a trace, in the order of `SWITCHED`."""
 
     grad: bool
     inference: bool
-    autocast: tuple[tuple[str, bool, torch.dtype], ...]
+    autocast: AutocastOfDevices
 
     @staticmethod
     def read() -> Modes:
         """The modes of this thread."""
-        return Modes(
-            torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(),
-            tuple((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in AUTOCAST_DEVICES),
-        )
+        return Modes(*[mode.read() for mode in SWITCHED])
 
-    def set_flags(self) -> None:
-        """Put grad mode and autocast in force (inference mode is a scope, not a flag)."""
-        torch._C._set_grad_enabled(self.grad)
-        for device, enabled, dtype in self.autocast:
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
+    def put(self) -> None:
+        """Put those in force on this thread that are no scopes."""
+        for mode, value in zip(SWITCHED, (self.grad, self.inference, self.autocast)):
+            if mode.put is not None:
+                mode.put(value)
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """In force inside the `with` block."""
+        """Put these values of the modes in force inside the `with` block."""
         before = Modes.read()
         scope = torch.inference_mode(self.inference) if before.inference != self.inference else contextlib.nullcontext()
         with scope:
-            self.set_flags()
+            self.put()
             try:
                 yield
             finally:
-                before.set_flags()
+                before.put()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +62,7 @@ class ModeChange:
     def replay(self, cg: Codegen) -> None:
         """Emit the calls that put `after` in force."""
         cg.load_const(self.after)
-        cg.call_const(Modes.set_flags, 1)
+        cg.call_const(Modes.put, 1)
         cg.pop_top()
 
     def referents(self) -> list[Object]:
@@ -126,10 +117,13 @@ def enter_for_real(grad: bool, enter: Callable[[Any], Any], owner: Any) -> None:
 
 
 class GlobalModes:
-    """The modes of one trace. Call `enter` before tracing and `restore` after it, also when it fails."""
+    """The modes of one trace. Call `enter` before tracing and `restore` after it, also when it fails.
 
-    def __init__(self, graph: GraphBuilder, trail: Trail) -> None:
-        self._graph = graph
+    `effect_node(target, args)` makes a node of the graph for a change of torch's own state.
+    """
+
+    def __init__(self, effect_node: Callable[..., fx.Node], trail: Trail) -> None:
+        self._effect_node = effect_node
         self._trail = trail
         self._scopes: list[Scope] = []
         self._nominal: list[tuple[Object, Callable[[Any], Any]]] = []
@@ -145,17 +139,17 @@ class GlobalModes:
         """Put everything back as it was at the start. Idempotent."""
         while self._scopes:
             self._scopes.pop().manager.__exit__(None, None, None)
-        self.initial.set_flags()
+        self.initial.put()
         self.current = self.initial
         torch.set_autocast_cache_enabled(self.autocast_cache)
 
     def final_difference(self) -> ModeChange | Entering | None:
-        """What the trace so far leaves changed, as an effect; None where nothing is. Scopes still open are left in the graph."""
+        """The effect of the modes that the trace so far leaves changed; None where it leaves none changed. Scopes still open are left in the graph."""
         if not self.scopes_open:
             return None if self.current == self.initial else ModeChange(self.initial, self.current)
         for scope in reversed(self._scopes):
             if scope.node is not None:
-                self._graph.effect_node(scope.exit_function, (scope.node,))
+                self._effect_node(scope.exit_function, (scope.node,))
         scopes = [(scope.grad, scope.enter, scope.owner) for scope in self._scopes]
         scopes += [(self.current.grad, enter, owner) for owner, enter in self._nominal]
         return Entering(tuple(scopes), self.current.grad)
@@ -191,14 +185,14 @@ class GlobalModes:
         """`torch._C._set_grad_enabled`."""
         if enabled == self.current.grad:
             return
-        self._graph.effect_node(torch._C._set_grad_enabled, (enabled,))
+        self._effect_node(torch._C._set_grad_enabled, (enabled,))
         torch._C._set_grad_enabled(enabled)
         self._trail.log(torch._C._set_grad_enabled, not enabled)
         self._reread()
 
     def enter_inference_mode(self, enabled: bool, owner: Object) -> None:
         """Open `torch.inference_mode(enabled)`."""
-        node = self._graph.effect_node(_enter_inference_mode, (enabled,))
+        node = self._effect_node(_enter_inference_mode, (enabled,))
         grad, enter = self.current.grad, torch.inference_mode.__enter__
         self._open(Scope(None, node, lambda: torch._C._InferenceMode(enabled), owner, _exit_inference_mode, grad, enter))
 
@@ -206,7 +200,7 @@ class GlobalModes:
         """Open `torch.autocast(...)`. Off inside off changes no operator, and leaves no node."""
         node = None
         if enabled or torch.is_autocast_enabled(device):
-            node = self._graph.effect_node(_enter_autocast, (device, dtype, enabled, cache))
+            node = self._effect_node(_enter_autocast, (device, dtype, enabled, cache))
 
         def make() -> Any:
             return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
@@ -219,7 +213,7 @@ class GlobalModes:
             return False
         scope = self._scopes[-1]
         if scope.node is not None:
-            self._graph.effect_node(scope.exit_function, (scope.node,))
+            self._effect_node(scope.exit_function, (scope.node,))
         self._scopes.pop()
         scope.manager.__exit__(None, None, None)
         self._trail.log(self._enter, scope)

@@ -88,7 +88,7 @@ def to_torch(name: str, origin: Any = None) -> InputSource:
 
 
 def from_torch(source: Source) -> Any:
-    """What `source` stands for: the `origin` given to `to_torch`, or SizeOf, StrideOf, StorageOffsetOf, ConstantOf.
+    """The thing that a source of torch's stands for: the `origin` given to `to_torch`, or SizeOf, StrideOf, StorageOffsetOf, ConstantOf.
 
     Raises TypeError for a source that framejit did not make and ShapeEnv does not derive from one.
     """

@@ -16,13 +16,15 @@ from framejit.modules.app.parsing import template_fields
 from framejit.modules.codecs import check_codec
 from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, would_be_knowable
+from framejit.objects.dictobject import dict_of
 from framejit.objects.finalizers import guard_address
 from framejit.objects.iterobject import callable_iterator
-from framejit.objects.object import IdentityConstant, Object
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
+from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import attribute_name
-from framejit.objects.vm import VM
 
 pure(ord, complex, str.maketrans)
 app(gives=callable_iterator)(plain.call_until)
@@ -98,8 +100,8 @@ def iter_(vm: VM, obj: Object, sentinel: Object | None = None) -> Object:
     if sentinel is None:
         return abstract.iter_(vm, obj)
     if vm.raw_type_lookup(vm.observe(obj).cls, "__call__") is MISSING:
-        return abstract.fold(vm, iter, None, None)  # raises TypeError in this Python's words
-    return vm.call_app(plain.call_until, [obj, sentinel])  # type: ignore[arg-type]
+        return fold(vm, iter, None, None)  # raises TypeError in this Python's words
+    return vm.call_app(plain.call_until, [obj, sentinel])
 
 
 @models(next)
@@ -109,7 +111,7 @@ def next_(vm: VM, iterator: Object, default: Object | None = None) -> Object:
         found = iterator.next(vm)
         return default if found is None else found
     if type(iterator).next is Object.next or iterator.is_generator():
-        found = abstract.call_special(vm, iterator, "__next__")
+        found = call_special(vm, iterator, "__next__")
         if found is None:
             vm.raise_(TypeError, f"'{iterator.type_name}' object is not an iterator")
         return found
@@ -151,10 +153,10 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
             numbers.append(item.constant(vm))
             continue
         if numbers:
-            total = abstract.fold(vm, sum, numbers, total.constant(vm))
+            total = fold(vm, sum, numbers, total.constant(vm))
         numbers = None
         total = vm.observe(operators.binary_op(vm, "+", total, item))
-    return abstract.fold(vm, sum, numbers, total.constant(vm)) if numbers else total
+    return fold(vm, sum, numbers, total.constant(vm)) if numbers else total
 
 
 def is_number(obj: Object) -> bool:
@@ -197,7 +199,7 @@ extreme(max, ">")
 
 @models(sorted)
 def sorted_(vm: VM, iterable: Object, *, key: Object | None = None, reverse: Object | None = None) -> Object:
-    return vm.new_list(sort(vm, abstract.list_of(vm, iterable), key, reverse))
+    return ListObject(sort(vm, abstract.list_of(vm, iterable), key, reverse))
 
 
 # Numbers and text.
@@ -211,7 +213,7 @@ def abs_(vm: VM, obj: Object) -> Object:
 def special(vm: VM, obj: Object, name: str, refuse: Callable[[type], str], *args: Object) -> Object:
     """Call a special method, or raise the TypeError of a type that has none."""
     obj = vm.observe(obj)
-    found = abstract.call_special(vm, obj, name, *args)
+    found = call_special(vm, obj, name, *args)
     if found is None:
         vm.raise_(TypeError, refuse(obj.cls))
     return found
@@ -236,9 +238,9 @@ def divmod_(vm: VM, a: Object, b: Object) -> Object:
 def pow_(vm: VM, base: Object, exp: Object, mod: Object | None = None) -> Object:
     if mod is None or vm.observe(mod).cls is type(None):
         return operators.binary_op(vm, "**", base, exp)
-    numbers = vm.observe_all([base, exp, mod])
+    numbers = [vm.observe(arg) for arg in [base, exp, mod]]
     if all(number.cls in NUMBERS and number.is_knowable() for number in numbers):
-        return abstract.fold(vm, pow, *[number.constant(vm) for number in numbers])
+        return fold(vm, pow, *[number.constant(vm) for number in numbers])
     vm.unsupported(breaks.UnsupportedCall("pow() of three operands, of which each may answer"))
 
 
@@ -246,7 +248,7 @@ def of_index(function: Callable[[int], str]) -> None:
     """The model of a function of one integer, which `__index__` may give."""
 
     def model(vm: VM, number: Object) -> Object:
-        return abstract.fold(vm, function, operators.index(vm, number))
+        return fold(vm, function, operators.index(vm, number))
 
     models(function)(model)
 
@@ -279,13 +281,13 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
     if obj.cls in (str, bytes) and len(obj.constant(vm)) > text.SHORTEST_LIMIT:
         vm.unsupported(breaks.UnsupportedCall("int() of a text that may have more digits than the process allows"))
     if base is not None:
-        return abstract.fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
+        return fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
     if obj.cls is int:
         return obj
     if obj.is_knowable():
-        return abstract.fold(vm, int, obj.constant(vm))
+        return fold(vm, int, obj.constant(vm))
     for name in ("__int__", "__index__", "__trunc__"):
-        found = abstract.call_special(vm, obj, name)
+        found = call_special(vm, obj, name)
         if found is not None:
             found = vm.observe(found)
             if name != "__trunc__" and not issubclass(found.cls, int):
@@ -305,8 +307,8 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     if obj.cls is float:
         return obj
     if obj.is_knowable():
-        return abstract.fold(vm, float, obj.constant(vm))
-    found = abstract.call_special(vm, obj, "__float__")
+        return fold(vm, float, obj.constant(vm))
+    found = call_special(vm, obj, "__float__")
     if found is not None:
         found = vm.observe(found)
         if not issubclass(found.cls, float):
@@ -314,7 +316,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
         if found.cls is not float:
             vm.unsupported(breaks.UnsupportedOperation(f"float() of a {classes.qualname(obj.cls)}, of whose __float__ CPython warns"))
         return found
-    found = abstract.call_special(vm, obj, "__index__")
+    found = call_special(vm, obj, "__index__")
     if found is not None:
         return float_(vm, found)
     refuse_buffer(vm, obj)
@@ -331,19 +333,19 @@ def str_(vm: VM, obj: Object | None = None, encoding: Object | None = None, erro
         vm.unsupported(breaks.UnsupportedCall("str() with an encoding that is no str"))
     given = {name: vm.observe(arg).constant(vm) for name, arg in (("encoding", encoding), ("errors", errors)) if arg is not None}
     check_codec(vm, "str()", **given)
-    return abstract.fold(vm, str, vm.observe(obj).constant(vm), **given)
+    return fold(vm, str, vm.observe(obj).constant(vm), **given)
 
 
 @models(str.join)
 def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
     try:
         iterator = abstract.iter_(vm, iterable)
-    except vm.Raise as raised:
+    except Raise as raised:
         if not issubclass(raised.exc.cls, TypeError):
             raise
         vm.raise_(TypeError, "can only join an iterable")
     abstract.ask_length(vm, vm.observe(iterator))  # PySequence_Fast makes a list of it
-    parts = vm.observe_all(abstract.drain(vm, iterator))
+    parts = [vm.observe(part) for part in abstract.drain(vm, iterator)]
     for position, part in enumerate(parts):
         if not issubclass(part.cls, str):
             vm.raise_(TypeError, f"sequence item {position}: expected str instance, {part.type_name} found")
@@ -353,16 +355,16 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
 @models(str.format)
 def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Constants at once; others through their own `__format__`, where the template names them simply."""
-    observed = vm.observe_all(args)
+    observed = [vm.observe(arg) for arg in args]
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}
-    if all(would_be_knowable(arg) and arg.cls in abstract.FOLDABLE and arg.cls is not tuple for arg in (*observed, *named.values())):
+    if all(would_be_knowable(arg) and arg.cls in FOLDABLE and arg.cls is not tuple for arg in (*observed, *named.values())):
         real = {name: arg.constant(vm) for name, arg in named.items()}
-        return abstract.fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
+        return fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
     pieces = template_fields(template.constant(vm), len(args))
     if pieces is None:
         vm.unsupported(breaks.UnsupportedCall("str.format() of a template that it refuses"))
-    held, by_name = vm.new_tuple(list(args)), vm.new_dict([(vm.const(name), value) for name, value in kwargs.items()])
-    return vm.call_app(plain.format_template, [vm.from_real(pieces), held, by_name])  # type: ignore[arg-type]
+    positional, by_name = TupleObject(list(args)), dict_of(vm, [(vm.const(name), value) for name, value in kwargs.items()])
+    return vm.call_app(plain.format_template, [vm.from_real(pieces), positional, by_name])
 
 
 @models(repr)
@@ -384,7 +386,7 @@ def format_(vm: VM, obj: Object, spec: Object | None = None) -> Object:
 
 @models(range)
 def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | None = None) -> Object:
-    return abstract.fold(vm, range, *[operators.index(vm, arg) for arg in (first, stop, step) if arg is not None])
+    return fold(vm, range, *[operators.index(vm, arg) for arg in (first, stop, step) if arg is not None])
 
 
 # What only the outside can do.
@@ -407,7 +409,7 @@ def object_eq(vm: VM, self: Object, other: Object) -> Object:
 @models(object.__ne__)
 def object_ne(vm: VM, self: Object, other: Object) -> Object:
     """Objects/typeobject.c: object_richcompare: `!=` is the opposite of `==` by default."""
-    found = abstract.call_found_special(vm, self, "__eq__", other)
+    found = call_found_special(vm, self, "__eq__", other)
     if found is None or abstract.is_not_implemented(vm.observe(found)):
         return NOT_IMPLEMENTED
     return vm.const(not abstract.truth(vm, found))

@@ -6,10 +6,8 @@ import codecs
 from typing import Any
 
 from framejit import breaks
-from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object, fold
 from framejit.objects.registry import models
-from framejit.objects.vm import VM
 
 CODECS = frozenset({
     "utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be",
@@ -29,7 +27,7 @@ def transcoder(method: Any) -> None:
     def transcode(vm: VM, self: Object, encoding: Object | None = None, errors: Object | None = None) -> Object:
         arguments = {name: vm.observe(value).as_real(vm) for name, value in (("encoding", encoding), ("errors", errors)) if value is not None}
         check_codec(vm, method.__qualname__, **arguments)
-        return abstract.fold(vm, lambda text: method(text, **arguments), self.as_real(vm))
+        return fold(vm, lambda text: method(text, **arguments), self.as_real(vm))
 
 
 transcoder(str.encode)
@@ -42,4 +40,4 @@ def bytes_(vm: VM, source: Object | None = None, encoding: Object | None = None,
     given = {name: vm.observe(value).as_real(vm) for name, value in named if value is not None}
     if encoding is not None or errors is not None:
         check_codec(vm, "bytes()", given.get("encoding", "utf-8"), given.get("errors", "strict"))
-    return abstract.fold(vm, bytes, **given)
+    return fold(vm, bytes, **given)

@@ -15,9 +15,9 @@ from types import (
 from framejit.objects import abstract
 from framejit.objects.builtinobject import DescriptorObject
 from framejit.objects.constobject import NONE
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
-from framejit.objects.vm import VM
+from framejit.objects.tupleobject import TupleObject
 
 GETTERS = (
     FunctionType, MethodType, MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType,
@@ -58,5 +58,5 @@ def exception(vm: VM) -> Object:
 def exc_info(vm: VM) -> Object:
     handled = vm.handled_exception()
     if handled is None:
-        return vm.new_tuple([NONE, NONE, NONE])
-    return vm.new_tuple([vm.const(handled.cls), handled, abstract.getattr_(vm, handled, "__traceback__")])
+        return TupleObject([NONE, NONE, NONE])
+    return TupleObject([vm.const(handled.cls), handled, abstract.getattr_(vm, handled, "__traceback__")])

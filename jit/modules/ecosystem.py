@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from types import FunctionType
-from typing import Any
 
-from framejit import breaks
+from framejit import breaks, directives
 from framejit.directives import MADE_BY_TORCH
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, SWITCHES
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import library
-from framejit.objects.vm import VM
+from framejit.objects.torchcall import enter
 from framejit.user import regions
 
 DISABLED = "_torchdynamo_disable"
@@ -26,8 +23,8 @@ STANCE = frozenset({"set_stance", "_set_stance"})
 MAKE_CALLABLES = frozenset({("torch", "compile"), ("torch.compiler", "disable"), ("torch._dynamo.decorators", "disable")})
 """Run for real where the program calls them; what they make is known when it is called."""
 NOT_NESTED = "disable_nested_graph_breaks"
-IN_A_REGION = "wrap_dunder_call_ctx_manager.<locals>.inner"
-"""The functions that torch's regions make of those that they decorate."""
+ENTERS, LEAVES = "DynamoConfigPatchProxy.__enter__", "DynamoConfigPatchProxy.__exit__"
+"""The methods of torch's regions that change a setting of its tracer's; functions decorated with such a region are traced through to these."""
 RULES = "torch._dynamo.trace_rules"
 UTILITIES = "torch._dynamo.utils"
 ASKED = "_error_on_graph_break"
@@ -37,7 +34,7 @@ STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
     "skip_frame": breaks.SkippedFrame,
     "step_unsupported": breaks.ExplicitBreak,
 }
-"""What torch's own requests to stop mean."""
+"""Functions of torch's that ask its tracer to stop, and the break reasons that stand for them here."""
 
 
 @library
@@ -68,10 +65,10 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
         vm.unsupported(breaks.StanceChange())
     if (real.__module__, real.__name__) == ("torch._dynamo.decorators", NOT_NESTED):
         return abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [*args, *kwargs.values()])
-    if real.__code__.co_qualname == IN_A_REGION and (inner := patched(real)) is not None:
-        if function.source is not None:
-            vm.guard(ValueIs, function.source, real)
-        return abstract.call(vm, abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [vm.pin(inner)]), args, kwargs)
+    if real.__module__ == "torch._dynamo.decorators" and real.__qualname__ in (ENTERS, LEAVES) and is_not_nested(vm, args[0]):
+        if real.__qualname__ == ENTERS:
+            return abstract.call(vm, vm.pin(directives.push), [vm.const(directives.NESTED), vm.const(False)])
+        return abstract.call(vm, vm.pin(directives.pop), [])
     if (real.__module__, real.__name__) in MAKE_CALLABLES:
         vm.unsupported(breaks.UnsupportedCall(f"{real.__module__}.{real.__name__}"))
     if MADE_BY_TORCH in real.__dict__ and not real.__dict__.get(DISABLED):
@@ -87,24 +84,27 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
     return None
 
 
-def patched(function: FunctionType) -> Any:
-    """What `torch._dynamo.disable_nested_graph_breaks` has been put around to make the function; None if it was something else."""
-    variables = inspect.getclosurevars(function).nonlocals
-    return variables.get("func") if getattr(variables.get("self"), "changes", None) == {"nested_graph_breaks": False} else None
+def is_not_nested(vm: VM, region: Object) -> bool:
+    """Whether a region of torch's is what `torch._dynamo.disable_nested_graph_breaks` gives."""
+    region = vm.observe(region)
+    if region.source is None or region.value.changes != {"nested_graph_breaks": False}:
+        return False
+    vm.guard(ValueIs, region.source, region.value)
+    return True
 
 
 def marked(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """What `disallow_in_graph` and `allow_in_graph` say of a callable; None: nothing."""
+    """The result of calling what `allow_in_graph` or `disallow_in_graph` was told of; None where neither was."""
     rules = sys.modules.get(RULES)
     if rules is None:
         return None
     real = function.value
     if id(real) in rules._disallowed_callable_ids() and getattr(real, "__name__", "") not in STOPS:
-        vm.unsupported(breaks.DisabledFunction(f"{vm.name_of(function)} (disallow_in_graph)"))
+        vm.unsupported(breaks.DisabledFunction(f"{function.name_when_called} (disallow_in_graph)"))
     if isinstance(function, FunctionObject) and id(real) in rules._allowed_callable_ids():
         if function.source is not None:
             vm.guard(ValueIs, function.source, real)
-        return vm.graph.call_function(real, args, kwargs)
+        return enter(vm, real, args, kwargs)
     return None
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from framejit import breaks
-from framejit.objects import abstract, typefields
+from framejit.objects import typefields
 from framejit.objects.constobject import EnumObject
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object, fold
 from framejit.objects.registry import models
-from framejit.objects.vm import VM
+from framejit.objects.tupleobject import TupleObject
 
 EnumType: Any = enum.EnumMeta
 
@@ -29,8 +29,8 @@ def folded(function: Callable[..., Any], asks: str = "", shows_name: bool = Fals
         if shows_name:
             typefields.name_of(vm, real[0] if isinstance(real[0], type) else type(real[0]))
         if asks and not is_enums_own(vm, real, asks):
-            vm.unsupported(breaks.UnsupportedCall(f"{function.__qualname__}, which calls {asks} of {vm.name_of(vm.observe(args[0]))}"))
-        return abstract.fold(vm, function, *real, **{name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()})
+            vm.unsupported(breaks.UnsupportedCall(f"{function.__qualname__}, which calls {asks} of {vm.observe(args[0]).name_when_called}"))
+        return fold(vm, function, *real, **{name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()})
 
     models(function)(model)
 
@@ -62,9 +62,9 @@ for _name in ("__ror__", "__rand__", "__rxor__"):
 
 @models(EnumType.__iter__, enum.Flag.__iter__)
 def members(vm: VM, owner: Object) -> Object:
-    return SequenceIterator(vm.new_tuple([vm.const(member) for member in vm.observe(owner).constant(vm)]), tuple_iterator)
+    return SequenceIterator(TupleObject([vm.const(member) for member in vm.observe(owner).constant(vm)]), tuple_iterator)
 
 
 @models(EnumType.__reversed__)
 def members_reversed(vm: VM, owner: Object) -> Object:
-    return SequenceIterator(vm.new_tuple([vm.const(member) for member in reversed(vm.observe(owner).constant(vm))]), tuple_iterator)
+    return SequenceIterator(TupleObject([vm.const(member) for member in reversed(vm.observe(owner).constant(vm))]), tuple_iterator)

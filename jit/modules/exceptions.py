@@ -8,9 +8,9 @@ from typing import Any
 from framejit import breaks, classes
 from framejit.objects import abstract
 from framejit.objects.exceptions import BUILTIN_EXCEPTIONS, ExceptionObject, builtin_base
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
-from framejit.objects.vm import VM
+from framejit.objects.tupleobject import TupleObject
 
 KEYWORDS: dict[type[BaseException], tuple[str, ...]] = {
     cls: tuple(name for name in names if hasattr(cls, name))
@@ -108,15 +108,15 @@ def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ..
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, an exception group with a class of its own"))
     stand_ins: list[Any] = []
     members: list[Object] = []
-    for position, arg in enumerate(vm.observe_all(list(args))):
+    for position, arg in enumerate([vm.observe(arg) for arg in args]):
         if position == 1 and issubclass(arg.cls, (list, tuple)):
-            members = vm.observe_all(abstract.iterate(vm, arg))
+            members = [vm.observe(item) for item in abstract.iterate(vm, arg)]
             stand_ins.append([stand_in(vm, member) for member in members])
         else:
             stand_ins.append(arg.as_real(vm))
     real = real_instance(vm, cls, stand_ins)
     exc = ExceptionObject(type(real), list(args))
-    exc.fields = {"message": args[0], "exceptions": vm.new_tuple(members)}
+    exc.fields = {"message": args[0], "exceptions": TupleObject(members)}
     return exc
 
 

@@ -9,10 +9,10 @@ from framejit import breaks, directives, stance
 from framejit._runtime import CompiledFunction
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
+from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import FunctionObject
-from framejit.objects.object import NotConstant, Object, settle
+from framejit.objects.object import VM, Codegen, NotConstant, Object, settle
 from framejit.objects.registry import library, models, refuse, wraps
-from framejit.objects.vm import VM, Codegen
 from framejit.user import api, regions
 
 
@@ -87,9 +87,9 @@ class WholeGraphFunction(FunctionObject):
 
     __slots__ = ()
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         plain = vm.pin(self.value)
-        return abstract.call(vm, vm.pin(regions.whole_graph), [plain, *args], kwargs)
+        return abstract.call(vm, vm.pin(regions.whole_graph), [plain, *args], kwargs, delivery)
 
 
 @wraps(CompiledFunction, by_identity=True)
@@ -104,23 +104,24 @@ def wrap_compiled(vm: VM, value: Any, source: Source | None) -> Object:
 
 
 class NewlyCompiled(Object):
-    """What `compile` gives inside a trace: calls are traced through; if it leaves the trace, `compile` is called for real."""
+    """The result of `compile` inside a trace: calls of it are traced through; if it leaves the trace, `compile` is called for real."""
 
     __slots__ = ("function", "options")
-    delivers = True
 
     def __init__(self, function: Object, options: dict[str, Any]) -> None:
         super().__init__(CompiledFunction)
         self.function = function
         self.options = options
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if self.options.get("fullgraph"):
-            return abstract.call(vm, vm.pin(regions.whole_graph), [self.function, *args], kwargs)
-        return abstract.call(vm, self.function, args, kwargs)
+            return abstract.call(vm, vm.pin(regions.whole_graph), [self.function, *args], kwargs, delivery)
+        return abstract.call(vm, self.function, args, kwargs, delivery)
 
-    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
-        return self.call(vm, [receiver, *args], kwargs or {})
+    def call_as_method(
+        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+    ) -> Object:
+        return self.call(vm, [receiver, *args], kwargs or {}, delivery)
 
     def getattr(self, vm: VM, name: str) -> Object:
         return self.function if name in ("function", "__wrapped__") else abstract.getattr_(vm, self.function, name)

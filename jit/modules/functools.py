@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.modules.app import functools as plain
 from framejit.objects import abstract
-from framejit.objects.dictobject import DictObject, fill_attrs, has_attrs
-from framejit.objects.object import Object
+from framejit.objects.calls import keyword_items
+from framejit.objects.delivery import Delivery
+from framejit.objects.dictobject import dict_of, fill_attrs, has_attrs
+from framejit.objects.object import VM, Codegen, Namespace, Object
 from framejit.objects.registry import app, models, wraps
 from framejit.objects.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 app(functools.reduce)(plain.reduce)
 app(functools.cmp_to_key)(plain.cmp_to_key)
@@ -25,7 +25,6 @@ class PartialObject(Object):
     """functools.partial: function, positional and keyword arguments."""
 
     __slots__ = ("function", "args", "keywords")
-    delivers = True
 
     def __init__(
         self, cls: type, function: Object, args: Object, keywords: Object, source: Source | None = None, value: Any = MISSING
@@ -35,12 +34,19 @@ class PartialObject(Object):
         self.args = args
         self.keywords = keywords
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if self.cls is not functools.partial:
-            return super().call(vm, args, kwargs)
-        return call_partial(vm, self, *args, **kwargs)
+            return super().call(vm, args, kwargs, delivery)
+        return self.forward(vm, args, kwargs, delivery)
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def forward(self, vm: VM, args: Sequence[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        """Modules/_functoolsmodule.c: partial_call."""
+        bound = vm.observe(self.args)
+        assert isinstance(bound, TupleObject)
+        named = {vm.observe(key).constant(vm): value for key, value in keyword_items(vm, self.keywords)}
+        return abstract.call(vm, self.function, [*bound.items(vm), *args], named | kwargs, delivery)
+
+    def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
             vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
@@ -79,27 +85,23 @@ def wrap_partial(vm: VM, value: Any, source: Source) -> PartialObject:
 
 @models(functools.partial.__call__)
 def call_partial(vm: VM, self: PartialObject, /, *args: Object, **kwargs: Object) -> Object:
-    """Modules/_functoolsmodule.c: partial_call."""
-    held = vm.observe(self.args)
-    assert isinstance(held, TupleObject)
-    named = {vm.observe(key).constant(vm): value for key, value in vm.mapping_items(self.keywords)}
-    return abstract.call(vm, self.function, [*held.items(vm), *args], named | kwargs)
+    return self.forward(vm, args, kwargs)
 
 
 @models(functools.partial.__new__)
 def partial_new(vm: VM, cls: Object, function: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Modules/_functoolsmodule.c: partial_new, which takes a partial of a partial apart."""
     function = vm.observe(function)
-    held, named = list(args), [(vm.const(name), value) for name, value in kwargs.items()]
+    bound, named = list(args), [(vm.const(name), value) for name, value in kwargs.items()]
     if isinstance(function, PartialObject) and function.cls is functools.partial:
         inner = vm.observe(function.args)
         assert isinstance(inner, TupleObject)
-        held = [*inner.items(vm), *held]
-        named = [*vm.mapping_items(function.keywords), *named]
+        bound = [*inner.items(vm), *bound]
+        named = [*keyword_items(vm, function.keywords), *named]
         function = vm.observe(function.function)
     elif vm.raw_type_lookup(function.cls, "__call__") is MISSING:
         vm.raise_(TypeError, "the first argument must be callable")
-    return PartialObject(vm.observe(cls).constant(vm), function, vm.new_tuple(held), vm.new_dict(named))
+    return PartialObject(vm.observe(cls).constant(vm), function, TupleObject(bound), dict_of(vm, named))
 
 
 @models(functools.partial)

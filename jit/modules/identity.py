@@ -13,10 +13,10 @@ from framejit.guards.source import MISSING
 from framejit.objects import operators
 from framejit.objects.constobject import NONE
 from framejit.objects.finalizers import guard_address
-from framejit.objects.object import NotConstant, Object, settle
+from framejit.objects.object import VM, NotConstant, Object, settle
 from framejit.objects.registry import models
+from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import UserObject
-from framejit.objects.vm import VM
 
 
 class IdObject(Object):
@@ -86,4 +86,4 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
         raise NotConstant(self)
     namespace = self.instance_dict(vm)
     state = NONE if namespace is None or not namespace.open(vm) else namespace
-    return vm.new_tuple([vm.const(copyreg.__newobj__), vm.new_tuple([vm.const(self.cls)]), state, NONE, NONE])  # type: ignore[attr-defined]
+    return TupleObject([vm.const(copyreg.__newobj__), TupleObject([vm.const(self.cls)]), state, NONE, NONE])  # type: ignore[attr-defined]

@@ -8,9 +8,8 @@ from typing import Any
 
 from framejit import breaks
 from framejit.objects import abstract, imports
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
-from framejit.objects.vm import VM
 
 
 @models(importlib.import_module)

@@ -13,9 +13,8 @@ from framejit.guards.source import MISSING, FunctionField, Pinned
 from framejit.objects import abstract
 from framejit.objects.dictobject import DictObject
 from framejit.objects.funcobject import FunctionObject, MethodObject
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models, pure, refuse
-from framejit.objects.vm import VM
 
 pure(sys.intern, sys.getdefaultencoding, sys.getfilesystemencoding)
 refuse(breaks.FrameIntrospection("sys._getframe()"), sys._getframe)
@@ -34,7 +33,7 @@ def signature(vm: VM, target: Object, **options: Object) -> Object:
     try:
         return vm.pin(inspect.signature(real))
     except (TypeError, ValueError):
-        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {vm.name_of(target)}, which has none"))
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}, which has none"))
 
 
 def real_callable(vm: VM, target: Object) -> Any:
@@ -67,7 +66,7 @@ def real_callable(vm: VM, target: Object) -> Any:
             if wrapped is not None:
                 real_callable(vm, vm.observe(wrapped))
         return target.value
-    vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {vm.name_of(target)}"))
+    vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}"))
 
 
 @models(inspect.isfunction)

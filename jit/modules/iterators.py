@@ -24,11 +24,10 @@ from framejit.objects.iterobject import (
     range_iterator,
     str_iterator,
 )
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object, call_special
 from framejit.objects.rangeobject import RangeObject, short_range
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
-from framejit.objects.vm import VM
 
 
 @models(enumerate)
@@ -65,7 +64,7 @@ def reversed_(vm: VM, sequence: Object) -> Object:
         return ReverseIterator(sequence, len(sequence.items(vm)) - 1, reversed)
     if sequence.cls in (str, bytes) and isinstance(sequence, ConstObject):
         return ConstantIterator(sequence.constant(vm)[::-1], reversed)
-    found = abstract.call_special(vm, sequence, "__reversed__")
+    found = call_special(vm, sequence, "__reversed__")
     if found is not None:
         return found
     is_sequence = vm.raw_type_lookup(sequence.cls, "__getitem__") is not MISSING and not issubclass(sequence.cls, dict)

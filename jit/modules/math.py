@@ -8,9 +8,8 @@ from types import BuiltinFunctionType
 
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object, call_special, fold
 from framejit.objects.registry import models, pure
-from framejit.objects.vm import VM
 
 for _module in (math, cmath):
     pure(*[_function for _function in vars(_module).values() if isinstance(_function, BuiltinFunctionType)])
@@ -31,18 +30,18 @@ def rounding(name: str) -> None:
     def model(vm: VM, number: Object) -> Object:
         number = vm.observe(number)
         if number.is_knowable():
-            return abstract.fold(vm, function, number.constant(vm))
-        found = abstract.call_special(vm, number, f"__{name}__")
+            return fold(vm, function, number.constant(vm))
+        found = call_special(vm, number, f"__{name}__")
         if found is not None:
             return found
         if name == "trunc":
             vm.raise_(TypeError, f"type {number.type_name} doesn't define __trunc__ method")
-        as_float = abstract.call_special(vm, number, "__float__")
+        as_float = call_special(vm, number, "__float__")
         if as_float is None and vm.raw_type_lookup(number.cls, "__index__") is not MISSING:
-            return abstract.fold(vm, function, float(operators.index(vm, number)))
+            return fold(vm, function, float(operators.index(vm, number)))
         if as_float is None:
             vm.raise_(TypeError, f"must be real number, not {number.type_name}")
-        return abstract.fold(vm, function, vm.observe(as_float).constant(vm))
+        return fold(vm, function, vm.observe(as_float).constant(vm))
 
     models(function)(model)
 

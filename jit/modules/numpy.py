@@ -10,22 +10,19 @@ import numpy
 import torch
 
 from framejit import breaks
-from framejit.graph.constants import Inexact, plain_number
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import Pinned, Source
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import SCALARS, ConstObject
-from framejit.objects.object import NotConstant, Object
-from framejit.objects.registry import library, models, pure, wraps
-from framejit.objects.tensorobject import TensorObject
-from framejit.objects.vm import VM
+from framejit.objects.delivery import Delivery
+from framejit.objects.naming import callable_name
+from framejit.objects.object import VM, NotConstant, Object, fold
+from framejit.objects.registry import models, pure, wraps
+from framejit.objects.torchcall import enter
 
 SCALAR_TYPES: tuple[type, ...] = tuple(
     {numpy.dtype(code).type for code in "?bhilqBHILQefdgFDG"} | {numpy.intp, numpy.uintp, numpy.longlong, numpy.ulonglong}
 )
-KEEP_THE_TYPE = (torch.tensor, torch.as_tensor, torch.asarray)
-"""These look at a NumPy scalar's own type; everywhere else torch takes one, it means the Python number of its value."""
-
 ON_SCALARS = (
     "prod", "sum", "mean", "median", "std", "var", "max", "min", "amax", "amin", "round", "around", "argmax", "argmin", "isclose",
     "allclose", "ndim", "size", "clip", "all", "any", "trunc", "fix",
@@ -39,7 +36,7 @@ for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass
 
 
 def legacy_printing() -> Any:
-    """In the manner of which version NumPy prints, as the program has set it."""
+    """The version in whose manner NumPy prints, as the program has set it."""
     return numpy.get_printoptions()["legacy"]
 
 
@@ -48,8 +45,8 @@ def text_of(method: Any) -> None:
 
     @models(method)
     def render(vm: VM, self: Object, *spec: Object) -> Object:
-        vm.read_setting(legacy_printing)
-        return abstract.fold(vm, method, self.constant(vm), *[vm.observe(item).as_real(vm) for item in spec])
+        vm.guards.read(legacy_printing)
+        return fold(vm, method, self.constant(vm), *[vm.observe(item).as_real(vm) for item in spec])
 
 
 for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass(base, numpy.generic)}:
@@ -58,7 +55,7 @@ for _base in {base for cls in SCALAR_TYPES for base in cls.__mro__ if issubclass
             text_of(_base.__dict__[_name])
 
 
-def fold(vm: VM, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Object:
+def fold_numbers(vm: VM, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Object:
     """Call a pure function of NumPy's on constants. What becomes of overflows and divisions by zero is the program's to say, and to see each time."""
     try:
         with numpy.errstate(all="raise"):
@@ -82,39 +79,22 @@ class ScalarObject(ConstObject):
             vm.trail.set(self, "pending", False)
         return self.value
 
-    def as_graph_argument(self, vm: VM) -> Any:
-        try:
-            number = plain_number(self.value)
-        except Inexact:
-            raise NotConstant(self) from None
-        self.constant(vm)
-        return number
-
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        return fold(vm, operators.UNARY[symbol][1], self.constant(vm))
+        return fold_numbers(vm, operators.UNARY[symbol][1], self.constant(vm))
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if isinstance(other, TensorObject):
-            return operators.binary_op(vm, symbol, *self.with_tensor(vm, other, reflected))
         plain = symbol[:-1] if symbol in operators.INPLACE else symbol
         return self.with_number(vm, operators.BINARY[plain][2], other, reflected)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if isinstance(other, TensorObject):
-            return operators.compare(vm, symbol, *self.with_tensor(vm, other, reflected))
         return self.with_number(vm, operators.COMPARE[symbol][2], other, reflected)
-
-    def with_tensor(self, vm: VM, tensor: TensorObject, reflected: bool) -> tuple[Object, Object]:
-        """The operands of an operator between this and a tensor: NumPy leaves it to torch, for which this is a number."""
-        number = vm.const(self.as_graph_argument(vm))
-        return (tensor, number) if reflected else (number, tensor)
 
     def with_number(self, vm: VM, function: Any, other: Object, reflected: bool) -> Object | None:
         """An operator between this and another number; None where the other is something else."""
         if (other.cls not in SCALARS and other.cls not in SCALAR_TYPES) or not other.is_knowable():
             return None
         operands = (other.constant(vm), self.constant(vm)) if reflected else (self.constant(vm), other.constant(vm))
-        return fold(vm, function, *operands)
+        return fold_numbers(vm, function, *operands)
 
 
 def is_told_by_equality(value: Any) -> bool:
@@ -151,7 +131,7 @@ class NumpyFunction(ConstObject):
 
     __slots__ = ()
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         real = self.value
         name = getattr(real, "__name__", str(real))
         if not isinstance(real, numpy.ufunc) and (name not in ON_SCALARS or getattr(numpy, name, None) is not real):
@@ -178,12 +158,18 @@ for _cls in SCALAR_TYPES:
     make_scalar(_cls)
 
 
-@library
-def keep_the_type(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Where torch asks a NumPy scalar for its dtype, its Python number won't do."""
-    if any(function.value is real for real in KEEP_THE_TYPE) and any(holds_scalar(vm, arg) for arg in (*args, *kwargs.values())):
-        vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)} of a NumPy scalar"))
-    return None
+def keep_the_type(function: Callable[..., Any]) -> None:
+    """The function asks a NumPy scalar for its dtype, so the scalar's Python number won't do."""
+
+    @models(function)
+    def make(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        if any(holds_scalar(vm, arg) for arg in (*args, *kwargs.values())):
+            vm.unsupported(breaks.UnsupportedCall(f"{callable_name(function)} of a NumPy scalar"))
+        return enter(vm, function, args, kwargs)
+
+
+for _function in (torch.tensor, torch.as_tensor):
+    keep_the_type(_function)
 
 
 def holds_scalar(vm: VM, obj: Object) -> bool:

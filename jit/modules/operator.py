@@ -11,10 +11,13 @@ from typing import Any
 from framejit import breaks, classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators
+from framejit.objects.calls import keyword_items
 from framejit.objects.constobject import NONE
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.delivery import Delivery
+from framejit.objects.dictobject import dict_of
+from framejit.objects.object import VM, Codegen, NotConstant, Object, Raise
 from framejit.objects.registry import models, wraps
-from framejit.objects.vm import VM, Codegen
+from framejit.objects.tupleobject import TupleObject
 
 NAMES = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
@@ -138,7 +141,7 @@ def each_argument(vm: VM, a: Object) -> Iterator[Object]:
     """The items that _PySequence_IterSearch goes through."""
     try:
         iterator = abstract.iter_(vm, a)
-    except vm.Raise as raised:
+    except Raise as raised:
         if not issubclass(raised.exc.cls, TypeError):
             raise
         vm.raise_(TypeError, f"argument of type '{vm.observe(a).type_name}' is not iterable")
@@ -174,17 +177,17 @@ class GetterObject(Object):
         super().__init__(cls, source, value)
         self.args = args
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if len(args) != 1 or kwargs:
             vm.raise_(TypeError, f"{self.type_name} expected 1 argument, got {len(args)}")
         if self.cls is operator.methodcaller:
             name, *rest = self.args
             named = vm.observe(rest.pop())
-            pairs = {vm.observe(key).constant(vm): value for key, value in vm.mapping_items(named)}
+            pairs = {vm.observe(key).constant(vm): value for key, value in keyword_items(vm, named)}
             return abstract.call(vm, abstract.getattr_(vm, args[0], vm.observe(name).constant(vm)), rest, pairs)
         get = get_path if self.cls is operator.attrgetter else abstract.getitem
         found = [get(vm, args[0], arg) for arg in self.args]
-        return found[0] if len(found) == 1 else vm.new_tuple(found)
+        return found[0] if len(found) == 1 else TupleObject(found)
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.cls is operator.methodcaller:
@@ -214,7 +217,7 @@ def wrap_getter(vm: VM, value: Any, source: Source | None) -> GetterObject:
         args, named = (*made.args, *args), made.keywords
     parts = [vm.pin(arg) for arg in args]
     if type(value) is operator.methodcaller:
-        parts.append(vm.new_dict([(vm.const(key), vm.pin(part)) for key, part in named.items()]))
+        parts.append(dict_of(vm, [(vm.const(key), vm.pin(part)) for key, part in named.items()]))
     return GetterObject(type(value), parts, source, value)
 
 
@@ -229,7 +232,7 @@ def constructor(cls: type) -> Callable[..., Object]:
         if not all(issubclass(vm.observe(name).cls, str) for name in names):
             vm.raise_(TypeError, "attribute name must be a string" if cls is operator.attrgetter else "method name must be a string")
         if cls is operator.methodcaller:
-            parts.append(vm.new_dict([(vm.const(key), value) for key, value in kwargs.items()]))
+            parts.append(dict_of(vm, [(vm.const(key), value) for key, value in kwargs.items()]))
         return GetterObject(cls, parts, None, MISSING)
 
     return model

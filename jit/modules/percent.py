@@ -10,10 +10,9 @@ from typing import Any
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, text
 from framejit.objects.dictobject import DictObject
-from framejit.objects.object import Object
+from framejit.objects.object import FOLDABLE, VM, Object, fold
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
-from framejit.objects.vm import VM
 
 CONVERSION = re.compile(r"%(?P<key>\()?(?P<flags>[#0\- +]*)(?P<width>\*|\d*)(?P<precision>\.(?:\*|\d*))?[hlL]?(?P<kind>.)?", re.DOTALL)
 KEYED = re.compile(r"%\((?P<key>[^()]*)\)(?P<how>[#0\- +]*\d*(?:\.\d*)?)[hlL]?(?P<kind>[^%])|%%", re.DOTALL)
@@ -26,8 +25,8 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
     """`template % values`: what `%s`, `%r` and `%a` show is made by the objects' own methods, in order; the rest is real formatting."""
     template = self.constant(vm)
     values = vm.observe(values)
-    if values.is_knowable() and values.cls in abstract.FOLDABLE and values.cls is not tuple:
-        return abstract.fold(vm, operator.mod, template, values.constant(vm))
+    if values.is_knowable() and values.cls in FOLDABLE and values.cls is not tuple:
+        return fold(vm, operator.mod, template, values.constant(vm))
     if isinstance(values, DictObject) and "%" not in KEYED.sub("", template):
         return percent_of_mapping(vm, template, values)
     given = values.items(vm) if isinstance(values, TupleObject) else [values]
@@ -39,7 +38,7 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
         end = found.end()
         kind = found["kind"]
         if found["key"] or "*" in found[0]:
-            return abstract.fold(vm, operator.mod, template, values.as_real(vm))
+            return fold(vm, operator.mod, template, values.as_real(vm))
         if kind == "%" or kind is None or len(real) == len(given):
             pieces.append(found[0])
             continue
@@ -52,7 +51,7 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
         real.append(item.constant(vm))
     if isinstance(values, TupleObject) or not is_mapping(vm, values):
         real += [None] * (len(given) - len(real))  # too many are an error
-    return abstract.fold(vm, operator.mod, "".join(pieces) + template[end:], tuple(real))
+    return fold(vm, operator.mod, "".join(pieces) + template[end:], tuple(real))
 
 
 def is_mapping(vm: VM, values: Object) -> bool:
@@ -76,4 +75,4 @@ def percent_of_mapping(vm: VM, template: str, values: Object) -> Object:
         return f"%{found['how']}{kind}"
 
     plain = KEYED.sub(positional, template)
-    return abstract.fold(vm, operator.mod, plain, tuple(real))
+    return fold(vm, operator.mod, plain, tuple(real))

@@ -7,9 +7,8 @@ from typing import Any
 
 from framejit.guards.source import Source
 from framejit.objects.constobject import ConstObject
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import pure_methods, wraps
-from framejit.objects.vm import VM
 
 pure_methods(re.Pattern, re.Match)
 

@@ -4,58 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from framejit import breaks, classes
-from framejit.graph.callables import graph_callable, is_tensor_method
-from framejit.guards.kinds import ValueIs
-from framejit.guards.source import MISSING, Source
-from framejit.modules import numpy as _numpy_rules  # noqa: F401  (its rule for torch.tensor is asked before the one here)
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.guards.source import Source
 from framejit.objects import abstract
-from framejit.objects.object import IdentityConstant, NotConstant, Object
-from framejit.objects.registry import library, models, refuse, wraps
-from framejit.objects.tensorobject import TensorObject, tensor_method
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
+from framejit.objects.delivery import Delivery
+from framejit.objects.object import VM, IdentityConstant, Object
+from framejit.objects.registry import models, refuse, wraps
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter, refuse_overriding, torch_call
+from framejit.objects.torchfunctions import operation_of
+from framejit.torch_modes import MODES
 
 ATTENTION_KERNELS = tuple(getattr(torch._C, name) for name in dir(torch._C) if name.startswith("_get_") and name.endswith("_sdp_enabled"))
 """Which kernels attention may choose from: backends that decompose it make the choice when they compile."""
 
 
-# What enters the graph.
+# Operations.
 
 
-@library
-def enter_graph(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """The rule for callables that are nodes as they are. None: not one, or its arguments can't be a node's."""
-    real = function.value
-    if real is MISSING:
-        return None
-    try:
-        if graph_callable(real):
-            found = vm.graph.call_function(real, args, kwargs)
-        elif is_tensor_method(real):
-            method = tensor_method(vm, real, args, kwargs)
-            if method is None:
-                return None
-            found = method
-        else:
-            return None
-    except NotConstant as needed:
-        if type(real) is FunctionType:
-            return None
-        vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)} with the argument {needed.obj!r}"))
-    if function.source is not None and type(real) is FunctionType:
-        vm.guard(ValueIs, function.source, real)
-    if real is torch.nn.functional.scaled_dot_product_attention:
-        for setting in ATTENTION_KERNELS:
-            vm.read_setting(setting)
+@models(torch.nn.functional.scaled_dot_product_attention)
+def scaled_dot_product_attention(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    found = enter(vm, torch.nn.functional.scaled_dot_product_attention, args, kwargs)
+    for setting in ATTENTION_KERNELS:
+        vm.guards.read(setting)
     return found
 
 
@@ -74,15 +53,15 @@ class OperatorObject(IdentityConstant):
             vm.raise_(AttributeError, *error.args)
         return vm.from_real(found)
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         real = self.value
         if isinstance(real, HigherOrderOperator):
             vm.unsupported(breaks.UnsupportedOperation(f"the higher-order operator {real.name()}"))
-        operator = real._opoverload if isinstance(real, CustomOpDef) else real
-        try:
-            return vm.graph.call_function(operator, args, kwargs)
-        except NotConstant as needed:
-            vm.unsupported(breaks.UnsupportedCall(f"{operator} with the argument {needed.obj!r}"))
+        operation = operation_of(real._opoverload if isinstance(real, CustomOpDef) else real)
+        assert operation is not None
+        found = torch_call(vm, operation, args, kwargs)
+        assert found is not None
+        return found
 
 
 @wraps(OpOverload, OpOverloadPacket, HigherOrderOperator, CustomOpDef, by_identity=True)
@@ -96,7 +75,7 @@ def wrap_operator(vm: VM, value: Any, source: Source | None) -> OperatorObject:
 def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
     """The model of a function that reads state and changes none: it is called for real on constants."""
 
-    def read(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    def read(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         real_args = [vm.observe(arg).as_real(vm) for arg in args]
         real_kwargs = {name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()}
         try:
@@ -106,7 +85,7 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
         if function not in FIXED and not is_set_by_trace(vm, function, real_args):
             if real_kwargs or isinstance(found, list):
                 vm.unsupported(breaks.UnsupportedCall(f"{getattr(function, '__name__', function)} with keyword arguments or a list as result"))
-            vm.read_setting(function, *real_args)
+            vm.guards.read(function, *real_args)
         return vm.from_real(found)
 
     return read
@@ -115,10 +94,10 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
 AUTOCAST_DTYPES: dict[Any, str] = {torch.get_autocast_gpu_dtype: "cuda", torch.get_autocast_cpu_dtype: "cpu"}
 
 
-def is_set_by_trace(vm: VM, function: Callable[..., Any], args: list[Any]) -> bool:
+def is_set_by_trace(vm: TorchVM, function: Callable[..., Any], args: list[Any]) -> bool:
     """Whether a setting is what an autocast inside the trace has made it: nothing to be asked of the next call."""
     device = args[0] if function is torch.get_autocast_dtype and args else AUTOCAST_DTYPES.get(function)
-    before, now = ({name: dtype for name, _, dtype in modes.autocast} for modes in (vm.modes.initial, vm.modes.current))
+    before, now = ({name: dtype for name, _, dtype in modes.autocast} for modes in (vm.graph.modes.initial, vm.graph.modes.current))
     return device in before and before[device] != now[device]
 
 
@@ -139,29 +118,26 @@ READS += [
     torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
     torch.distributed.is_available, torch.promote_types, torch.can_cast,
 ]  # fmt: skip
-GUARDED_ANYWAY = (
-    torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.is_autocast_cpu_enabled,
-    torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled, torch.get_default_dtype, torch.get_default_device,
-)  # fmt: skip
-"""Settings that every entry's guard of the global state holds, or that the trace itself may have changed."""
+GUARDED_ANYWAY = frozenset(function for mode in MODES for function in mode.asked_by)
+"""Functions that read modes which every entry's guard of the global state holds, or which the trace itself may have changed."""
 FIXED: frozenset[Any] = frozenset({
-    *GUARDED_ANYWAY, *(f for f in READS if getattr(f, "__name__", "").startswith(("_has_", "_is_torch_function_", "_is_any_autocast_", "_is_fwd_grad_"))),
+    *GUARDED_ANYWAY, *(f for f in READS if getattr(f, "__name__", "").startswith("_has_")),
     torch.promote_types, torch.can_cast, torch.cuda.is_available, torch.cuda.device_count, torch.xpu.is_available, torch.distributed.is_available,
     torch.backends.mps.is_available, torch.backends.mps.is_built, torch.amp.is_autocast_available,
 })  # fmt: skip
-"""These need no guard of their own: guarded anyway, or the same in one process for good."""
+"""Functions whose results need no guard of their own: they are guarded anyway, or the same in one process for good."""
 for _function in READS:
     if type(_function) is FunctionType or callable(_function):
         models(_function)(read_for_real(_function))
 
 
 @models(torch.is_autocast_cache_enabled)
-def is_autocast_cache_enabled(vm: VM) -> Object:
+def is_autocast_cache_enabled(vm: TorchVM) -> Object:
     """The trace keeps the cache off; the program sees what it asked for."""
-    inside = vm.modes.autocast_cache_inside
+    inside = vm.graph.modes.autocast_cache_inside
     if inside is not None:
         return vm.const(inside)
-    return vm.const(vm.rest_on_setting(torch.is_autocast_cache_enabled, (), vm.modes.autocast_cache))
+    return vm.const(vm.guards.setting(torch.is_autocast_cache_enabled, (), vm.graph.modes.autocast_cache))
 
 
 def folds_to(value: Any) -> Callable[..., Object]:
@@ -179,7 +155,8 @@ NOT_TOLD = ("torch.optim.", "torch.nn.modules.module")
 
 @models(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def is_compiling(vm: VM) -> Object:
-    return vm.const(not vm.running_module().startswith(NOT_TOLD))
+    assert vm.frame is not None
+    return vm.const(not str(vm.frame.globals.value.get("__name__")).startswith(NOT_TOLD))
 
 
 models(
@@ -197,8 +174,8 @@ def has_torch_function(vm: VM, *args: Object) -> Object:
         values = abstract.iterate(vm, arg) if arg.cls in (tuple, list) else [arg]
         for value in values:
             value = vm.observe(value)
-            if not isinstance(value, TensorObject) and not issubclass(value.cls, type) and hasattr(value.cls, "__torch_function__"):
-                vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(value.cls)}, which overrides torch's functions"))
+            if not isinstance(value, TensorObject):
+                refuse_overriding(vm, value)
     return vm.const(False)
 
 
@@ -206,8 +183,8 @@ def has_torch_function(vm: VM, *args: Object) -> Object:
 
 
 @models(torch._C._set_grad_enabled)
-def set_grad_enabled(vm: VM, enabled: Object) -> Object:
-    vm.modes.set_grad_enabled(bool(vm.observe(enabled).constant(vm)))
+def set_grad_enabled(vm: TorchVM, enabled: Object) -> Object:
+    vm.graph.modes.set_grad_enabled(bool(vm.observe(enabled).constant(vm)))
     return vm.const(None)
 
 
@@ -217,36 +194,36 @@ def attribute(vm: VM, obj: Object, name: str) -> Any:
 
 
 @models(torch.inference_mode.__enter__)
-def inference_mode_enter(vm: VM, self: Object) -> Object:
-    vm.modes.enter_inference_mode(bool(attribute(vm, vm.observe(self), "mode")), vm.observe(self))
+def inference_mode_enter(vm: TorchVM, self: Object) -> Object:
+    vm.graph.modes.enter_inference_mode(bool(attribute(vm, vm.observe(self), "mode")), vm.observe(self))
     return vm.const(None)
 
 
 @models(torch.autocast.__enter__)
-def autocast_enter(vm: VM, self: Object) -> Object:
+def autocast_enter(vm: TorchVM, self: Object) -> Object:
     self = vm.observe(self)
     device, dtype = attribute(vm, self, "device"), attribute(vm, self, "fast_dtype")
-    vm.modes.enter_autocast(device, dtype, bool(attribute(vm, self, "_enabled")), bool(attribute(vm, self, "_cache_enabled")), self)
+    vm.graph.modes.enter_autocast(device, dtype, bool(attribute(vm, self, "_enabled")), bool(attribute(vm, self, "_cache_enabled")), self)
     return self
 
 
 @models(torch.inference_mode.__exit__, torch.autocast.__exit__)
-def scope_exit(vm: VM, self: Object, *error: Object) -> Object:
-    if not vm.modes.exit_scope(vm.observe(self)):
+def scope_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
+    if not vm.graph.modes.exit_scope(vm.observe(self)):
         vm.unsupported(breaks.GlobalStateUnsupported("leaving a torch mode that was entered elsewhere, or out of order"))
     return vm.const(None if issubclass(self.cls, torch.inference_mode) else False)
 
 
 @models(torch.autograd.profiler.record_function.__enter__)
-def record_function_enter(vm: VM, self: Object) -> Object:
+def record_function_enter(vm: TorchVM, self: Object) -> Object:
     """The profiler sees the compiled call as a whole."""
-    vm.modes.enter_nominally(self, torch.autograd.profiler.record_function.__enter__)
+    vm.graph.modes.enter_nominally(self, torch.autograd.profiler.record_function.__enter__)
     return self
 
 
 @models(torch.autograd.profiler.record_function.__exit__)
-def record_function_exit(vm: VM, self: Object, *exc: Object) -> Object:
-    if not vm.modes.exit_nominally(self):
+def record_function_exit(vm: TorchVM, self: Object, *exc: Object) -> Object:
+    if not vm.graph.modes.exit_nominally(self):
         vm.unsupported(breaks.GlobalStateUnsupported("leaving a record_function that was entered outside the trace"))
     return vm.const(None)
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from framejit import breaks, classes
+from framejit.graph.builder import TorchVM
 from framejit.modules.app import autograd as plain
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
+from framejit.objects.torchcall import enter
 
 
 @functools.lru_cache(maxsize=1024)
@@ -35,24 +34,20 @@ APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 
 
 @models(getattr(APPLY, "__func__", APPLY))
-def function_apply(vm: VM, cls: Object, *args: Object) -> Object:
+def function_apply(vm: TorchVM, cls: Object, *args: Object) -> Object:
     """The trial trace of forward guards what it depends on and breaks where it can't be part of a graph; it leaves nothing else."""
     real = vm.observe(cls).constant(vm)
     values = [vm.observe(arg) for arg in args]
-    vm.graph.refresh()
-    enabled = vm.modes.current.grad and not vm.modes.current.inference
-    needs_grad = tuple([isinstance(value, TensorObject) and value.fake.requires_grad for value in values])
+    enabled = vm.graph.modes.current.grad and not vm.graph.modes.current.inference
+    needs_grad = tuple([isinstance(value, TensorObject) and value.look(vm).requires_grad for value in values])
     trial = [vm.const(real), vm.const(needs_grad), *values]
     if not (enabled and any(needs_grad)):
-        return vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
+        return vm.call_app(plain.apply, trial)
     mark, known = vm.trail.mark(), vm.guards.count()
-    vm.call_app(plain.apply, trial)  # type: ignore[arg-type]
+    vm.call_app(plain.apply, trial)
     changed, guards = vm.effects.has_changed_since(mark), vm.guards.since(known)
     vm.trail.undo_to(mark)
     if changed:
         vm.unsupported(breaks.UnsupportedOperation(f"the autograd.Function {real.__name__}, whose forward has side effects"))
     vm.guards.adopt(guards)
-    try:
-        return vm.graph.call_function(applier(real), values)
-    except NotConstant as needed:
-        vm.unsupported(breaks.UnsupportedCall(f"{real.__name__}.apply with the argument {needed.obj!r}"))
+    return enter(vm, applier(real), values)

@@ -10,13 +10,13 @@ import torch
 from torch.utils.hooks import BackwardHook
 
 from framejit import breaks
+from framejit.graph.builder import TorchVM
 from framejit.objects import abstract
 from framejit.objects.registry import library, models
 from framejit.objects.tensorobject import TensorObject
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
-    from framejit.objects.vm import VM
+    from framejit.objects.object import VM, Object
 
 
 def tensors_in(vm: VM, value: Object | None) -> list[TensorObject]:
@@ -32,7 +32,7 @@ def asks_for_gradients(name: str, function: Callable[..., Any]) -> Callable[...,
     """The model of a function that runs a backward pass, for tensors named `inputs` or for all leaves."""
     signature = inspect.signature(function)
 
-    def stop(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    def stop(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         given = signature.bind(*args, **kwargs).arguments
         node = vm.graph.autograd_node
         if node is not None:
@@ -50,11 +50,10 @@ models(torch.Tensor.backward)(asks_for_gradients("backward() of a tensor", torch
 
 
 @library
-def set_up_backward_hook(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+def set_up_backward_hook(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """torch puts a node of autograd's around what goes into a module or comes out of it, and hooks on that. None: it won't, or it's not that."""
     real = function.value
     if real is BackwardHook.setup_input_hook or real is BackwardHook.setup_output_hook:
-        vm.graph.refresh()
-        if vm.modes.current.grad and any(tensor.fake.requires_grad for tensor in tensors_in(vm, args[1])):
+        if vm.graph.modes.current.grad and any(tensor.look(vm).requires_grad for tensor in tensors_in(vm, args[1])):
             vm.unsupported(breaks.HookUnsupported("a full backward hook of a module"))
     return None

@@ -10,11 +10,10 @@ from typing import Any, NoReturn, Union, get_args, get_origin
 from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object, call_special
 from framejit.objects.registry import models, pure
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.typefields import answers_for_itself, is_of_program
-from framejit.objects.vm import VM
 
 pure(UnionType.__or__, type.__or__, type.__ror__)
 OBJECT_CLASS = object.__dict__["__class__"]
@@ -49,7 +48,7 @@ def is_abc_subclass(vm: VM, sub: type, cls: type) -> bool:
     except Exception as error:
         vm.unsupported(breaks.UnsupportedCall(f"a check of subclasses of {classes.qualname(cls)}, which raises {type(error).__name__},"))
     if not found:
-        vm.read_setting(abc.get_cache_token)
+        vm.guards.read(abc.get_cache_token)
     return found
 
 
@@ -103,7 +102,7 @@ def check_instance(vm: VM, obj: Object, cls: Object, depth: int = 0) -> bool:
         if vm.raw_type_lookup(cls.cls, "__instancecheck__") is type.__dict__["__instancecheck__"]:
             return is_instance(vm, obj, real)
         return is_abc_instance(vm, obj, cls)
-    found = abstract.call_special(vm, cls, "__instancecheck__", obj)
+    found = call_special(vm, cls, "__instancecheck__", obj)
     if found is None:
         refuse_abstract(vm, cls, "isinstance() arg 2 must be a type, a tuple of types, or a union")
     return abstract.truth(vm, found)
@@ -153,9 +152,11 @@ def check_subclass(vm: VM, sub: Object, cls: Object, depth: int = 0) -> bool:
         return any(check_subclass(vm, sub, vm.observe(each), depth + 1) for each in alternatives)
     if issubclass(cls.cls, type) and checker(vm, real, "__subclasscheck__") is None:
         if not issubclass(sub.cls, type):
+            if vm.raw_type_lookup(cls.cls, "__subclasscheck__") is not type.__dict__["__subclasscheck__"]:
+                vm.raise_(TypeError, "issubclass() arg 1 must be a class")  # ABCMeta's asks for no __bases__
             refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")
         return is_subclass(vm, sub.constant(vm), real)
-    found = abstract.call_special(vm, cls, "__subclasscheck__", sub)
+    found = call_special(vm, cls, "__subclasscheck__", sub)
     if found is None:
         if not issubclass(sub.cls, type):
             refuse_abstract(vm, sub, "issubclass() arg 1 must be a class")

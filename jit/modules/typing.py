@@ -8,11 +8,9 @@ import typing
 from typing import Any
 
 from framejit.guards.source import Source
-from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object, fold
 from framejit.objects.registry import models, pure, wraps
 from framejit.objects.typeobject import AliasObject
-from framejit.objects.vm import VM
 
 for _module in (builtins, collections):
     for _cls in vars(_module).values():
@@ -33,4 +31,4 @@ def wrap_form(vm: VM, value: Any, source: Source | None) -> AliasObject:
 )
 def subscript(vm: VM, form: Object, parameters: Object) -> Object:
     real, given = vm.observe(form).constant(vm), vm.observe(parameters).as_real(vm)
-    return abstract.fold(vm, lambda: real[given])
+    return fold(vm, lambda: real[given])

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import weakref
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
 from framejit import breaks
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import Referent, Source
-from framejit.objects.object import Object
+from framejit.objects.delivery import Delivery
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import refuse, wrapper_for, wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 
 class WeakReferenceObject(Object):
@@ -23,7 +21,7 @@ class WeakReferenceObject(Object):
 
     __slots__ = ()
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         assert self.source is not None
         source, target = self.source.child(Referent), self.value()
         if target is None:

@@ -1,61 +1,25 @@
 """The generic operations, as CPython's Objects/abstract.c and Objects/object.c have them: dispatch on the type's slots.
 
-Every operation observes its operands (which guards their exact types), asks the Object's own C slots first, and then goes
-by the attributes of the real class, so that descriptors and subclasses fall out; operators.py and text.py go on from here.
+Every operation observes its operands (which guards their exact types), asks the Object's own C slots first, and then goes by the attributes of
+the real class (the generic slots of object.py), so that descriptors and subclasses fall out; operators.py and text.py go on from here.
 """
 
 from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import CoroutineType, FunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects.delivery import AS_IT_IS, BEHIND_NULL, DROPPED, LOOKED_UP, LOOKED_UP_BEHIND_NULL, Delivery
-from framejit.objects.object import NotConstant, Object
-from framejit.objects.vm import VM
-
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
-
-FOLDABLE: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented), range})
-"""Types whose operators are C code without side effects: constants of them are computed on the spot."""
+from framejit.objects.object import FOLDABLE, VM, NotConstant, Object, Raise, call_special, fold, generic_getattr, generic_setattr
 
 
 def is_not_implemented(obj: Object) -> bool:
     return obj.value is NotImplemented
-
-
-def fold(vm: VM, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Object:
-    """Call a pure C function on real constants; its exception is the traced program's."""
-    try:
-        result = function(*args, **kwargs)
-    except Exception as error:
-        vm.raise_(type(error), *error.args)
-    return vm.from_real(result)
-
-
-def call_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:
-    """Call a special method looked up on the type, not the instance; None where the type has none."""
-    method = vm.type_lookup(obj.cls, name)
-    if method is None:
-        return None
-    return method.call_as_method(vm, obj, list(args))
-
-
-def call_found_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:
-    """`call_special` for the slots that forget what the lookup raises (comparisons, `__iter__`): a property that raises is no method."""
-    found = vm.raw_type_lookup(obj.cls, name)
-    if not isinstance(found, property) and not isinstance(vm.raw_type_lookup(type(found), "__get__"), FunctionType):
-        return call_special(vm, obj, name, *args)
-    try:
-        method = lookup_special(vm, obj, name)
-    except vm.Raise:
-        return None
-    return None if method is None else call(vm, method, list(args))
 
 
 def truth(vm: VM, obj: Object) -> bool:
@@ -63,42 +27,9 @@ def truth(vm: VM, obj: Object) -> bool:
     return vm.observe(obj).truth(vm)
 
 
-def generic_truth(vm: VM, obj: Object) -> bool:
-    if obj.cls in FOLDABLE and obj.is_knowable():
-        return bool(obj.constant(vm))
-    found = call_special(vm, obj, "__bool__")
-    if found is not None:
-        found = vm.observe(found)
-        if found.cls is not bool:
-            vm.raise_(TypeError, f"__bool__ should return bool, returned {found.type_name}")
-        return bool(found.constant(vm))
-    if vm.raw_type_lookup(obj.cls, "__len__") is not MISSING:
-        return bool(generic_length(vm, obj).constant(vm))
-    if obj.value is not MISSING and not classes.is_subtype(type(obj.value), obj.cls):
-        vm.unsupported(breaks.UnsupportedValue(f"the truth of {obj!r}"))
-    return True
-
-
 def length(vm: VM, obj: Object) -> Object:
     """PyObject_Size."""
     return vm.observe(obj).length(vm)
-
-
-def generic_length(vm: VM, obj: Object) -> Object:
-    if obj.cls in FOLDABLE and obj.is_knowable():
-        return fold(vm, len, obj.constant(vm))
-    found = call_special(vm, obj, "__len__")
-    if found is None:
-        vm.raise_(TypeError, f"object of type '{obj.type_name}' has no len()")
-    found = vm.observe(found)
-    if not issubclass(found.cls, int):
-        vm.raise_(TypeError, f"'{found.type_name}' object cannot be interpreted as an integer")
-    count = int(found.constant(vm))
-    if count < 0:
-        vm.raise_(ValueError, "__len__() should return >= 0")
-    if count > sys.maxsize:
-        vm.raise_(OverflowError, "cannot fit 'int' into an index-sized integer")
-    return vm.const(count)
 
 
 # Attributes.
@@ -109,7 +40,7 @@ def getattr_(vm: VM, obj: Object, name: str) -> Object:
     obj = vm.observe(obj)
     try:
         return obj.getattr(vm, name)
-    except vm.Raise as raised:
+    except Raise as raised:
         vm.observe(raised.exc).asked_for(vm, obj, name)
         raise
 
@@ -118,78 +49,10 @@ def lookup_attr(vm: VM, obj: Object, name: str) -> Object | None:
     """getattr that gives None where the attribute is missing (_PyObject_LookupAttr)."""
     try:
         return vm.observe(obj).getattr(vm, name)
-    except vm.Raise as raised:
+    except Raise as raised:
         if issubclass(raised.exc.cls, AttributeError):
             return None
         raise
-
-
-def generic_getattr(vm: VM, obj: Object, name: str) -> Object:
-    """slot_tp_getattr_hook around PyObject_GenericGetAttr: an overridden `__getattribute__`, the generic rule, `__getattr__`."""
-    cls = obj.cls
-    getattribute = vm.raw_type_lookup(cls, "__getattribute__")
-    direct = vm.direct
-    if direct is not None and vm.raw_type_lookup(cls, "__getattr__") is not MISSING:
-        vm.direct = None  # what is tried first may raise AttributeError
-    try:
-        if is_own_slot(getattribute, "__getattribute__"):
-            found = find_attribute(vm, obj, name)
-            if found is not None:
-                return found
-        else:
-            hook = vm.type_lookup(cls, "__getattribute__")
-            assert hook is not None
-            return hook.call_as_method(vm, obj, [vm.const(name)])
-    except vm.Raise as raised:
-        if not issubclass(raised.exc.cls, AttributeError) or vm.raw_type_lookup(cls, "__getattr__") is MISSING:
-            raise
-    fallback = vm.type_lookup(cls, "__getattr__")
-    if fallback is None:
-        no_attribute(vm, obj, name)
-    vm.direct = direct
-    return fallback.call_as_method(vm, obj, [vm.const(name)])
-
-
-def is_own_slot(found: Any, name: str) -> bool:
-    """Whether what a class has under the name of a slot is that slot of a C type, which repeats the generic one.
-
-    `__setattr__ = dict.__setitem__` isn't.
-    """
-    return type(found) is WrapperDescriptorType and found.__name__ == name
-
-
-def find_attribute(vm: VM, obj: Object, name: str) -> Object | None:
-    """The generic rule without the hooks; None where nothing is found (_PyObject_GenericGetAttrWithDict with suppress)."""
-    found = vm.type_lookup(obj.cls, name)
-    if found is not None and found.is_data_descriptor(vm) and vm.raw_type_lookup(found.cls, "__get__") is not MISSING:
-        return found.descriptor_get(vm, obj, obj.cls)
-    namespace = namespace_of(vm, obj)
-    if namespace is not None:
-        value = namespace.lookup(vm, name)
-        if value is not None:
-            return value
-    if found is not None:
-        return found.descriptor_get(vm, obj, obj.cls)
-    return None
-
-
-def namespace_of(vm: VM, obj: Object) -> DictObject | None:
-    """The instance `__dict__`; None where values of the type have none. Constants whose attributes are read as they are have one that isn't traced."""
-    namespace = obj.instance_dict(vm)
-    if namespace is None and classes.dictoffset(obj.cls):
-        vm.unsupported(breaks.UnsupportedOperation(f"looking into the __dict__ of {obj!r}"))
-    return namespace
-
-
-def object_getattribute(vm: VM, obj: Object, name: str) -> Object:
-    found = find_attribute(vm, obj, name)
-    if found is None:
-        no_attribute(vm, obj, name)
-    return found
-
-
-def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
-    vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", name=name, obj=obj)
 
 
 def setattr_(vm: VM, obj: Object, name: str, value: Object) -> None:
@@ -200,47 +63,16 @@ def delattr_(vm: VM, obj: Object, name: str) -> None:
     vm.observe(obj).setattr(vm, name, None)
 
 
-def generic_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None:
-    """slot_tp_setattro around PyObject_GenericSetAttr."""
-    special = "__delattr__" if value is None else "__setattr__"
-    if is_own_slot(vm.raw_type_lookup(obj.cls, special), special):
-        object_setattr(vm, obj, name, value)
-        return
-    hook = vm.type_lookup(obj.cls, special)
-    assert hook is not None
-    hook.call_as_method(vm, obj, [vm.const(name)] if value is None else [vm.const(name), value])
-
-
-def object_setattr(vm: VM, obj: Object, name: str, value: Object | None) -> None:
-    """_PyObject_GenericSetAttrWithDict."""
-    found = vm.type_lookup(obj.cls, name)
-    if found is not None and found.descriptor_set(vm, obj, value):
-        return
-    namespace = namespace_of(vm, obj)
-    if namespace is None:
-        kind = "has no attribute" if found is None else "attribute"
-        tail = "" if found is None else " is read-only"
-        vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}")
-    if value is not None:
-        namespace.store(vm, name, value)
-    elif not namespace.delete(vm, name):
-        vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
-
-
 # As instructions of their own: what the program's getters and setters return is delivered, unless a C slot of the owner's might do more.
 
 
 def load_attr(vm: VM, obj: Object, name: str, delivery: Delivery = LOOKED_UP) -> Object:
     obj = vm.observe(obj)
-    if type(obj).getattr is Object.getattr:
-        vm.direct = delivery
     try:
-        value = obj.getattr(vm, name)
-    except vm.Raise as raised:
+        return generic_getattr(vm, obj, name, delivery) if type(obj).getattr is Object.getattr else obj.getattr(vm, name)
+    except Raise as raised:
         vm.observe(raised.exc).asked_for(vm, obj, name)
         raise
-    vm.direct = None
-    return value
 
 
 def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
@@ -251,10 +83,7 @@ def load_method(vm: VM, obj: Object, name: str) -> tuple[Object, Object | None]:
     obj = vm.observe(obj)
     if type(obj).getattr is not Object.getattr or has_hooks(vm, obj.cls):
         return load_attr(vm, obj, name, LOOKED_UP_BEHIND_NULL), None
-    vm.direct = BEHIND_NULL
-    value = obj.getattr(vm, name)
-    vm.direct = None
-    return value, None
+    return generic_getattr(vm, obj, name, BEHIND_NULL), None
 
 
 def has_hooks(vm: VM, cls: type) -> bool:
@@ -266,26 +95,19 @@ def has_hooks(vm: VM, cls: type) -> bool:
 def store_attr(vm: VM, obj: Object, name: str, value: Object) -> None:
     obj = vm.observe(obj)
     if type(obj).setattr is Object.setattr:
-        vm.direct = DROPPED
-    obj.setattr(vm, name, value)
-    vm.direct = None
+        generic_setattr(vm, obj, name, value, DROPPED)
+    else:
+        obj.setattr(vm, name, value)
 
 
 def load_item(vm: VM, obj: Object, key: Object) -> Object:
     obj = vm.observe(obj)
-    if type(obj).getitem is Object.getitem and not issubclass(obj.cls, type):
-        vm.direct = AS_IT_IS
-    item = getitem(vm, obj, key)
-    vm.direct = None
-    return item
+    return getitem(vm, obj, key, AS_IT_IS if type(obj).getitem is Object.getitem and not issubclass(obj.cls, type) else None)
 
 
 def store_item(vm: VM, obj: Object, key: Object, value: Object) -> None:
     obj = vm.observe(obj)
-    if type(obj).setitem is Object.setitem:
-        vm.direct = DROPPED
-    setitem(vm, obj, key, value)
-    vm.direct = None
+    setitem(vm, obj, key, value, DROPPED if type(obj).setitem is Object.setitem else None)
 
 
 def super_attr(vm: VM, global_super: Object, args: list[Object], name: str, implied: bool) -> Object:
@@ -303,7 +125,7 @@ def super_attr(vm: VM, global_super: Object, args: list[Object], name: str, impl
 # Items.
 
 
-def getitem(vm: VM, obj: Object, key: Object) -> Object:
+def getitem(vm: VM, obj: Object, key: Object, delivery: Delivery | None = None) -> Object:
     """PyObject_GetItem."""
     obj = vm.observe(obj)
     found = obj.getitem(vm, key)
@@ -311,7 +133,7 @@ def getitem(vm: VM, obj: Object, key: Object) -> Object:
         return found
     if obj.cls in FOLDABLE and obj.is_knowable() and vm.observe(key).is_knowable():
         return fold(vm, operator.getitem, obj.constant(vm), key.constant(vm))
-    found = call_special(vm, obj, "__getitem__", key)
+    found = call_special(vm, obj, "__getitem__", key, delivery=delivery)
     if found is None:
         found = getitem_of_class(vm, obj, key) if issubclass(obj.cls, type) else None
     if found is None:
@@ -329,9 +151,9 @@ def getitem_of_class(vm: VM, cls: Object, key: Object) -> Object:
     return call(vm, generic, [key], {})
 
 
-def setitem(vm: VM, obj: Object, key: Object, value: Object) -> None:
+def setitem(vm: VM, obj: Object, key: Object, value: Object, delivery: Delivery | None = None) -> None:
     obj = vm.observe(obj)
-    if not obj.setitem(vm, key, value) and call_special(vm, obj, "__setitem__", key, value) is None:
+    if not obj.setitem(vm, key, value) and call_special(vm, obj, "__setitem__", key, value, delivery=delivery) is None:
         key = vm.observe(key)
         if vm.raw_type_lookup(key.cls, "__index__") is not MISSING and not (key.cls is int and abs(key.constant(vm)) <= sys.maxsize):
             vm.unsupported(breaks.UnsupportedOperation(f"storing to an item of a {obj.type_name}"))  # what has a sequence's slots asks for the index first
@@ -345,7 +167,7 @@ def delitem(vm: VM, obj: Object, key: Object) -> None:
 
 
 MOST_ITEMS = 1 << 16
-"""Of a container that a trace looks into item by item, and guards each."""
+"""The most items of a container that a trace looks into item by item, and guards each."""
 
 
 def refuse_many(vm: VM, obj: Object, count: int) -> None:
@@ -372,44 +194,9 @@ def iter_(vm: VM, obj: Object) -> Object:
     return vm.observe(obj).iter(vm)
 
 
-def generic_iter(vm: VM, obj: Object) -> Object:
-    """PyObject_GetIter."""
-    if vm.raw_type_lookup(obj.cls, "__iter__") is None:
-        vm.raise_(TypeError, f"'{obj.type_name}' object is not iterable")
-    found = call_found_special(vm, obj, "__iter__")
-    if found is not None:
-        found = vm.observe(found)
-        if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
-            vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.type_name}'")
-        return found
-    if vm.raw_type_lookup(obj.cls, "__getitem__") is not MISSING:
-        return vm.call_app_named("sequence_iterator", [obj])
-    vm.raise_(TypeError, f"'{obj.type_name}' object is not iterable")
-
-
 def next_(vm: VM, iterator: Object) -> Object | None:
     """PyIter_Next: None when exhausted."""
     return vm.observe(iterator).next(vm)
-
-
-def generic_next(vm: VM, iterator: Object) -> Object | None:
-    try:
-        found = call_special(vm, iterator, "__next__")
-    except vm.Raise as raised:
-        if issubclass(raised.exc.cls, StopIteration):
-            drop_end(vm, raised.exc)
-            return None
-        raise
-    if found is None:
-        vm.raise_(TypeError, f"'{iterator.type_name}' object is not an iterator")
-    return found
-
-
-def drop_end(vm: VM, exc: Object) -> None:
-    """An iterator has ended by this exception, of which the trace keeps no more than that. Breaks where C code would hand it on to the program:
-    `next(zip(it))` raises the very StopIteration, with its value, that `it` has raised."""
-    if (exc.cls is not StopIteration or exc.args) and vm.hands_on_ends():  # type: ignore[attr-defined]
-        vm.unsupported(breaks.UnsupportedOperation("the end of an iterator by a StopIteration with a value, which another iterator hands on"))
 
 
 def each(vm: VM, obj: Object) -> Iterator[Object]:
@@ -453,7 +240,7 @@ def ask_length(vm: VM, obj: Object) -> None:
         try:
             length(vm, obj)
             return
-        except vm.Raise as raised:
+        except Raise as raised:
             if not issubclass(raised.exc.cls, TypeError):
                 raise
     if not may_run_python(vm.raw_type_lookup(obj.cls, "__length_hint__")):
@@ -461,7 +248,7 @@ def ask_length(vm: VM, obj: Object) -> None:
         return
     try:
         found = call_special(vm, obj, "__length_hint__")
-    except vm.Raise as raised:
+    except Raise as raised:
         if not issubclass(raised.exc.cls, TypeError):
             raise
         return
@@ -497,28 +284,21 @@ def unpack_ex(vm: VM, obj: Object, before: int, after: int) -> list[Object]:
     items = iterate(vm, obj)
     if len(items) < before + after:
         vm.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
-    middle = vm.new_list(items[before : len(items) - after])
+    middle = vm.from_real(items[before : len(items) - after])
     return [*items[:before], middle, *items[len(items) - after :]]
 
 
 # Calls.
 
 
-def call(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+def call(
+    vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+) -> Object:
     function = vm.observe(function)
-    if not function.delivers:
-        vm.direct = None
     try:
-        return function.call(vm, args, kwargs or {})
+        return function.call(vm, args, kwargs or {}, delivery)
     except NotConstant as needed:
-        vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)} needs the value of {needed.obj!r} while tracing"))
-
-
-def generic_call(vm: VM, obj: Object, args: list[Object], kwargs: dict[str, Object]) -> Object:
-    method = vm.type_lookup(obj.cls, "__call__")
-    if method is None:
-        vm.raise_(TypeError, f"'{obj.type_name}' object is not callable")
-    return method.call_as_method(vm, obj, args, kwargs)
+        vm.unsupported(breaks.UnsupportedCall(f"{function.name_when_called} needs the value of {needed.obj!r} while tracing"))
 
 
 def call_method(vm: VM, obj: Object, name: str, *args: Object) -> Object:
@@ -539,17 +319,10 @@ def is_subtype(vm: VM, cls: type, base: type) -> bool:
 def exception_match(vm: VM, exc: Object, cls: Object) -> bool:
     """CHECK_EXC_MATCH: all that is listed must be exception classes, whichever it is that matches."""
     cls = vm.observe(cls)
-    kinds = vm.observe_all(iterate(vm, cls)) if issubclass(cls.cls, tuple) else [cls]
+    kinds = [vm.observe(item) for item in iterate(vm, cls)] if issubclass(cls.cls, tuple) else [cls]
     if not all(issubclass(kind.cls, type) and issubclass(kind.value, BaseException) for kind in kinds):
         vm.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
     return any(is_subtype(vm, exc.cls, kind.value) for kind in kinds)
-
-
-def call_special_with(vm: VM, obj: Object, name: str, args: list[Object], kwargs: dict[str, Object]) -> Object:
-    """`call_special` with keyword arguments, for a method that is known to be there."""
-    method = vm.type_lookup(obj.cls, name)
-    assert method is not None
-    return method.call_as_method(vm, obj, list(args), kwargs)
 
 
 # Generators.
@@ -578,7 +351,7 @@ def send(vm: VM, receiver: Object, value: Object) -> tuple[Object, bool]:
                 found = vm.next_with_end(receiver)
             return (vm.const(None), True) if found is None else (found, False)
         return call_method(vm, receiver, "send", value), False
-    except vm.Raise as raised:
+    except Raise as raised:
         if issubclass(raised.exc.cls, StopIteration):
             return getattr_(vm, raised.exc, "value"), True
         raise
@@ -591,20 +364,13 @@ def throw(vm: VM, receiver: Object, exc: Object) -> tuple[Object, bool]:
         return vm.resume_generator(receiver, vm.const(None), exc)
     method = lookup_attr(vm, receiver, "throw")
     if method is None:
-        raise vm.Raise(exc)
+        raise Raise(exc)
     try:
         return call(vm, method, [exc]), False
-    except vm.Raise as raised:
+    except Raise as raised:
         if issubclass(raised.exc.cls, StopIteration):
             return getattr_(vm, raised.exc, "value"), True
         raise
-
-
-def lookup_special(vm: VM, obj: Object, name: str) -> Object | None:
-    """_PyObject_LookupSpecial: a special method, bound."""
-    obj = vm.observe(obj)
-    found = vm.type_lookup(obj.cls, name)
-    return None if found is None else found.descriptor_get(vm, obj, obj.cls)
 
 
 def type_name(vm: VM, obj: Object) -> str:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.guards.source import MISSING
-from framejit.objects import abstract
-from framejit.objects.calls import function_text
+from framejit.objects import abstract, setmethods
+from framejit.objects.calls import function_text, mapping_items
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import CONST_CLASSES, EXACT, ConstObject, const_object
-from framejit.objects.dictobject import DictObject
+from framejit.objects.dictobject import DictObject, dict_of
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Namespace, Object
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 CONST_CLASSES |= dict.fromkeys((int, float), NumberObject)
 
@@ -32,8 +29,10 @@ def const(vm: VM, value: Any) -> Object:
 
 
 def from_real(vm: VM, value: Any) -> Object:
-    """The Object, without a source, of what C code has just computed: a constant, or a new list, tuple, dict or set of such."""
+    """An Object of a real value that the trace has computed: VM.from_real."""
     cls = type(value)
+    if issubclass(cls, Object):
+        return value  # type: ignore[no-any-return]
     if cls in EXACT:
         return const_object(vm, value)
     if cls is list:
@@ -59,10 +58,7 @@ def list_(vm: VM, items: list[Object]) -> ListObject:
 
 def dict_(vm: VM, pairs: list[tuple[Object, Object]]) -> DictObject:
     """BUILD_MAP."""
-    made = DictObject()
-    for key, value in pairs:
-        made.set_item(vm, key, value)
-    return made
+    return dict_of(vm, pairs)
 
 
 def set_(vm: VM, items: list[Object]) -> SetObject:
@@ -120,8 +116,7 @@ def set_update(vm: VM, target: Object, iterable: Object) -> None:
     """SET_UPDATE: `{*iterable}`."""
     target = vm.observe(target)
     assert isinstance(target, SetObject)
-    for item in abstract.each(vm, iterable):
-        target.add(vm, item)
+    setmethods.update(vm, target, iterable)
 
 
 def map_add(vm: VM, target: Object, key: Object, value: Object) -> None:
@@ -129,17 +124,6 @@ def map_add(vm: VM, target: Object, key: Object, value: Object) -> None:
     target = vm.observe(target)
     assert isinstance(target, DictObject)
     target.set_item(vm, key, value)
-
-
-def mapping_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]] | None:
-    """The items of a mapping, as PyDict_Merge takes them; None where it is no mapping (it has no `keys`)."""
-    mapping = vm.observe(mapping)
-    if isinstance(mapping, DictObject) and (mapping.cls is dict or vm.raw_type_lookup(mapping.cls, "__iter__") is mapping.family.__iter__):
-        return mapping.items(vm)
-    keys = abstract.lookup_attr(vm, mapping, "keys")
-    if keys is None:
-        return None
-    return [(key, abstract.getitem(vm, mapping, key)) for key in abstract.iterate(vm, abstract.call(vm, keys, []))]
 
 
 def dict_update(vm: VM, target: Object, mapping: Object) -> None:
@@ -174,8 +158,8 @@ def cell(vm: VM, content: Object | None) -> CellObject:
 def function(
     vm: VM,
     code: CodeType,
-    namespace: DictObject,
-    builtins: DictObject,
+    namespace: Namespace,
+    builtins: Namespace,
     defaults: Object | None,
     kwdefaults: Object | None,
     closure: Object | None,

@@ -12,7 +12,7 @@ from types import (
     MethodWrapperType,
     WrapperDescriptorType,
 )
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -20,27 +20,25 @@ from framejit import breaks, classes
 from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
 from framejit.objects import abstract, operators
+from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import MethodObject
-from framejit.objects.object import IdentityConstant, NotConstant, Object, member_source, settle
-from framejit.objects.registry import app_of, is_pure, model_of, refuse, setter_of, wraps
+from framejit.objects.naming import dotted
+from framejit.objects.object import VM, Codegen, IdentityConstant, Namespace, NotConstant, Object, fold, member_source, settle
+from framejit.objects.registry import app_of, by_library, call_model, is_pure, model_of, refuse, setter_of, wraps
 from framejit.objects.signatures import by_registry
-from framejit.objects.vm import VM, Codegen
-
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
-
-INTERNAL_OWNERS = ("pybind11_", "_VariableFunctions")
-"""Types that only hold functions: no program names them."""
+from framejit.objects.torchcall import torch_call
+from framejit.objects.torchfunctions import operation_of
 
 
 def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
-    """Call a C function: by its model, by its stand-in in Python, as a node of the graph, or for real on constants."""
-    found = by_registry(vm, function, args, kwargs)
+    """Call a C function: as an operation on tensors, by its model, by its stand-in in Python, or for real on constants."""
+    operation = operation_of(function)
+    if operation is not None:
+        found = torch_call(vm, operation, args, kwargs, vm.const(function))
+    else:
+        found = by_registry(vm, function, args, kwargs) or by_library(vm, vm.const(function), args, kwargs)
     if found is not None:
         return found
-    entered = vm.call_library(vm.const(function), args, kwargs)
-    if entered is not None:
-        return entered
     if is_pure(function):
         try:
             real_args = [vm.observe(arg).as_real(vm) for arg in args]
@@ -48,7 +46,7 @@ def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Ob
         except NotConstant:
             pass
         else:
-            return abstract.fold(vm, function, *real_args, **real_kwargs)
+            return fold(vm, function, *real_args, **real_kwargs)
     vm.unsupported(breaks.UnsupportedCall(text_of(function, *args[:1])))
 
 
@@ -62,40 +60,27 @@ def text_of(function: Any, receiver: Object | None = None) -> str:
     return dotted(function)
 
 
-def dotted(function: Any) -> str:
-    """The dotted name of a callable written in C."""
-    name = getattr(function, "__name__", None)
-    if isinstance(name, str) and str(getattr(function, "__qualname__", name)).startswith(INTERNAL_OWNERS):
-        module = getattr(function, "__module__", None)
-        return f"{module if isinstance(module, str) else 'torch'}.{name}"
-    owner = getattr(function, "__objclass__", None)
-    if owner is None:
-        receiver = getattr(function, "__self__", None)
-        owner = receiver if isinstance(receiver, type) else None
-    prefix = owner.__qualname__ if owner is not None else getattr(function, "__module__", None)
-    name = getattr(function, "__qualname__" if owner is None else "__name__", repr(function))
-    return f"{prefix}.{name}" if prefix else str(name)
-
-
 class BuiltinObject(IdentityConstant):
     """A C function, an unbound method descriptor, or a getset or member descriptor; a constant known by identity."""
 
     __slots__ = ()
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if args and isinstance(self.value, (MethodDescriptorType, WrapperDescriptorType)):
             args = [vm.observe(args[0]), *args[1:]]
         return call_builtin(vm, self.value, args, kwargs)
 
-    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+    def call_as_method(
+        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+    ) -> Object:
         if self.cls in (MethodDescriptorType, WrapperDescriptorType):
             return call_builtin(vm, self.value, [receiver, *args], kwargs or {})
-        return super().call_as_method(vm, receiver, args, kwargs)
+        return super().call_as_method(vm, receiver, args, kwargs, delivery)
 
     def is_data_descriptor(self, vm: VM) -> bool:
         return self.cls in (GetSetDescriptorType, MemberDescriptorType)
 
-    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
         kind = self.cls
         if kind is ClassMethodDescriptorType:
             return BuiltinMethodObject(self.value, vm.const(cls))
@@ -103,9 +88,14 @@ class BuiltinObject(IdentityConstant):
             return self
         if kind in (MethodDescriptorType, WrapperDescriptorType):
             return BuiltinMethodObject(self.value, obj)
+        read = operation_of(self.value.__get__) if kind is GetSetDescriptorType else None
+        if read is not None:
+            found = torch_call(vm, read, [obj])
+            if found is not None:
+                return found
         model = model_of(self.value)
         if model is not None:
-            return vm.call_model(model, self.value, [obj], {})
+            return call_model(vm, model, self.value, [obj], {})
         if kind is MemberDescriptorType:
             return obj.get_slot(vm, self.value)
         if self.value.__name__ == "__dict__":
@@ -113,14 +103,17 @@ class BuiltinObject(IdentityConstant):
             if namespace is not None:
                 return namespace
         if obj.is_knowable():
-            return abstract.fold(vm, self.value.__get__, obj.constant(vm))
+            return fold(vm, self.value.__get__, obj.constant(vm))
         vm.unsupported(breaks.UnsupportedValue(f"the attribute {text_of(self.value)}, computed by C code"))
 
-    def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
+    def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         if self.cls is MemberDescriptorType:
             obj.set_slot(vm, self.value, value)
             return True
         if self.cls is GetSetDescriptorType:
+            store = operation_of(self.value.__delete__ if value is None else self.value.__set__)
+            if store is not None and torch_call(vm, store, [obj] if value is None else [obj, value]) is not None:
+                return True
             setter = setter_of(self.value)
             if setter is not None:
                 setter(vm, obj, value)
@@ -139,6 +132,7 @@ class BuiltinMethodObject(Object):
     """A method descriptor bound to an object that the trace knows: `xs.append`."""
 
     __slots__ = ("descriptor", "receiver")
+    guarded_by_name = True
 
     def __init__(self, descriptor: Any, receiver: Object, source: Source | None = None, value: Any = MISSING) -> None:
         kind = MethodWrapperType if isinstance(descriptor, WrapperDescriptorType) else BuiltinFunctionType
@@ -146,7 +140,7 @@ class BuiltinMethodObject(Object):
         self.descriptor = descriptor
         self.receiver = receiver
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         return call_builtin(vm, self.descriptor, [self.receiver, *args], kwargs)
 
     def getattr(self, vm: VM, name: str) -> Object:
@@ -203,7 +197,6 @@ class DescriptorObject(Object):
     """A staticmethod, classmethod or property from outside, known by identity. `parts` are its functions, by the field's name."""
 
     __slots__ = ("parts",)
-    delivers = True
 
     def __init__(self, cls: type, parts: dict[str, Object | None], source: Source | None, value: Any) -> None:
         super().__init__(cls, source, value)
@@ -213,13 +206,13 @@ class DescriptorObject(Object):
         return issubclass(self.cls, property) or super().is_data_descriptor(vm)
 
     def overrides(self, vm: VM, name: str) -> bool:
-        """Whether its class, a subclass in Python, has its own way with this special method."""
+        """Whether the object's class, a subclass in Python, defines this special method itself."""
         return self.cls not in FIELDS and type(vm.raw_type_lookup(self.cls, name)) is not WrapperDescriptorType
 
-    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
-        return super().descriptor_get(vm, obj, cls) if self.overrides(vm, "__get__") else self.native_get(vm, obj, cls)
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
+        return (super().descriptor_get if self.overrides(vm, "__get__") else self.native_get)(vm, obj, cls, delivery)
 
-    def native_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+    def native_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
         """sm_descr_get, cm_descr_get, property_descr_get."""
         if issubclass(self.cls, staticmethod):
             return self._part(vm, "__func__")
@@ -230,26 +223,26 @@ class DescriptorObject(Object):
                 if vm.raw_type_lookup(function.cls, "__call__") is MISSING:
                     vm.unsupported(breaks.UnsupportedOperation("a method of what can't be called"))
                 return MethodObject(function, receiver)
-            return function.descriptor_get(vm, receiver, cls)
+            return function.descriptor_get(vm, receiver, cls, delivery)
         if obj is None:
             return self
         getter = self.parts["fget"]
         if getter is None:
             self._refuse(vm, obj, self.value.__get__)
-        return abstract.call(vm, getter, [obj])
+        return abstract.call(vm, getter, [obj], None, delivery)
 
-    def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
+    def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         if not issubclass(self.cls, property) or self.overrides(vm, "__delete__" if value is None else "__set__"):
-            return super().descriptor_set(vm, obj, value)
-        self.native_set(vm, obj, value)
+            return super().descriptor_set(vm, obj, value, delivery)
+        self.native_set(vm, obj, value, delivery)
         return True
 
-    def native_set(self, vm: VM, obj: Object, value: Object | None) -> None:
+    def native_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> None:
         """property_descr_set."""
         function = self.parts["fdel" if value is None else "fset"]
         if function is None:
             self._refuse(vm, obj, self.value.__delete__ if value is None else lambda like: self.value.__set__(like, None))
-        abstract.call(vm, function, [obj] if value is None else [obj, value])
+        abstract.call(vm, function, [obj] if value is None else [obj, value], None, delivery)
 
     def _refuse(self, vm: VM, obj: Object, access: Callable[[Any], Any]) -> NoReturn:
         """Raise what the property raises without the function for an access: the text has its name, which only C code sees."""
@@ -265,12 +258,12 @@ class DescriptorObject(Object):
         assert found is not None
         return found
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if issubclass(self.cls, staticmethod) and not self.overrides(vm, "__call__"):
-            return abstract.call(vm, self._part(vm, "__func__"), args, kwargs)
-        return super().call(vm, args, kwargs)
+            return abstract.call(vm, self._part(vm, "__func__"), args, kwargs, delivery)
+        return super().call(vm, args, kwargs, delivery)
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None and classes.dictoffset(self.cls):
             vm.trail.set(self, "attrs", vm.observe(vm.wrap(self.value.__dict__, self._origin(vm).child(InstanceDict))))
         return self.attrs

@@ -5,26 +5,25 @@ from __future__ import annotations
 from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
-from framejit.objects.object import Object
-from framejit.objects.vm import VM
+from framejit.objects.delivery import Delivery
+from framejit.objects.dictobject import DictObject
+from framejit.objects.object import VM, Object
 
 
-def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None) -> Object:
+def call_ex(vm: VM, function: Object, args: Object, kwargs: Object | None, delivery: Delivery | None = None) -> Object:
     """CALL_FUNCTION_EX."""
-    direct, vm.direct = vm.direct, None
     args = vm.observe(args)
     if not is_iterable(vm, args):  # check_args_iterable
         vm.raise_(TypeError, f"{function_text(vm, function)} argument after * must be an iterable, not {classes.name(args.cls)}")
     positional = abstract.list_of(vm, args)
     named: dict[str, Object] = {}
     if kwargs is not None:
-        for key, value in vm.mapping_items(vm.observe(kwargs)):
+        for key, value in keyword_items(vm, kwargs):
             name = vm.observe(key)
             if not issubclass(name.cls, str):
                 vm.raise_(TypeError, "keywords must be strings")
             named[name.constant(vm)] = value
-    vm.direct = direct
-    return abstract.call(vm, function, positional, named)
+    return abstract.call(vm, function, positional, named, delivery)
 
 
 def is_iterable(vm: VM, obj: Object) -> bool:
@@ -43,3 +42,22 @@ def function_text(vm: VM, function: Object | None) -> str:
     module = names["__module__"]
     prefix = "" if module is None or vm.observe(module).cls is not str else f"{vm.observe(module).constant(vm)}."
     return f"{prefix.removeprefix('builtins.')}{vm.observe(qualname).constant(vm)}()"
+
+
+def mapping_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]] | None:
+    """The items of a mapping, as PyDict_Merge takes them; None where it is no mapping (it has no `keys`)."""
+    mapping = vm.observe(mapping)
+    if isinstance(mapping, DictObject) and (mapping.cls is dict or vm.raw_type_lookup(mapping.cls, "__iter__") is mapping.family.__iter__):
+        return mapping.items(vm)
+    keys = abstract.lookup_attr(vm, mapping, "keys")
+    if keys is None:
+        return None
+    return [(key, abstract.getitem(vm, mapping, key)) for key in abstract.iterate(vm, abstract.call(vm, keys, []))]
+
+
+def keyword_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]]:
+    """The items of a mapping that is given as `**mapping`."""
+    pairs = mapping_items(vm, mapping)
+    if pairs is None:
+        vm.raise_(TypeError, f"argument after ** must be a mapping, not {vm.observe(mapping).type_name}")
+    return pairs

@@ -7,9 +7,8 @@ from typing import Any
 
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, CellContents, Source
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import wraps
-from framejit.objects.vm import VM, Codegen
 
 
 class CellObject(Object):
@@ -37,19 +36,8 @@ class CellObject(Object):
             vm.trail.set(self, "known", True)
         return self.content
 
-    def _held(self) -> Any:
-        """The real content of a cell from outside; MISSING where it is empty or made by the trace."""
-        if self.known:
-            return MISSING if self.content is None else self.content.value
-        try:
-            return self.value.cell_contents
-        except ValueError:
-            return MISSING
-
     def store(self, vm: VM, content: Object | None) -> None:
         """Set the content; None empties."""
-        if self.source is not None:
-            vm.lets_go((self._held(),))
         vm.trail.set(self, "content", content)
         vm.trail.set(self, "known", True)
         vm.trail.set(self, "written", True)

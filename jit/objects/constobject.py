@@ -8,22 +8,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorType, NoneType, NotImplementedType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks, classes
 from framejit.guards.kinds import Equals, ValueIs, short
 from framejit.guards.source import MISSING, Pinned, Source
-from framejit.objects.object import LazyObject, NotConstant, Object, settle
+from framejit.objects.object import VM, Codegen, LazyObject, Namespace, NotConstant, Object, settle
 from framejit.objects.registry import pure_methods, wrapper_for, wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
-    from framejit.objects.vm import VM, Codegen
 
 SCALARS: tuple[type, ...] = (bool, int, float, complex, str, bytes)
 SINGLETONS: tuple[type, ...] = (NoneType, EllipsisType, NotImplementedType)
 ENUM_FIELDS = (enum.Enum.__dict__["value"], enum.Enum.__dict__["name"], MISSING)
-"""What the class says of the fields of a member that doesn't override them: Enum's own properties, or nothing."""
+"""The class attributes behind the fields of a member that doesn't override them: Enum's own properties, or nothing."""
 EXACT = frozenset(SCALARS + SINGLETONS)
 
 pure_methods(*SCALARS, *SINGLETONS)
@@ -95,9 +91,9 @@ class EnumObject(ConstObject):
         return self.value
 
     def truth(self, vm: VM) -> bool:
-        return vm.generic_truth(self)
+        return Object.truth(self, vm)
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
             vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
@@ -107,7 +103,7 @@ class EnumObject(ConstObject):
             found = getattr(self.constant(vm), f"_{name.strip('_')}_")
             if is_plain(found):
                 return vm.const(found)
-        return vm.generic_getattr(self, name)
+        return Object.getattr(self, vm, name)
 
 
 NONE = ConstObject(None)

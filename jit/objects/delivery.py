@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from framejit.objects.object import Object
+from typing import Any
 
 
 class How(enum.Enum):
@@ -16,21 +13,23 @@ class How(enum.Enum):
     AS_IT_IS = enum.auto()
     """Nothing: the result is on top of what the instruction leaves."""
     DROPPED = enum.auto()
-    """It leaves nothing: a setter's result."""
+    """The result leaves nothing: a setter's."""
     MADE = enum.auto()
-    """It is checked to be None, and what lies below it is the instruction's result: an `__init__`."""
+    """The result is checked to be None, and what lies below it on the stack is the instruction's: an `__init__`'s."""
     LOOKED_UP = enum.auto()
-    """It takes the place of the attribute's owner below it. An AttributeError that comes instead is told what was asked for, and of whom."""
+    """The result takes the place of the attribute's owner below it. An AttributeError that comes instead is told what was asked for, and of whom."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delivery:
-    """`below`: what lies on the stack below the result meanwhile, None for a NULL. The owner in LOOKED_UP, the instruction's topmost operand,
+    """How the result of a call is delivered, passed along with the call: an operation that gives the result of one call as it is hands it on.
+
+    `below`: the Objects that lie on the stack below the result meanwhile, None for a NULL. The owner in LOOKED_UP, the instruction's topmost operand,
     is added where a call is split.
     """
 
     how: How = How.AS_IT_IS
-    below: tuple[Object | None, ...] = ()
+    below: tuple[Any, ...] = ()
 
 
 AS_IT_IS = Delivery()

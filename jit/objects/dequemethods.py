@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from framejit import breaks, classes
 from framejit.guards.source import MISSING
@@ -12,13 +11,10 @@ from framejit.objects import abstract, operators, text, typefields
 from framejit.objects.constobject import NONE
 from framejit.objects.dequeobject import DequeIterator, DequeObject
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
 from framejit.objects.sequence import COMPARISONS, bounds, comparison, repeat, same_kind
 from framejit.objects.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 for _name, _symbol in COMPARISONS.items():
     models(getattr(deque, _name))(comparison(_symbol, deque))

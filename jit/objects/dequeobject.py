@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks, classes
 from framejit.guards.kinds import Equals, Length
 from framejit.guards.source import MISSING, CAttr, DequeIndex, Source
 from framejit.objects.constobject import c_new
-from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, instance_dict
+from framejit.objects.dictobject import attr_values, fill_attrs, instance_dict
 from framejit.objects.iterobject import IteratorObject
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Namespace, Object
 from framejit.objects.registry import wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 deque_iterator: Any = type(iter(deque()))
 deque_reverse_iterator: Any = type(reversed(deque()))
@@ -24,10 +21,10 @@ deque_reverse_iterator: Any = type(reversed(deque()))
 class DequeObject(Object):
     """A deque. `elements` is None until one from outside is opened; `maxlen` is the real bound, guarded with the length.
 
-    `version` counts the changes that end iterators, as `deque.state` does: assignment to an item is none. `given`: what one from outside held.
+    `version` counts the changes that end iterators, as `deque.state` does: assignment to an item is none. `original`: what one from outside held.
     """
 
-    __slots__ = ("elements", "given", "maxlen", "version")
+    __slots__ = ("elements", "original", "maxlen", "version")
 
     def __init__(
         self, elements: list[Object] | None, maxlen: int | None, cls: type = deque, source: Source | None = None, value: Any = MISSING
@@ -37,7 +34,7 @@ class DequeObject(Object):
         self.value = value
         self.attrs = None
         self.elements = elements
-        self.given: list[Object] = []
+        self.original: list[Object] = []
         self.maxlen = maxlen
         self.version = 0
 
@@ -52,7 +49,7 @@ class DequeObject(Object):
             vm.guard(Equals, source.child(CAttr, "maxlen"), self.maxlen)
             elements = [vm.wrap(value, source.child(DequeIndex, i)) for i, value in enumerate(values)]
             vm.trail.set(self, "elements", elements)
-            vm.trail.set(self, "given", elements)
+            vm.trail.set(self, "original", elements)
         return elements
 
     def replace(self, vm: VM, elements: list[Object], drop_left: bool = True) -> None:
@@ -65,14 +62,11 @@ class DequeObject(Object):
 
     def store(self, vm: VM, elements: list[Object]) -> None:
         """Give the deque other items, as many as it has, in the places of the old ones."""
-        if self.source is not None:
-            kept = set(map(id, elements))
-            vm.lets_go(element.value for element in self.elements or () if id(element) not in kept)
         vm.trail.set(self, "elements", elements)
         if self.source is not None:
             vm.effects.mutated(self)
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         return None if self.cls is deque else instance_dict(vm, self)
 
     def hash_key(self, vm: VM) -> Any:
@@ -81,13 +75,13 @@ class DequeObject(Object):
         return self.identity_key(vm)
 
     def iter(self, vm: VM) -> Object:
-        return DequeIterator(vm, self, False) if self.cls is deque else vm.generic_iter(self)
+        return DequeIterator(vm, self, False) if self.cls is deque else Object.iter(self, vm)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.items(vm)) if self.cls is deque else vm.generic_truth(self)
+        return bool(self.items(vm)) if self.cls is deque else Object.truth(self, vm)
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.items(vm))) if self.cls is deque else vm.generic_length(self)
+        return vm.const(len(self.items(vm))) if self.cls is deque else Object.length(self, vm)
 
     def needs_fill(self) -> bool:
         return True
@@ -105,7 +99,7 @@ class DequeObject(Object):
             self._emit_init(cg)
             return
         assert self.elements is not None
-        for index, (item, before) in enumerate(zip(self.elements, self.given, strict=True)):
+        for index, (item, before) in enumerate(zip(self.elements, self.original, strict=True)):
             if item is not before:
                 cg.load(self)
                 cg.load_const(index)
@@ -130,7 +124,7 @@ class DequeObject(Object):
 
 
 class DequeIterator(IteratorObject):
-    """Over a deque; any change while it runs is the RuntimeError of dequeiter_next."""
+    """An iterator over a deque; any change while it runs is the RuntimeError of dequeiter_next."""
 
     __slots__ = ("owner", "size", "index", "version", "backwards")
 

@@ -6,21 +6,18 @@ import functools
 import itertools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
 from framejit.objects import abstract, operators, text, typefields
-from framejit.objects.build import mapping_items
+from framejit.objects.calls import mapping_items
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
 from framejit.objects.dictviews import DictView
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object, call_special
 from framejit.objects.registry import model_of, models
 from framejit.objects.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 
 def is_mapping(vm: VM, obj: Object) -> bool:
@@ -153,7 +150,7 @@ def getitem(vm: VM, self: DictObject, key: Object) -> Object:
     if found is not None:
         return found
     if self.cls is not dict:
-        missing = abstract.call_special(vm, self, "__missing__", key)
+        missing = call_special(vm, self, "__missing__", key)
         if missing is not None:
             return missing
     vm.raise_(KeyError, key)
@@ -227,7 +224,7 @@ def take_entry(vm: VM, self: DictObject, last: bool) -> Object:
     hash_key = next(reversed(entries)) if last else next(iter(entries))
     key, value = entries[hash_key]
     self.delete(vm, hash_key)
-    return vm.new_tuple([key, value])
+    return TupleObject([key, value])
 
 
 @models(dict.popitem)

@@ -9,24 +9,21 @@ original, so a store observes nothing.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks, classes
 from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.constobject import ConstObject, c_new, is_plain
 from framejit.objects.iterobject import IteratorObject
-from framejit.objects.object import NotConstant, Object, settle
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, settle
 from framejit.objects.registry import wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 Entry = tuple[Object, Object]
 FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 
 
-class DictObject(Object):
+class DictObject(Namespace):
     """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (cleared, reordered).
 
     `taken`: the keys that were removed so far, one after the other, for iterators.
@@ -172,21 +169,11 @@ class DictObject(Object):
         if self.source is not None:
             if not self.complete and type(hash_key) is not str and not is_plain(hash_key):
                 self.open(vm)
-            vm.lets_go((self._held(hash_key),))
             self._put(vm, self.stores, hash_key, key, value)
             vm.effects.mutated(self)
             if not self.complete:
                 return
         self._put(vm, self.entries, hash_key, key, value)
-
-    def _held(self, hash_key: Any) -> Any:
-        """The real value that a dict from outside has for a key; MISSING where that isn't known."""
-        entry = self.stores.get(hash_key) or self.entries.get(hash_key)
-        if entry is not None:
-            return entry[1].value
-        if self.complete or hash_key in self.removed or not self.has_plain_keys():
-            return MISSING
-        return dict.get(self.value, hash_key, MISSING)
 
     def _put(self, vm: VM, table: dict[Any, Entry], hash_key: Any, key: Object, value: Object) -> None:
         old = table.get(hash_key)
@@ -202,7 +189,6 @@ class DictObject(Object):
         if self.lookup(vm, name) is None:
             return False
         if self.source is not None:
-            vm.lets_go((self._held(name),))
             if name in self.stores:
                 self._take(vm, "stores", name)
             if name not in self.removed:
@@ -228,9 +214,6 @@ class DictObject(Object):
 
     def replace(self, vm: VM, entries: dict[Any, Entry]) -> None:
         """Give the dict new contents altogether (clear, move_to_end(last=False))."""
-        if self.source is not None:
-            kept = {id(value.value) for _, value in entries.values()}
-            vm.lets_go(value for value in dict.values(self.value) if id(value) not in kept)
         for name in self.entries:
             self.taken.append(name)
             vm.trail.log(self.taken.pop)
@@ -244,7 +227,7 @@ class DictObject(Object):
 
     # Protocols.
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         return None if self.cls is dict else instance_dict(vm, self)
 
     def hash_key(self, vm: VM) -> Any:
@@ -254,11 +237,11 @@ class DictObject(Object):
 
     def truth(self, vm: VM) -> bool:
         if self.cls is not dict:
-            return vm.generic_truth(self)
+            return Object.truth(self, vm)
         return self.is_seen_to_hold_something(vm) or bool(self.open(vm))
 
     def is_seen_to_hold_something(self, vm: VM) -> bool:
-        """That a dict from outside has an entry, whatever its keys are. False if that takes a look at all of it."""
+        """Whether a dict from outside is seen to have an entry, whatever its keys are. False if only a look at all of it would tell."""
         if self.complete or self.removed:
             return False
         if not self.stores and not any(self.entries.values()):
@@ -269,10 +252,10 @@ class DictObject(Object):
         return True
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.open(vm))) if self.cls is dict else vm.generic_length(self)
+        return vm.const(len(self.open(vm))) if self.cls is dict else Object.length(self, vm)
 
     def iter(self, vm: VM) -> Object:
-        return DictIterator(vm, self, KEYS) if self.cls is dict else vm.generic_iter(self)
+        return DictIterator(vm, self, KEYS) if self.cls is dict else Object.iter(self, vm)
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
         if self.cls is not dict:
@@ -293,10 +276,6 @@ class DictObject(Object):
 
     def contains(self, vm: VM, item: Object) -> Object | None:
         return vm.const(self.has(vm, item)) if self.cls is dict else None
-
-    def is_empty(self) -> bool:
-        """Whether nothing is in a dict made by the trace."""
-        return not self.entries
 
     def as_real(self, vm: VM) -> Any:
         if self.cls is not dict:
@@ -372,6 +351,14 @@ class DictObject(Object):
         return parts + attr_values(self)
 
 
+def dict_of(vm: VM, pairs: list[tuple[Object, Object]]) -> DictObject:
+    """A new dict of these keys and values."""
+    made = DictObject()
+    for key, value in pairs:
+        made.set_item(vm, key, value)
+    return made
+
+
 def is_in_order(mapping: OrderedDict[Any, Any]) -> bool:
     """Whether the order of an OrderedDict has just the keys that it has as a dict: methods of dict called on it go past its order.
 
@@ -402,7 +389,7 @@ def wrap_dict(vm: VM, value: Any, source: Source) -> DictObject:
 # Instance dicts of users' subclasses of builtin containers.
 
 
-def instance_dict(vm: VM, obj: Object) -> DictObject | None:
+def instance_dict(vm: VM, obj: Object) -> Namespace | None:
     """The `__dict__` of an instance of a Python subclass of a builtin container, if it has one."""
     if obj.attrs is None and classes.dictoffset(obj.cls) != 0:
         attrs: Object = DictObject()
@@ -454,7 +441,7 @@ def storage(mapping: DictObject) -> type:
 
 
 class DictIterator(IteratorObject):
-    """Over the keys, values or items; a change of size while it runs is the RuntimeError of dictiter_iternextkey."""
+    """An iterator over a dict's keys, values or items; a change of size while it runs is the RuntimeError of dictiter_iternextkey."""
 
     __slots__ = ("mapping", "kind", "keys", "index", "backwards", "entries", "size", "seen")
 
@@ -557,4 +544,4 @@ def dict_iterator_at(mapping: Any, kind: str, backwards: bool, index: int) -> An
 
 def view_item(vm: VM, kind: str, entry: Entry) -> Object:
     """What a view of this kind shows of an entry."""
-    return entry[0] if kind is KEYS else entry[1] if kind is VALUES else vm.new_tuple([entry[0], entry[1]])
+    return entry[0] if kind is KEYS else entry[1] if kind is VALUES else vm.from_real((entry[0], entry[1]))

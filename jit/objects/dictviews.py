@@ -5,21 +5,19 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks, classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.sequence import COMPARISONS
+from framejit.objects.setmethods import make_set
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 
 class DictView(Object):
@@ -33,7 +31,7 @@ class DictView(Object):
         self.kind = kind
 
     def items(self, vm: VM) -> list[Object]:
-        """What iterating the view gives."""
+        """The items that iterating the view gives."""
         return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
 
     def iter(self, vm: VM) -> Object:
@@ -183,22 +181,26 @@ def holds_all(vm: VM, container: Object, elements: Object) -> bool:
     return all(abstract.truth(vm, operators.contains(vm, container, element)) for element in abstract.each(vm, elements))
 
 
-def view_operation(name: str) -> Callable[..., Object]:
-    """The model of `|`, `-`, `^` of views: a set of the elements, then its update by the other operand."""
+def view_operation(name: str, reflected: bool) -> Callable[..., Object]:
+    """The model of `|`, `-`, `^` with a view on one side (dictviews_sub): a set of the left operand, then its update by the right one."""
 
     def model(vm: VM, self: DictView, other: Object) -> Object:
-        return abstract.call_method(vm, set_of(vm, self.items(vm)), name, other)
+        left, right = (vm.observe(other), self) if reflected else (self, vm.observe(other))
+        if name == "symmetric_difference_update" and isinstance(left, DictView) and isinstance(right, DictView) and left.kind == right.kind == ITEMS:
+            return items_in_one(vm, left, right)
+        fast = isinstance(left, DictView) and left.kind is KEYS and left.mapping.cls is dict
+        made = make_set(vm, left.mapping if fast and isinstance(left, DictView) else left)
+        abstract.call_method(vm, made, name, right)
+        return made
 
     return model
 
 
-def view_reflected(name: str) -> Callable[..., Object]:
-    """The model of `__ror__`, `__rsub__`, `__rxor__` of views: a set of the other operand's items, then its update by the view."""
-
-    def model(vm: VM, self: DictView, other: Object) -> Object:
-        return abstract.call_method(vm, set_of(vm, abstract.iterate(vm, other)), name, self)
-
-    return model
+def items_in_one(vm: VM, left: DictView, right: DictView) -> Object:
+    """dictitems_xor: what only the right view has, then what only the left one has."""
+    mine, theirs = hash_keys(vm, left), hash_keys(vm, right)
+    new = [item for key, item in zip(theirs, right.items(vm)) if key not in set(mine)]
+    return set_of(vm, new + [item for key, item in zip(mine, left.items(vm)) if key not in set(theirs)])
 
 
 def intersection(vm: VM, self: DictView, other: Object) -> Object:
@@ -212,13 +214,13 @@ def intersection(vm: VM, self: DictView, other: Object) -> Object:
     return set_of(vm, [item for item in map(vm.observe, abstract.each(vm, other)) if item.hash_key(vm) in keys])
 
 
-OPERATIONS = {"or": "union", "sub": "difference", "xor": "symmetric_difference"}
+OPERATIONS = {"or": "update", "sub": "difference_update", "xor": "symmetric_difference_update"}
 for _view in (dict_keys, dict_items):
     for _name, _symbol in COMPARISONS.items():
         models(getattr(_view, _name))(view_comparison(_symbol))
     for _name, _method in OPERATIONS.items():
-        models(getattr(_view, f"__{_name}__"))(view_operation(_method))
-        models(getattr(_view, f"__r{_name}__"))(view_reflected(_method))
+        models(getattr(_view, f"__{_name}__"))(view_operation(_method, False))
+        models(getattr(_view, f"__r{_name}__"))(view_operation(_method, True))
 
     models(_view.__and__, _view.__rand__)(intersection)
 

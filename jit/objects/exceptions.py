@@ -6,7 +6,7 @@ import builtins
 import contextlib
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from framejit import breaks, classes
 from framejit._runtime import look_up_failed
@@ -14,12 +14,10 @@ from framejit.guards.kinds import TypeIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, text, typefields
 from framejit.objects.instancedict import fill_instance_dict
-from framejit.objects.object import Object, member_source
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import VM, Codegen, Namespace, Object, member_source
 from framejit.objects.registry import models, sets, wraps
-from framejit.objects.vm import VM, Codegen
-
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
+from framejit.objects.tupleobject import TupleObject
 
 BUILTIN_EXCEPTIONS = [cls for cls in vars(builtins).values() if isinstance(cls, type) and issubclass(cls, BaseException)]
 FIELDS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
@@ -34,7 +32,7 @@ OF_GROUPS = ("message", "exceptions")
 class ExceptionObject(Object):
     """An exception instance made by the trace, or one from outside that is only passed on, raised or compared."""
 
-    __slots__ = ("args", "made_of", "fields", "entries", "beneath", "passed", "seen", "variables", "directives")
+    __slots__ = ("args", "made_of", "fields", "entries", "beneath", "passed", "seen", "directives")
 
     def __init__(self, cls: type, args: list[Object], source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
@@ -45,10 +43,9 @@ class ExceptionObject(Object):
         self.beneath: TracebackObject | None = None  # a traceback of another exception that it was given: the inner end of its own
         self.passed: list[Any] = []  # the places where it passed since (codegen.tracebacks), innermost first
         self.seen: TracebackObject | None = None  # the traceback that the program has looked at last
-        self.variables: dict[Any, dict[str, Object]] = {}  # of frames that it has passed, by the place: what must not end before the traceback
         self.directives: Any = None  # the user's directives that were in force where it was raised
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
             vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
@@ -117,14 +114,14 @@ class ExceptionObject(Object):
     def add_entry(self, vm: VM, entry: Any, passed: Any) -> None:
         """The exception leaves the instruction that raised it, or a call: `entry` for reports, `passed` (codegen.tracebacks) for its traceback."""
         if self.source is not None:
-            vm.effects.at_end(AddedEntry(self, passed, False))
+            vm.effects.at_end(AddedEntry(self, passed))
         if not self.entries:
             vm.trail.set(self, "directives", vm.directives)
         vm.trail.set(self, "entries", [*self.entries, entry])
         vm.trail.set(self, "passed", [*self.passed, passed])
 
     def traceback(self, vm: VM) -> Object:
-        """Its traceback as it is now: one object until the exception passes another place."""
+        """The exception's traceback as it is now: one object until the exception passes another place."""
         if not self.passed:
             return self.beneath or vm.const(None)
         if self.seen is None or self.seen.passed is not self.passed:
@@ -178,13 +175,11 @@ class ExceptionObject(Object):
             cg.pop_top()
         if self.passed:
             load_entries(cg, self, self.passed)
-            load_variables(cg, self, self.passed)
         fill_instance_dict(cg, self.attrs)
 
     def referents(self) -> list[Object]:
-        variables = [value for place in self.passed for value in self.variables.get(place, {}).values()]
         optional = [each for each in (self.attrs, self.beneath) if each is not None]
-        return [*self.args, *(self.made_of or ()), *self.fields.values(), *variables, *optional]
+        return [*self.args, *(self.made_of or ()), *self.fields.values(), *optional]
 
 
 class TracebackObject(Object):
@@ -212,7 +207,7 @@ class TracebackObject(Object):
 
 
 def is_stop_iteration_of_generator(exc: Object) -> bool:
-    """Whether it is the RuntimeError that a generator makes of a StopIteration."""
+    """Whether an exception is the RuntimeError that a generator makes of a StopIteration."""
     cause = exc.fields.get("__cause__") if isinstance(exc, ExceptionObject) else None
     return cause is not None and exc.cls is RuntimeError and issubclass(cause.cls, StopIteration)
 
@@ -269,19 +264,16 @@ def normalized(vm: VM, exc: Object, cause: Object | None) -> Object:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddedEntry:
-    """The effect of an exception from outside passing through a frame of the trace; `again`: one that it has passed before."""
+    """The effect of an exception from outside passing through a frame of the trace."""
 
     exc: ExceptionObject
     passed: Any
-    again: bool
 
     def replay(self, cg: Codegen) -> None:
-        if not self.again:
-            load_entries(cg, self.exc, [self.passed])
-        load_variables(cg, self.exc, [self.passed])
+        load_entries(cg, self.exc, [self.passed])
 
     def referents(self) -> list[Object]:
-        return [self.exc, *self.exc.variables.get(self.passed, {}).values()]
+        return [self.exc]
 
 
 def load_entries(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
@@ -292,36 +284,12 @@ def load_entries(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
     cg.pop_top()
 
 
-def load_variables(cg: Codegen, exc: ExceptionObject, passed: list[Any]) -> None:
-    """Emit what gives the frames of the outermost entries of a traceback their variables."""
-    for depth, place in enumerate(reversed(passed)):
-        variables = exc.variables.get(place)
-        if variables:
-            cg.load(exc)
-            cg.load_const((depth, *variables))
-            for value in variables.values():
-                cg.load(value)
-            cg.call_const(set_variables, 2 + len(variables))
-            cg.pop_top()
-
-
 def add_entries(exc: BaseException, passed: tuple[Any, ...]) -> None:
     """Lengthen a traceback outwards by the places passed, innermost first (runs in generated code)."""
     traceback = exc.__traceback__
     for place in passed:
         traceback = place.ahead_of(traceback)
     BaseException.with_traceback(exc, traceback)
-
-
-def set_variables(exc: BaseException, where: tuple[Any, ...], *values: Any) -> None:
-    """Let the frame of an entry of the traceback hold variables. `where`: its depth and their names (runs in generated code)."""
-    depth, *names = where
-    traceback = exc.__traceback__
-    for _ in range(depth):
-        assert traceback is not None
-        traceback = traceback.tb_next
-    assert traceback is not None
-    traceback.tb_frame.f_locals.update(zip(names, values, strict=True))
 
 
 def new_exception(cls: type[BaseException], *args: Any) -> BaseException:
@@ -356,7 +324,7 @@ def wrap_exception(vm: VM, value: BaseException, source: Source) -> Object:
 @models(BaseException.__dict__["args"])
 def exception_args(vm: VM, self: Object) -> Object:
     assert isinstance(self, ExceptionObject)
-    return vm.new_tuple(self.args)
+    return TupleObject(self.args)
 
 
 def field_getter(name: str) -> Any:
@@ -429,7 +397,7 @@ def add_note(vm: VM, self: Object, note: Object) -> Object:
         vm.raise_(TypeError, f"note must be a str, not '{note.type_name}'")
     notes = abstract.lookup_attr(vm, self, "__notes__")
     if notes is None:
-        notes = vm.new_list([])
+        notes = ListObject([])
         abstract.setattr_(vm, self, "__notes__", notes)
     notes = vm.observe(notes)
     if not issubclass(notes.cls, list):
@@ -445,7 +413,7 @@ def exception_str(vm: VM, self: Object) -> Object:
         if self.source is not None and not issubclass(self.cls, KeyError) and self.args:
             vm.unsupported(breaks.UnsupportedCall(f"str() of a {classes.name(self.cls)} made outside"))
         return vm.from_real(str(self.real(vm)))
-    return text.str_(vm, self.args[0] if len(self.args) == 1 else vm.new_tuple(self.args))
+    return text.str_(vm, self.args[0] if len(self.args) == 1 else TupleObject(self.args))
 
 
 @models(BaseException.__repr__)

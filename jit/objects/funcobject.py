@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.guards.kinds import CodeIs, IsMissing, TypeIs, ValueIs
 from framejit.guards.source import MISSING, CAttr, ClosureCell, FunctionField, MethodField, Pinned, Slot, Source, TypeAttr
 from framejit.objects import abstract, operators
+from framejit.objects.delivery import Delivery
+from framejit.objects.dictobject import dict_of
 from framejit.objects.instancedict import fill_instance_dict
-from framejit.objects.object import Object
-from framejit.objects.registry import app_of, model_of, wraps
-from framejit.objects.vm import VM, Codegen
-
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
-
+from framejit.objects.object import VM, Codegen, Namespace, Object
+from framejit.objects.registry import app_of, by_library, call_model, model_of, wraps
+from framejit.objects.torchcall import torch_call
+from framejit.objects.torchfunctions import operation_of
+from framejit.objects.tupleobject import TupleObject
 
 RENAMEABLE: dict[str, type] = {
-    "__name__": str, "__qualname__": str, "__module__": object, "__doc__": object, "__annotations__": dict, "__type_params__": tuple,
+    "__name__": str, "__qualname__": str, "__module__": object, "__doc__": object, "__annotations__": dict,
 }  # fmt: skip
 """Fields of a function that functools.update_wrapper and its like set, and what they may be set to."""
+if hasattr(FunctionType, "__type_params__"):
+    RENAMEABLE["__type_params__"] = tuple
 
 
 class FunctionObject(Object):
     """A Python function, from outside (`value` is the real one) or made by the trace (MAKE_FUNCTION), which gives it its `builtins`."""
 
     __slots__ = ("code", "globals", "builtins", "qualname", "defaults", "kwdefaults", "closure", "annotations", "renamed", "checked")
-    delivers = True
 
-    def __init__(self, code: CodeType, namespace: DictObject, qualname: str, source: Source | None = None, value: Any = MISSING) -> None:
+    def __init__(self, code: CodeType, namespace: Namespace, qualname: str, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(FunctionType, source, value)
         self.code = code
         self.globals = namespace
-        self.builtins: DictObject | None = None
+        self.builtins: Namespace | None = None
         self.qualname = qualname
         self.defaults: Object | None = None
         self.kwdefaults: Object | None = None
@@ -42,6 +43,10 @@ class FunctionObject(Object):
         self.annotations: Object | None = None
         self.renamed: dict[str, Object] = {}
         self.checked = source is None
+
+    @property
+    def name_when_called(self) -> str:
+        return self.qualname
 
     def field(self, vm: VM, name: str, real: Any) -> Object | None:
         """A field of a function from outside: guarded to be missing, or wrapped."""
@@ -57,7 +62,7 @@ class FunctionObject(Object):
         """The values of `__defaults__`."""
         if self.defaults is None and self.value is not MISSING:
             found = self.field(vm, "defaults", self.value.__defaults__)
-            vm.trail.set(self, "defaults", vm.new_tuple([]) if found is None else found)
+            vm.trail.set(self, "defaults", TupleObject([]) if found is None else found)
         return [] if self.defaults is None else abstract.iterate(vm, self.defaults)
 
     def keyword_default(self, vm: VM, name: str) -> Object | None:
@@ -81,7 +86,7 @@ class FunctionObject(Object):
             return cells
         return self.closure
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
             vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
@@ -89,11 +94,13 @@ class FunctionObject(Object):
     def is_data_descriptor(self, vm: VM) -> bool:
         return False
 
-    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
         return self if obj is None else MethodObject(self, obj)
 
-    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
-        return self.call(vm, [receiver, *args], kwargs or {})
+    def call_as_method(
+        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+    ) -> Object:
+        return self.call(vm, [receiver, *args], kwargs or {}, delivery)
 
     def check_code(self, vm: VM) -> None:
         """Guard what calling the function depends on: its code, and its globals unless the function itself is pinned."""
@@ -104,35 +111,39 @@ class FunctionObject(Object):
             if not isinstance(self.source, (Pinned, TypeAttr)):
                 vm.guard(ValueIs, self.source.child(FunctionField, "globals"), self.value.__globals__)
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         if self.value is not MISSING:
+            operation = operation_of(self.value)
+            if operation is not None:
+                found = torch_call(vm, operation, args, kwargs, self)
+                return self.inline(vm, args, kwargs, delivery) if found is None else found
             model = model_of(self.value)
             if model is not None:
                 if self.source is not None:
                     vm.guard(ValueIs, self.source, self.value)
-                return vm.call_model(model, self.value, args, kwargs)
+                return call_model(vm, model, self.value, args, kwargs, delivery)
             stand_in = app_of(self.value)
             if stand_in is not None:
                 if self.source is not None:
                     vm.guard(ValueIs, self.source, self.value)
                 return vm.call_app(stand_in, args, kwargs)
         if self.value is not MISSING or self.attrs is not None:  # without attributes, one that the trace has made bears no mark
-            intercepted = vm.call_library(self, args, kwargs)
+            intercepted = by_library(vm, self, args, kwargs)
             if intercepted is not None:
                 return intercepted
-        return self.inline(vm, args, kwargs)
+        return self.inline(vm, args, kwargs, delivery)
 
-    def inline(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def inline(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         """Trace the function's own code."""
         self.check_code(vm)
-        return vm.run_function(self, self.code, bind(vm, self, args, kwargs))
+        return vm.run_function(self, bind(vm, self, args, kwargs), delivery)
 
     def getattr(self, vm: VM, name: str) -> Object:
         if self.value is MISSING:
             found = self.own_field(vm, name)
             if found is not None:
                 return found
-        elif name in ("__name__", "__qualname__", "__module__", "__doc__", "__code__", "__annotations__", "__type_params__"):
+        elif name in RENAMEABLE or name == "__code__":
             found = getattr(self.value, name)
             if self.source is None:
                 return vm.from_real(found)
@@ -140,15 +151,15 @@ class FunctionObject(Object):
             return vm.wrap(found, self.source.child(CAttr, name))
         if name == "__defaults__":
             values = self.default_values(vm)
-            return vm.new_tuple(values) if values else vm.const(None)
+            return TupleObject(values) if values else vm.const(None)
         if name == "__kwdefaults__":
             self.keyword_default(vm, "")
             return self.kwdefaults or vm.const(None)
         if name == "__globals__":
             return self.globals
         if name == "__closure__":
-            return vm.new_tuple(self.cells(vm)) if self.cells(vm) else vm.const(None)
-        return vm.generic_getattr(self, name)
+            return TupleObject(self.cells(vm)) if self.cells(vm) else vm.const(None)
+        return Object.getattr(self, vm, name)
 
     def own_field(self, vm: VM, name: str) -> Object | None:
         """A field of a function made by the trace: as it was set, or as func_new sets it at first."""
@@ -165,11 +176,11 @@ class FunctionObject(Object):
         if name == "__doc__":
             first = self.code.co_consts[0] if self.code.co_consts else None
             return vm.const(first if isinstance(first, str) else None)
-        if name == "__type_params__" and hasattr(FunctionType, name):
-            return vm.new_tuple([])
+        if name == "__type_params__" and name in RENAMEABLE:
+            return vm.const(())
         if name == "__annotations__":
             if self.annotations is None:
-                vm.trail.set(self, "annotations", vm.new_dict([]))
+                vm.trail.set(self, "annotations", dict_of(vm, []))
             return self.annotations
         return None
 
@@ -179,7 +190,7 @@ class FunctionObject(Object):
             if kinds is not None and issubclass(vm.observe(value).cls, kinds):
                 vm.trail.set(self, "renamed", {**self.renamed, name: value})
                 return
-        vm.generic_setattr(self, name, value)
+        Object.setattr(self, vm, name, value)
 
     def reconstruct(self, cg: Codegen) -> None:
         """A function made by the trace: types.FunctionType(code, globals, name, defaults, closure), then the rest."""
@@ -266,10 +277,10 @@ def bind(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str,
         vm.raise_(TypeError, f"{name} missing {len(missing)} required keyword-only argument{'s' * (len(missing) > 1)}: {listed(missing)}")
     position = n_args + n_kwonly
     if code.co_flags & CO_VARARGS:
-        bound[names[position]] = vm.new_tuple(args[n_args:])
+        bound[names[position]] = TupleObject(args[n_args:])
         position += 1
     if code.co_flags & CO_VARKEYWORDS:
-        bound[names[position]] = vm.new_dict([(vm.const(key), value) for key, value in extra.items()])
+        bound[names[position]] = dict_of(vm, [(vm.const(key), value) for key, value in extra.items()])
     return bound
 
 
@@ -298,20 +309,19 @@ class MethodObject(Object):
     """A bound method of a Python function (or of any callable)."""
 
     __slots__ = ("function", "receiver")
-    delivers = True
 
     def __init__(self, function: Object, receiver: Object, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(MethodType, source, value)
         self.function = function
         self.receiver = receiver
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
-        return abstract.call(vm, self.function, [self.receiver, *args], kwargs)
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        return abstract.call(vm, self.function, [self.receiver, *args], kwargs, delivery)
 
     def is_data_descriptor(self, vm: VM) -> bool:
         return False
 
-    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
         return self
 
     def getattr(self, vm: VM, name: str) -> Object:

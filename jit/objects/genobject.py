@@ -9,9 +9,8 @@ from framejit import breaks
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
 from framejit.objects.exceptions import ExceptionObject, TracebackObject, decides_subclasses
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object, Raise
 from framejit.objects.registry import MADE_INSIDE, models, wraps
-from framejit.objects.vm import VM, Codegen
 
 
 def names_of(frame: Any) -> tuple[str, str] | None:
@@ -51,7 +50,7 @@ class GeneratorObject(Object):
         return None if finished else value
 
     def reconstruct(self, cg: Codegen) -> None:
-        make, state = self.vm.restart_generator(self)
+        make, state = self.vm.rebuild_generator(self)
         cg.load(state)
         cg.call_const(make, 1)
         if self.names is not None:
@@ -129,7 +128,7 @@ def generator_close(vm: VM, self: Object) -> Object:
     vm.chain_context(exc, None)
     try:
         _, finished = vm.resume_generator(self, vm.const(None), exc)
-    except vm.Raise as raised:
+    except Raise as raised:
         if issubclass(raised.exc.cls, (GeneratorExit, StopIteration)):
             return vm.const(None)
         raise

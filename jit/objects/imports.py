@@ -13,9 +13,7 @@ from typing import Any, NoReturn
 
 from framejit import breaks
 from framejit.objects import abstract
-from framejit.objects.dictobject import DictObject
-from framejit.objects.object import Object
-from framejit.objects.vm import VM
+from framejit.objects.object import VM, Namespace, Object
 
 
 def is_own_import(function: Any) -> bool:
@@ -23,14 +21,14 @@ def is_own_import(function: Any) -> bool:
     return type(function) is BuiltinFunctionType and function.__self__ is builtins and function.__name__ == "__import__"
 
 
-def import_name(vm: VM, namespace: Object, builtin_names: DictObject, name: str, fromlist: Object, level: Object) -> Object:
+def import_name(vm: VM, namespace: Object, builtin_names: Namespace, name: str, fromlist: Object, level: Object) -> Object:
     """IMPORT_NAME (Python/ceval.c: import_name): the program may have put a function of its own in `__import__`'s place."""
     function = builtin_names.lookup(vm, "__import__")
     if function is None:
         vm.raise_(ImportError, "__import__ not found")
     function = vm.observe(function)
     if not is_own_import(function.value):
-        vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(function)}, put in the place of __import__ by the program,"))
+        vm.unsupported(breaks.UnsupportedCall(f"{function.name_when_called}, put in the place of __import__ by the program,"))
     return import_module(vm, namespace, name, vm.observe(fromlist).constant(vm), vm.observe(level).constant(vm))
 
 
@@ -56,14 +54,14 @@ def import_submodules(vm: VM, package: Object, names: Any) -> None:
             prefix = vm.observe(abstract.getattr_(vm, package, "__name__")).constant(vm)
             if not isinstance(prefix, str):
                 not_traced(vm, f"{name} out of a package without a name")
-            vm.read_setting(sys.modules.__contains__, f"{prefix}.{name}")
+            vm.guards.read(sys.modules.__contains__, f"{prefix}.{name}")
             not_traced(vm, f"{prefix}.{name}, which is not imported yet")
 
 
 def absolute_name(vm: VM, namespace: Object | None, name: str, level: int) -> str:
     """resolve_name (Python/import.c): of modules that know their package as they should; the instruction finds the words for others."""
     package: Any = None
-    if isinstance(namespace, DictObject):
+    if isinstance(namespace, Namespace):
         found = namespace.lookup(vm, "__package__")
         package = None if found is None else vm.observe(found).constant(vm)
         spec = namespace.lookup(vm, "__spec__")
@@ -80,7 +78,7 @@ def loaded(vm: VM, name: str) -> Object:
     modules = vm.globals_of(sys.modules)
     found = modules.lookup(vm, name)
     if found is None:
-        vm.read_setting(sys.modules.__contains__, name)
+        vm.guards.read(sys.modules.__contains__, name)
         if name.partition(".")[0] in breaks.Debugger.packages:  # as a rule in front of its call
             vm.unsupported(breaks.Debugger(f"import of {name}"))
         not_traced(vm, f"{name}, which is not imported yet")

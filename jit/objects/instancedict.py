@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from framejit.objects.dictobject import DictObject
-from framejit.objects.object import Object
-from framejit.objects.vm import Codegen
+from framejit.objects.object import Codegen, Namespace, Object
 
 
 class InstanceDictObject(DictObject):
@@ -25,7 +24,7 @@ class InstanceDictObject(DictObject):
         return True
 
 
-def fill_instance_dict(cg: Codegen, attrs: DictObject | None) -> None:
+def fill_instance_dict(cg: Codegen, attrs: Namespace | None) -> None:
     """Emit what puts the attributes of an instance made by the trace in place: building its dict does."""
     if attrs is not None and attrs.entries:
         cg.load(attrs)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import breaks, classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object, Raise, drop_end
 from framejit.objects.registry import wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 list_iterator: Any = type(iter([]))
 list_reverse_iterator: Any = type(reversed([]))
@@ -48,7 +45,7 @@ class IteratorObject(Object):
 
 
 class SequenceIterator(IteratorObject):
-    """Over a list, tuple or deque: sees changes made while it runs; once exhausted, it stays so (Objects/listobject.c: listiter_next)."""
+    """An iterator over a list, tuple or deque: it sees changes made while it runs; once exhausted, it stays so (Objects/listobject.c: listiter_next)."""
 
     __slots__ = ("sequence", "index")
 
@@ -126,7 +123,7 @@ class ReverseIterator(IteratorObject):
 
 
 class ReversedItems(IteratorObject):
-    """`reversed` of an object of the program's, which says how long it is when this is made, and whenever somebody asks how much is left."""
+    """`reversed` of an object of the program's, which is asked for its length when the iterator is made, and whenever somebody asks how much is left."""
 
     __slots__ = ("vm", "place", "sequence", "index")
 
@@ -145,7 +142,7 @@ class ReversedItems(IteratorObject):
             return None
         try:
             item = abstract.getitem(vm, sequence, vm.const(index))
-        except vm.Raise as raised:
+        except Raise as raised:
             if issubclass(raised.exc.cls, (IndexError, StopIteration)):
                 return None
             raise
@@ -161,14 +158,14 @@ class ReversedItems(IteratorObject):
         return left if abstract.length(vm, self.sequence).constant(vm) >= left else 0
 
     def reconstruct(self, cg: Codegen) -> None:
-        self.vm.trace_anew(self.place, breaks.InterruptedIterator("reversed() of an object whose length would be asked once more"))
+        self.vm.restart(self.place, breaks.InterruptedIterator("reversed() of an object whose length would be asked once more"))
 
     def referents(self) -> list[Object]:
         return [] if self.sequence is None else [self.sequence]
 
 
 class ConstantIterator(IteratorObject):
-    """Over a constant: a range, a string, bytes. `remaining(position)` makes the real iterator over what is left."""
+    """An iterator over a constant: a range, a string, bytes. `remaining(position)` makes the real iterator over what is left."""
 
     __slots__ = ("constants", "index")
 
@@ -208,7 +205,7 @@ class EnumerateIterator(IteratorObject):
             return None
         count = self.count
         vm.trail.set(self, "count", count + 1)
-        return vm.new_tuple([vm.const(count), item])
+        return vm.from_real((vm.const(count), item))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.iterator)
@@ -238,7 +235,7 @@ class ZipIterator(IteratorObject):
                     self.check_strict(vm, position)
                 return None
             items.append(item)
-        return vm.new_tuple(items) if items else None
+        return vm.from_real(tuple(items)) if items else None
 
     def check_strict(self, vm: VM, position: int) -> None:
         """The iterator at `position` ended: ValueError unless all end here."""
@@ -298,9 +295,9 @@ class FilterIterator(IteratorObject):
 
     def next(self, vm: VM) -> Object | None:
         function = vm.observe(self.function)
-        direct = function.cls is type(None) or function.value is bool
+        is_truth = function.cls is type(None) or function.value is bool
         while (item := self.iterator.next(vm)) is not None:
-            verdict = item if direct else stop_iteration_ends(vm, lambda: function.call(vm, [item], {}))
+            verdict = item if is_truth else stop_iteration_ends(vm, lambda: function.call(vm, [item], {}))
             if verdict is None:
                 return None
             if vm.observe(verdict).truth(vm):
@@ -332,9 +329,9 @@ def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:
     """The result of a call made by an iterator in C: a StopIteration that escapes from it ends the iteration."""
     try:
         return call()
-    except vm.Raise as raised:
+    except Raise as raised:
         if issubclass(raised.exc.cls, StopIteration):
-            abstract.drop_end(vm, raised.exc)
+            drop_end(vm, raised.exc)
             return None
         raise
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NONE
 from framejit.objects.iterobject import ReverseIterator, SequenceIterator, list_iterator, list_reverse_iterator
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
 from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat, same_kind, sort_order
 from framejit.objects.sliceobject import SliceObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 for _name, _symbol in COMPARISONS.items():
     models(getattr(list, _name))(comparison(_symbol, list))
@@ -214,7 +210,7 @@ def reverse(vm: VM, self: ListObject) -> Object:
 
 
 class Meanwhile(list[Object]):
-    """The contents of a list while it is sorted. An item that was put in counts, though it be out again."""
+    """The contents of a list while it is sorted. An item that was put in counts, even if it was taken out since."""
 
     modified = False
 

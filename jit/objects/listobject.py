@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.guards.kinds import Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects import abstract
 from framejit.objects.constobject import c_new
-from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
+from framejit.objects.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, list_iterator
-from framejit.objects.object import NotConstant, Object, settle
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, settle
 from framejit.objects.registry import wraps
 from framejit.objects.tupleobject import item_at, present_item
 
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
-
 
 class ListObject(Object):
-    """A list or an instance of a subclass. Until one from outside is opened, `elements` is None and `pending` holds what was appended."""
+    """A list or an instance of a subclass. Until one from outside is opened, `elements` is None and `appended` holds what was appended."""
 
-    __slots__ = ("elements", "pending", "original")
+    __slots__ = ("elements", "appended", "original")
 
     def __init__(self, elements: list[Object] | None, cls: type = list, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -29,7 +26,7 @@ class ListObject(Object):
         self.value = value
         self.attrs = None
         self.elements = elements
-        self.pending: list[Object] = []
+        self.appended: list[Object] = []
         self.original: list[Object] = []
 
     def items(self, vm: VM) -> list[Object]:
@@ -42,14 +39,14 @@ class ListObject(Object):
             abstract.refuse_many(vm, self, len(values))
             vm.guard(Length, source, len(values))
             original = [vm.wrap(value, source.child(Index, i)) for i, value in enumerate(values)]
-            elements = original + self.pending
+            elements = original + self.appended
             vm.trail.set(self, "original", original)
             vm.trail.set(self, "elements", elements)
         return elements
 
     def append(self, vm: VM, item: Object) -> None:
         """list.append; guards nothing."""
-        target = self.pending if self.elements is None else self.elements
+        target = self.appended if self.elements is None else self.elements
         target.append(item)
         vm.trail.log(target.pop)
         if self.source is not None:
@@ -62,10 +59,7 @@ class ListObject(Object):
 
     def replace(self, vm: VM, elements: list[Object]) -> None:
         """Give the list other contents altogether."""
-        old = self.items(vm)
-        if self.source is not None:
-            kept = set(map(id, elements))
-            vm.lets_go(element.value for element in old if id(element) not in kept)
+        self.items(vm)
         vm.trail.set(self, "elements", elements)
         if self.source is not None:
             vm.effects.mutated(self)
@@ -73,8 +67,6 @@ class ListObject(Object):
     def set_at(self, vm: VM, index: int, item: Object) -> None:
         """`self[index] = item` for an index that is in range and not negative."""
         elements = self.items(vm)
-        if self.source is not None:
-            vm.lets_go((elements[index].value,))
         vm.trail.log(elements.__setitem__, index, elements[index])
         elements[index] = item
         if self.source is not None:
@@ -83,15 +75,13 @@ class ListObject(Object):
     def pop_last(self, vm: VM) -> Object:
         """Take the last item of a list that is not empty."""
         elements = self.items(vm)
-        if self.source is not None:
-            vm.lets_go((elements[-1].value,))
         item = elements.pop()
         vm.trail.log(elements.append, item)
         if self.source is not None:
             vm.effects.mutated(self)
         return item
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         return None if self.cls is list else instance_dict(vm, self)
 
     def hash_key(self, vm: VM) -> Any:
@@ -100,15 +90,15 @@ class ListObject(Object):
         return self.identity_key(vm)
 
     def iter(self, vm: VM) -> Object:
-        return SequenceIterator(self, list_iterator) if self.cls is list else vm.generic_iter(self)
+        return SequenceIterator(self, list_iterator) if self.cls is list else Object.iter(self, vm)
 
     def truth(self, vm: VM) -> bool:
         if self.cls is not list:
-            return vm.generic_truth(self)
+            return Object.truth(self, vm)
         return self.peek(vm, 0) is not None or bool(self.items(vm))
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.items(vm))) if self.cls is list else vm.generic_length(self)
+        return vm.const(len(self.items(vm))) if self.cls is list else Object.length(self, vm)
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)
@@ -178,7 +168,7 @@ class ListObject(Object):
 
     def replay(self, cg: Codegen) -> None:
         if self.elements is None:
-            self.emit_extend(cg, self.pending)
+            self.emit_extend(cg, self.appended)
             return
         before, after = self.original, self.elements
         if len(after) < len(before):
@@ -208,7 +198,7 @@ class ListObject(Object):
         cg.pop_top()
 
     def referents(self) -> list[Object]:
-        return [*(self.pending if self.elements is None else self.elements), *attr_values(self)]
+        return [*(self.appended if self.elements is None else self.elements), *attr_values(self)]
 
 
 @wraps(list, shared=True)

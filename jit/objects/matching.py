@@ -6,11 +6,12 @@ import abc
 from typing import TYPE_CHECKING, NoReturn
 
 from framejit import breaks, classes
+from framejit.modules.app import support
 from framejit.objects import abstract
+from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
-    from framejit.objects.vm import VM
+    from framejit.objects.object import VM, Object
 
 SEQUENCE, MAPPING, SELF = 1 << 5, 1 << 6, 1 << 22
 """Flags of types: Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING, _Py_TPFLAGS_MATCH_SELF."""
@@ -30,13 +31,13 @@ def has_flag(vm: VM, subject: Object, flag: int) -> bool:
     """Whether the subject's class has a flag. Registering a class with an abstract base class changes it, which abc's own counter tells."""
     cls = vm.observe(subject).cls
     if not classes.flags(cls) & classes.IMMUTABLE_TYPE:
-        vm.read_setting(abc.get_cache_token)
+        vm.guards.read(abc.get_cache_token)
     return bool(classes.flags(cls) & flag)
 
 
 def match_keys(vm: VM, subject: Object, keys: Object) -> Object:
     """MATCH_KEYS: the values of all keys as a tuple, or None."""
-    return vm.call_app_named("match_keys", [subject, keys])
+    return vm.call_app(support.match_keys, [subject, keys])
 
 
 def match_class(vm: VM, subject: Object, cls: Object, count: int, names: Object) -> Object:
@@ -64,7 +65,7 @@ def match_class(vm: VM, subject: Object, cls: Object, count: int, names: Object)
         if found is None:
             return vm.const(None)
         attributes.append(found)
-    return vm.new_tuple(attributes)
+    return TupleObject(attributes)
 
 
 def positional_names(vm: VM, known: Object, count: int) -> list[str]:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from framejit import breaks
 from framejit.guards.kinds import TypeIs
-from framejit.guards.source import Source
+from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
-from framejit.objects.object import IdentityConstant, Object
+from framejit.objects.object import VM, Codegen, IdentityConstant, Namespace, Object, find_attribute, is_own_slot, no_attribute
 from framejit.objects.registry import wraps
-from framejit.objects.vm import VM, Codegen
-
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
-
 
 NAMESPACE = vars(ModuleType)["__dict__"]
 INHERITED = frozenset(dir(ModuleType))
-"""What modules have by their type."""
+"""Attributes that modules have by their type."""
 
 
 class ModuleObject(IdentityConstant):
@@ -30,7 +24,7 @@ class ModuleObject(IdentityConstant):
     def truth(self, vm: VM) -> bool:
         return True
 
-    def instance_dict(self, vm: VM) -> DictObject:
+    def instance_dict(self, vm: VM) -> Namespace:
         namespace = NAMESPACE.__get__(self.value)
         if namespace is None:
             vm.unsupported(breaks.UnsupportedValue("a module that was never initialised"))
@@ -46,7 +40,7 @@ class ModuleObject(IdentityConstant):
         if name == "__annotations__" and found is None:
             vm.unsupported(breaks.UnsupportedValue("the annotations of a module, which are made when they are asked for"))
         if name in INHERITED and name != "__annotations__":
-            found = abstract.find_attribute(vm, self, name)
+            found = find_attribute(vm, self, name)
         if found is not None:
             return found
         fallback = self.instance_dict(vm).lookup(vm, "__getattr__")
@@ -59,24 +53,24 @@ class ModuleObject(IdentityConstant):
 
     def _getattr_of_subclass(self, vm: VM, name: str) -> Object:
         """Modules of a class of their own (lazy loaders, torch.ops): what is in the dict is guarded; the rest is the class's business."""
-        hooked = not abstract.is_own_slot(vm.raw_type_lookup(self.cls, "__getattribute__"), "__getattribute__")
-        if hooked or vm.raw_type_lookup(self.cls, name) is not vm.missing:
-            return vm.generic_getattr(self, name)
-        namespace, real = self.instance_dict(vm), vm.missing
+        hooked = not is_own_slot(vm.raw_type_lookup(self.cls, "__getattribute__"), "__getattribute__")
+        if hooked or vm.raw_type_lookup(self.cls, name) is not MISSING:
+            return Object.getattr(self, vm, name)
+        namespace, real = self.instance_dict(vm), MISSING
         if name not in self.value.__dict__ and name not in namespace.stores:
-            real = vm.load_lazy_attribute(self.value, name)  # may put it into the dict, of which nothing of the name is guarded yet
+            real = getattr(self.value, name, MISSING)  # may put it into the dict, of which nothing of the name is guarded yet
         found = namespace.lookup(vm, name)
         if found is not None:
             return found
-        return vm.generic_getattr(self, name) if real is vm.missing else vm.pin(real)
+        return Object.getattr(self, vm, name) if real is MISSING else vm.pin(real)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         if self.cls is not ModuleType or name in INHERITED:
-            vm.generic_setattr(self, name, value)
+            Object.setattr(self, vm, name, value)
         elif value is not None:
             self.instance_dict(vm).store(vm, name, value)
         elif not self.instance_dict(vm).delete(vm, name):
-            abstract.no_attribute(vm, self, name)
+            no_attribute(vm, self, name)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)

@@ -14,10 +14,10 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from framejit.objects import abstract
+from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import FunctionObject
-from framejit.objects.object import Object
-from framejit.objects.registry import models, passes_result
-from framejit.objects.vm import VM
+from framejit.objects.object import VM, Object, object_setattr
+from framejit.objects.registry import models
 
 if TYPE_CHECKING:
     from framejit.objects.dictobject import DictObject
@@ -52,24 +52,26 @@ def module_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
     text = vm.observe(name).constant(vm)
     value = vm.observe(value)
     spaces = [space(vm, self, part) for part in TENSOR_SPACES]
-    held = [members is not None and members.lookup(vm, text) is not None for members in spaces]
-    if issubclass(value.cls, (nn.Parameter, nn.Module)) or held[0] or held[2] or isinstance(value.value, nn.Buffer):
+    present = [members is not None and members.lookup(vm, text) is not None for members in spaces]
+    if issubclass(value.cls, (nn.Parameter, nn.Module)) or present[0] or present[2] or isinstance(value.value, nn.Buffer):
         return inline(vm, nn.Module.__setattr__, [self, name, value])
-    if held[1]:
+    if present[1]:
         if not issubclass(value.cls, (torch.Tensor, type(None))):
             return inline(vm, nn.Module.__setattr__, [self, name, value])
         assert spaces[1] is not None
         spaces[1].store(vm, text, value)
     else:
-        vm.object_setattr(self, text, value)
+        object_setattr(vm, self, text, value)
     return vm.const(None)
 
 
-def inline(vm: VM, function: object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+def inline(
+    vm: VM, function: object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+) -> Object:
     """Trace torch's own code of a function that has a model here."""
     found = vm.pin(function)
     assert isinstance(found, FunctionObject)
-    return found.inline(vm, args, kwargs or {})
+    return found.inline(vm, args, kwargs or {}, delivery)
 
 
 def has_hooks(vm: VM, self: Object) -> bool:
@@ -86,35 +88,25 @@ def has_hooks(vm: VM, self: Object) -> bool:
     return False
 
 
-@models(nn.Module._wrapped_call_impl)
-def module_call(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
+@models(nn.Module._wrapped_call_impl, delivers=True)
+def module_call(vm: VM, delivery: Delivery | None, self: Object, /, *args: Object, **kwargs: Object) -> Object:
     """A module compiled in place calls its compiled form; tracing sees through that."""
-    return forward_to(vm, self, "_call_impl", args, kwargs)
+    return forward_to(vm, self, "_call_impl", args, kwargs, delivery)
 
 
-@models(nn.Module._call_impl)
-def module_call_impl(vm: VM, self: Object, /, *args: Object, **kwargs: Object) -> Object:
+@models(nn.Module._call_impl, delivers=True)
+def module_call_impl(vm: VM, delivery: Delivery | None, self: Object, /, *args: Object, **kwargs: Object) -> Object:
     """Without hooks a call is a call of `forward`."""
-    direct, vm.direct = vm.direct, None  # looking for hooks calls methods of dicts, whose results are not this call's
-    hooked = has_hooks(vm, self)
-    vm.direct = direct
-    if hooked:
-        return inline(vm, nn.Module._call_impl, [self, *args], kwargs)
+    if has_hooks(vm, self):
+        return inline(vm, nn.Module._call_impl, [self, *args], kwargs, delivery)
     outer = vm.graph.module_stack
     path = "<new>" if self.source is None else self.source.describe()
     vm.trail.set(vm.graph, "module_stack", {**outer, path: (path, self.cls)})
-    result = forward_to(vm, self, "forward", args, kwargs)
+    result = forward_to(vm, self, "forward", args, kwargs, delivery)
     vm.trail.set(vm.graph, "module_stack", outer)
     return result
 
 
-def forward_to(vm: VM, self: Object, name: str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """Return what a method returns: its frame is as direct as the call that is modelled."""
-    direct, vm.direct = vm.direct, None
-    method = abstract.getattr_(vm, self, name)
-    vm.direct = direct
-    return abstract.call(vm, method, list(args), kwargs)
-
-
-for _function in (nn.Module._wrapped_call_impl, nn.Module._call_impl):
-    passes_result(_function)
+def forward_to(vm: VM, self: Object, name: str, args: Sequence[Object], kwargs: dict[str, Object], delivery: Delivery | None) -> Object:
+    """Return what a method returns: its result is delivered as that of the call that is modelled."""
+    return abstract.call(vm, abstract.getattr_(vm, self, name), list(args), kwargs, delivery)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.objects.constobject import ConstObject
-from framejit.objects.object import Object
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
+from framejit.objects.object import VM, Codegen, Object
 
 MAX_DEPTH = 16
-"""Of deferred computations in one another. A deeper one is asked for its value."""
+"""So many deferred computations may be in one another. A deeper one is asked for its value."""
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "+=": operator.add, "-=": operator.sub, "*=": operator.mul,
 }  # fmt: skip

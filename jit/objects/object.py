@@ -1,4 +1,4 @@
-"""The base of the object model: what the trace knows of one Python value.
+"""The base of the object model: what the trace knows of one Python value, with CPython's generic slots; and the VM and Codegen that Objects are given.
 
 Conventions
 - An `Object` stands for exactly one Python value of exact type `cls`. Identity of Objects is identity of values:
@@ -13,17 +13,22 @@ Conventions
 
 from __future__ import annotations
 
-from types import FunctionType, MemberDescriptorType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+import sys
+from collections.abc import Callable
+from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from framejit import breaks, classes
 from framejit._runtime import type_name
 from framejit.guards.kinds import IsMissing, TypeIs, with_article
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
+from framejit.modules.app import support
+from framejit.objects.delivery import Delivery
+from framejit.objects.naming import callable_name
+from framejit.objects.vm import Classes, CodeWriter, Record, Running, Stopping, Values
 
-if TYPE_CHECKING:
-    from framejit.objects.dictobject import DictObject
-    from framejit.objects.vm import VM, Codegen
+FOLDABLE: frozenset[type] = frozenset({int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented), range})
+"""Types whose operators are C code without side effects: constants of them are computed on the spot."""
 
 
 class Object:
@@ -31,15 +36,15 @@ class Object:
 
     __slots__ = ("cls", "source", "value", "attrs")
     replays_first: ClassVar[bool] = False
-    """Its changes are replayed before those of others: an iterator's steps, which were taken before what it runs over was changed."""
-    delivers: ClassVar[bool] = False
-    """`call` gives the result of the last call that it makes, as it is, and takes care of `vm.direct` before that."""
+    """Whether changes of such an Object are replayed before those of others: an iterator's steps, which were taken before what it runs over was changed."""
+    guarded_by_name: ClassVar[bool] = False
+    """Observing it guards its name and whose it is, not which object: a bound method in C is a new one on each access."""
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
         self.source = source
         self.value = value
-        self.attrs: DictObject | None = None
+        self.attrs: Namespace | None = None
 
     # What the value is.
 
@@ -47,6 +52,12 @@ class Object:
     def type_name(self) -> str:
         """The name of its class in the interpreter's messages."""
         return type_name(self.cls)
+
+    @property
+    def name_when_called(self) -> str:
+        """A short text for messages about a call: the qualified name of a function or class, else the type."""
+        is_called = self.value is not MISSING and callable(self.value)
+        return callable_name(self.value) if is_called else f"a {classes.qualname(self.cls)}"
 
     def is_known(self) -> bool:
         """Whether the value is a constant that the trace rests on already, or has made itself: asking for it specialises nothing."""
@@ -70,7 +81,7 @@ class Object:
         """`hash_key` of a value that hashes by identity; vm checks that its class really does."""
         return vm.identity_key(self)
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         """The instance `__dict__`, if values of this type have one."""
         return self.attrs
 
@@ -106,31 +117,78 @@ class Object:
 
     def getattr(self, vm: VM, name: str) -> Object:
         """tp_getattro. Raises the traced AttributeError."""
-        return vm.generic_getattr(self, name)
+        return generic_getattr(vm, self, name)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         """tp_setattro; None deletes."""
-        vm.generic_setattr(self, name, value)
+        generic_setattr(vm, self, name, value)
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
-        """tp_call."""
-        return vm.generic_call(self, args, kwargs)
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        """tp_call. `delivery`: how what is returned becomes the result of the program's instruction; None where other code uses it first."""
+        method = vm.type_lookup(self.cls, "__call__")
+        if method is None:
+            vm.raise_(TypeError, f"'{self.type_name}' object is not callable")
+        return method.call_as_method(vm, self, args, kwargs, delivery)
 
     def iter(self, vm: VM) -> Object:
-        """tp_iter."""
-        return vm.generic_iter(self)
+        """tp_iter, as PyObject_GetIter calls it."""
+        if vm.raw_type_lookup(self.cls, "__iter__") is None:
+            vm.raise_(TypeError, f"'{self.type_name}' object is not iterable")
+        found = call_found_special(vm, self, "__iter__")
+        if found is not None:
+            found = vm.observe(found)
+            if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
+                vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.type_name}'")
+            return found
+        if vm.raw_type_lookup(self.cls, "__getitem__") is not MISSING:
+            return vm.call_app(support.sequence_iterator, [self])
+        vm.raise_(TypeError, f"'{self.type_name}' object is not iterable")
 
     def next(self, vm: VM) -> Object | None:
         """tp_iternext: None when exhausted."""
-        return vm.generic_next(self)
+        try:
+            found = call_special(vm, self, "__next__")
+        except Raise as raised:
+            if issubclass(raised.exc.cls, StopIteration):
+                drop_end(vm, raised.exc)
+                return None
+            raise
+        if found is None:
+            vm.raise_(TypeError, f"'{self.type_name}' object is not an iterator")
+        return found
 
     def truth(self, vm: VM) -> bool:
         """nb_bool, else length, else True. Breaks where it depends on tensor data."""
-        return vm.generic_truth(self)
+        if self.cls in FOLDABLE and self.is_knowable():
+            return bool(self.constant(vm))
+        found = call_special(vm, self, "__bool__")
+        if found is not None:
+            found = vm.observe(found)
+            if found.cls is not bool:
+                vm.raise_(TypeError, f"__bool__ should return bool, returned {found.type_name}")
+            return bool(found.constant(vm))
+        if vm.raw_type_lookup(self.cls, "__len__") is not MISSING:
+            return bool(Object.length(self, vm).constant(vm))
+        if self.value is not MISSING and not classes.is_subtype(type(self.value), self.cls):
+            vm.unsupported(breaks.UnsupportedValue(f"the truth of {self!r}"))
+        return True
 
     def length(self, vm: VM) -> Object:
         """sq_length or mp_length."""
-        return vm.generic_length(self)
+        if self.cls in FOLDABLE and self.is_knowable():
+            return fold(vm, len, self.constant(vm))
+        found = call_special(vm, self, "__len__")
+        if found is None:
+            vm.raise_(TypeError, f"object of type '{self.type_name}' has no len()")
+        found = vm.observe(found)
+        if not issubclass(found.cls, int):
+            vm.raise_(TypeError, f"'{found.type_name}' object cannot be interpreted as an integer")
+        count = int(found.constant(vm))
+        if count < 0:
+            vm.raise_(ValueError, "__len__() should return >= 0")
+        if count > sys.maxsize:
+            vm.raise_(OverflowError, "cannot fit 'int' into an index-sized integer")
+        return vm.const(count)
 
     def length_hint(self, vm: VM) -> int | None:
         """`__length_hint__` in C: how many items an iterator of the trace has left, where that is known without stepping."""
@@ -142,14 +200,14 @@ class Object:
         """PyDescr_IsData."""
         return vm.raw_type_lookup(self.cls, "__set__") is not MISSING or vm.raw_type_lookup(self.cls, "__delete__") is not MISSING
 
-    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
         """tp_descr_get: what reading this class attribute through `obj` (None: through the class) gives."""
         method = vm.type_lookup(self.cls, "__get__")
         if method is None:
             return self
-        return method.call_as_method(vm, self, [vm.const(None) if obj is None else obj, vm.const(cls)])
+        return method.call_as_method(vm, self, [vm.const(None) if obj is None else obj, vm.const(cls)], None, delivery)
 
-    def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
+    def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         """tp_descr_set: store (None: delete) through this class attribute; False where it is no data descriptor."""
         wanted, other = ("__delete__", "__set__") if value is None else ("__set__", "__delete__")
         method = vm.type_lookup(self.cls, wanted)
@@ -157,15 +215,15 @@ class Object:
             if vm.raw_type_lookup(self.cls, other) is not MISSING:  # slot_tp_descr_set
                 vm.raise_(AttributeError, wanted)
             return False
-        method.call_as_method(vm, self, [obj] if value is None else [obj, value])
+        method.call_as_method(vm, self, [obj] if value is None else [obj, value], None, delivery)
         return True
 
-    def call_as_method(self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None) -> Object:
+    def call_as_method(
+        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+    ) -> Object:
         """Call this class attribute on an instance: bind and call in one step."""
-        direct, vm.direct = vm.direct, None
         bound = vm.observe(self.descriptor_get(vm, receiver, receiver.cls))
-        vm.direct = direct if bound.delivers else None
-        return bound.call(vm, args, kwargs or {})
+        return bound.call(vm, args, kwargs or {}, delivery)
 
     # Operators, where a type has C slots that don't go through its class's attributes (tensors, deferred numbers). None: not mine.
 
@@ -233,6 +291,47 @@ class Object:
         return kind if self.source is None else f"{self.source.told()} ({kind})"
 
 
+class Namespace(Object):
+    """A dict of names: a function's globals, an instance's `__dict__`. It is a DictObject; what is said here is what others need of it.
+
+    `entries`: what is known of the contents, by key: the key and the value. `stores`: what the trace has stored.
+    """
+
+    __slots__ = ()
+    entries: dict[Any, tuple[Object, Object]]
+    stores: dict[Any, tuple[Object, Object]]
+
+    def lookup(self, vm: VM, name: Any) -> Object | None:
+        """The value of a plain constant key; None where there is none. Guards that key only."""
+        raise NotImplementedError
+
+    def store(self, vm: VM, name: Any, value: Object) -> None:
+        """Set the value of a plain constant key."""
+        raise NotImplementedError
+
+    def delete(self, vm: VM, name: Any) -> bool:
+        """Remove a plain constant key; False where there is none."""
+        raise NotImplementedError
+
+    def open(self, vm: VM) -> dict[Any, tuple[Object, Object]]:
+        """The whole content, in order; guards all keys and their order the first time."""
+        raise NotImplementedError
+
+
+class VM(Record[Object], Values[Object], Classes[Object], Running[Object], Stopping, Protocol):
+    """One trace: of one frame and everything it calls. Not shared between threads."""
+
+    def globals_of(self, namespace: dict[str, Any]) -> Namespace:
+        """The dict of a function's globals (source: Pinned(namespace)); one per namespace and trace."""
+
+    def instance_dict_of(self, obj: Object) -> Namespace | None:
+        """The instance `__dict__` of an object: wrapped where the object came from outside, new and empty where the trace made it."""
+
+
+class Codegen(CodeWriter[Object], Protocol):
+    """The writer of the replacement bytecode, to which an Object says how it is rebuilt."""
+
+
 class IdentityConstant(Object):
     """A constant known by identity: a class, a module, a C function. `value` is the real one; observing it guards which it is."""
 
@@ -263,6 +362,10 @@ class LazyObject(Object):
     def _unobserved(self) -> NoReturn:
         raise AssertionError(f"{self!r} was used without vm.observe")
 
+    @property
+    def name_when_called(self) -> str:
+        return super().name_when_called if self.real is None else self.real.name_when_called
+
     def is_known(self) -> bool:
         return False if self.real is None else self.real.is_known()
 
@@ -275,7 +378,7 @@ class LazyObject(Object):
     def hash_key(self, vm: VM) -> Any:
         return vm.observe(self).hash_key(vm)
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         return vm.observe(self).instance_dict(vm)
 
     def as_graph_argument(self, vm: VM) -> Any:
@@ -283,6 +386,20 @@ class LazyObject(Object):
 
     def reconstruct(self, cg: Codegen) -> None:
         self._unobserved()
+
+
+class Raise(Exception):
+    """Signal: the traced program raises `exc`, an exception instance, on its way to a handler.
+
+    `reraised`: it is raised again as it was (RERAISE, a bare `raise`): the frame that does so adds neither context nor a traceback entry.
+    `thrown`: into a generator, which adds no context of whoever throws it.
+    """
+
+    def __init__(self, exc: Object, reraised: bool = False, thrown: bool = False) -> None:
+        super().__init__(exc)
+        self.exc = exc
+        self.chained = reraised or thrown
+        self.reraised = reraised
 
 
 class NotConstant(Exception):
@@ -313,3 +430,142 @@ def settle(obj: Object) -> Object:
     while type(obj) is LazyObject and obj.real is not None:
         obj = obj.real
     return obj
+
+
+def fold(vm: VM, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Object:
+    """Call a pure C function on real constants; its exception is the traced program's."""
+    try:
+        result = function(*args, **kwargs)
+    except Exception as error:
+        vm.raise_(type(error), *error.args)
+    return vm.from_real(result)
+
+
+def call_special(vm: VM, obj: Object, name: str, *args: Object, delivery: Delivery | None = None) -> Object | None:
+    """Call a special method looked up on the type, not the instance; None where the type has none."""
+    method = vm.type_lookup(obj.cls, name)
+    if method is None:
+        return None
+    return method.call_as_method(vm, obj, list(args), None, delivery)
+
+
+def call_found_special(vm: VM, obj: Object, name: str, *args: Object) -> Object | None:
+    """`call_special` for the slots that forget what the lookup raises (comparisons, `__iter__`): a property that raises is no method."""
+    found = vm.raw_type_lookup(obj.cls, name)
+    if not isinstance(found, property) and not isinstance(vm.raw_type_lookup(type(found), "__get__"), FunctionType):
+        return call_special(vm, obj, name, *args)
+    try:
+        method = lookup_special(vm, obj, name)
+    except Raise:
+        return None
+    return None if method is None else vm.observe(method).call(vm, list(args), {})
+
+
+def lookup_special(vm: VM, obj: Object, name: str) -> Object | None:
+    """_PyObject_LookupSpecial: a special method, bound."""
+    obj = vm.observe(obj)
+    found = vm.type_lookup(obj.cls, name)
+    return None if found is None else found.descriptor_get(vm, obj, obj.cls)
+
+
+def generic_getattr(vm: VM, obj: Object, name: str, delivery: Delivery | None = None) -> Object:
+    """slot_tp_getattr_hook around PyObject_GenericGetAttr: an overridden `__getattribute__`, the generic rule, `__getattr__`."""
+    cls = obj.cls
+    getattribute = vm.raw_type_lookup(cls, "__getattribute__")
+    first = delivery
+    if delivery is not None and vm.raw_type_lookup(cls, "__getattr__") is not MISSING:
+        first = None  # what is tried first may raise AttributeError
+    try:
+        if is_own_slot(getattribute, "__getattribute__"):
+            found = find_attribute(vm, obj, name, first)
+            if found is not None:
+                return found
+        else:
+            hook = vm.type_lookup(cls, "__getattribute__")
+            assert hook is not None
+            return hook.call_as_method(vm, obj, [vm.const(name)], None, first)
+    except Raise as raised:
+        if not issubclass(raised.exc.cls, AttributeError) or vm.raw_type_lookup(cls, "__getattr__") is MISSING:
+            raise
+    fallback = vm.type_lookup(cls, "__getattr__")
+    if fallback is None:
+        no_attribute(vm, obj, name)
+    return fallback.call_as_method(vm, obj, [vm.const(name)], None, delivery)
+
+
+def is_own_slot(found: Any, name: str) -> bool:
+    """Whether what a class has under the name of a slot is that slot of a C type, which repeats the generic one.
+
+    `__setattr__ = dict.__setitem__` isn't.
+    """
+    return type(found) is WrapperDescriptorType and found.__name__ == name
+
+
+def find_attribute(vm: VM, obj: Object, name: str, delivery: Delivery | None = None) -> Object | None:
+    """The generic rule without the hooks; None where nothing is found (_PyObject_GenericGetAttrWithDict with suppress)."""
+    found = vm.type_lookup(obj.cls, name)
+    if found is not None and found.is_data_descriptor(vm) and vm.raw_type_lookup(found.cls, "__get__") is not MISSING:
+        return found.descriptor_get(vm, obj, obj.cls, delivery)
+    namespace = namespace_of(vm, obj)
+    if namespace is not None:
+        value = namespace.lookup(vm, name)
+        if value is not None:
+            return value
+    if found is not None:
+        return found.descriptor_get(vm, obj, obj.cls, delivery)
+    return None
+
+
+def namespace_of(vm: VM, obj: Object) -> Namespace | None:
+    """The instance `__dict__`; None where values of the type have none. Constants whose attributes are read as they are have one that isn't traced."""
+    namespace = obj.instance_dict(vm)
+    if namespace is None and classes.dictoffset(obj.cls):
+        vm.unsupported(breaks.UnsupportedOperation(f"looking into the __dict__ of {obj!r}"))
+    return namespace
+
+
+def object_getattribute(vm: VM, obj: Object, name: str) -> Object:
+    found = find_attribute(vm, obj, name)
+    if found is None:
+        no_attribute(vm, obj, name)
+    return found
+
+
+def no_attribute(vm: VM, obj: Object, name: str) -> NoReturn:
+    vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'", name=name, obj=obj)
+
+
+def generic_setattr(vm: VM, obj: Object, name: str, value: Object | None, delivery: Delivery | None = None) -> None:
+    """slot_tp_setattro around PyObject_GenericSetAttr."""
+    special = "__delattr__" if value is None else "__setattr__"
+    if is_own_slot(vm.raw_type_lookup(obj.cls, special), special):
+        object_setattr(vm, obj, name, value, delivery)
+        return
+    hook = vm.type_lookup(obj.cls, special)
+    assert hook is not None
+    hook.call_as_method(vm, obj, [vm.const(name)] if value is None else [vm.const(name), value], None, delivery)
+
+
+def object_setattr(vm: VM, obj: Object, name: str, value: Object | None, delivery: Delivery | None = None) -> None:
+    """_PyObject_GenericSetAttrWithDict."""
+    found = vm.type_lookup(obj.cls, name)
+    if found is not None and found.descriptor_set(vm, obj, value, delivery):
+        return
+    namespace = namespace_of(vm, obj)
+    if namespace is None:
+        kind = "has no attribute" if found is None else "attribute"
+        tail = "" if found is None else " is read-only"
+        vm.raise_(AttributeError, f"'{obj.type_name}' object {kind} '{name}'{tail}")
+    if value is not None:
+        namespace.store(vm, name, value)
+    elif not namespace.delete(vm, name):
+        vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
+
+
+def drop_end(vm: VM, exc: Object) -> None:
+    """An iterator has ended by this exception, of which the trace keeps no more than that. Breaks where C code would hand it on to the program:
+    `next(zip(it))` raises the very StopIteration, with its value, that `it` has raised."""
+    if (exc.cls is not StopIteration or exc.args) and vm.hands_on_ends():  # type: ignore[attr-defined]
+        vm.unsupported(breaks.UnsupportedOperation("the end of an iterator by a StopIteration with a value, which another iterator hands on"))
+
+

@@ -13,9 +13,8 @@ from typing import Any
 from framejit import breaks, classes
 from framejit._runtime import type_name
 from framejit.guards.source import MISSING
-from framejit.objects import abstract
-from framejit.objects.object import Object, settle
-from framejit.objects.vm import VM
+from framejit.objects import abstract, identities
+from framejit.objects.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle
 
 BINARY: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
     "+": ("__add__", "__radd__", operator.add),
@@ -69,11 +68,11 @@ def unary_op(vm: VM, symbol: str, a: Object) -> Object:
     if found is not None:
         return found
     name, real = UNARY[symbol]
-    if a.cls in abstract.FOLDABLE and a.is_knowable():
+    if a.cls in FOLDABLE and a.is_knowable():
         if symbol == "~" and a.cls is bool and INVERTED_BOOL_WARNS:
             vm.unsupported(breaks.SideEffect("~ on a bool, which warns,"))
-        return abstract.fold(vm, real, a.constant(vm))
-    found = abstract.call_special(vm, a, name)
+        return fold(vm, real, a.constant(vm))
+    found = call_special(vm, a, name)
     if found is None:
         vm.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.type_name}'")
     return found
@@ -94,13 +93,13 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     plain = symbol
     if symbol in INPLACE:
         plain = symbol[:-1]
-        if a.cls not in abstract.FOLDABLE and not is_sequence_slot(vm, a.cls, INPLACE[symbol]):
-            found = abstract.call_special(vm, a, INPLACE[symbol], b)
+        if a.cls not in FOLDABLE and not is_sequence_slot(vm, a.cls, INPLACE[symbol]):
+            found = call_special(vm, a, INPLACE[symbol], b)
             if found is not None and not abstract.is_not_implemented(found):
                 return found
     left, right, real = BINARY[plain]
-    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_knowable() and b.is_knowable():
-        return abstract.fold(vm, real if plain == symbol else INPLACE_REAL[symbol], a.constant(vm), b.constant(vm))
+    if a.cls in FOLDABLE and b.cls in FOLDABLE and a.is_knowable() and b.is_knowable():
+        return fold(vm, real if plain == symbol else INPLACE_REAL[symbol], a.constant(vm), b.constant(vm))
     found = binary_slots(vm, a, b, left, right)
     if found is None and plain in SEQUENCE_SLOTS:
         found = sequence_slots(vm, symbol, plain, a, b)
@@ -129,8 +128,8 @@ def sequence_slots(vm: VM, symbol: str, plain: str, a: Object, b: Object) -> Obj
     names = (INPLACE[symbol], left) if symbol in INPLACE else (left,)
     for name in names:
         if is_sequence_slot(vm, a.cls, name):
-            return repeated(vm, a, name, b) if plain == "*" else abstract.call_special(vm, a, name, b)
-    if plain != "*" or (symbol in INPLACE and (a.cls not in abstract.FOLDABLE or a.cls in (str, bytes, range))):
+            return repeated(vm, a, name, b) if plain == "*" else call_special(vm, a, name, b)
+    if plain != "*" or (symbol in INPLACE and (a.cls not in FOLDABLE or a.cls in (str, bytes, range))):
         return None  # in place, the right operand is only asked where the left one's type has no table of sequence slots at all
     return repeated(vm, b, right, a) if is_sequence_slot(vm, b.cls, right) else None
 
@@ -139,9 +138,9 @@ def repeated(vm: VM, sequence: Object, name: str, times: Object) -> Object | Non
     """sequence_repeat."""
     if not issubclass(times.cls, int) and vm.raw_type_lookup(times.cls, "__index__") is MISSING:
         vm.raise_(TypeError, f"can't multiply sequence by non-int of type '{times.type_name}'")
-    if sequence.cls in abstract.FOLDABLE and sequence.is_knowable():
-        return abstract.fold(vm, operator.mul, sequence.constant(vm), index(vm, times))
-    return abstract.call_special(vm, sequence, name, times)
+    if sequence.cls in FOLDABLE and sequence.is_knowable():
+        return fold(vm, operator.mul, sequence.constant(vm), index(vm, times))
+    return call_special(vm, sequence, name, times)
 
 
 def index(vm: VM, obj: Object, refuse: Callable[[], str] | None = None) -> int:
@@ -152,7 +151,7 @@ def index(vm: VM, obj: Object, refuse: Callable[[], str] | None = None) -> int:
     obj = vm.observe(obj)
     if issubclass(obj.cls, int):
         return int_value(vm, obj)
-    found = None if obj.cls in (str, float, type(None)) else abstract.call_special(vm, obj, "__index__")
+    found = None if obj.cls in (str, float, type(None)) else call_special(vm, obj, "__index__")
     if found is None:
         vm.raise_(TypeError, refuse() if refuse is not None else f"'{obj.type_name}' object cannot be interpreted as an integer")
     found = vm.observe(found)
@@ -198,7 +197,7 @@ def has_sequence_slots(vm: VM, cls: type, left: str, right: str) -> bool:
     return is_sequence_slot(vm, cls, left) and (is_sequence_slot(vm, cls, right) or vm.raw_type_lookup(cls, right) is MISSING)
 
 
-def first_answer(vm: VM, *attempts: tuple[Object, str, Object], call: Callable[..., Object | None] = abstract.call_special) -> Object | None:
+def first_answer(vm: VM, *attempts: tuple[Object, str, Object], call: Callable[..., Object | None] = call_special) -> Object | None:
     """What the first of these special methods returns that doesn't refuse: (owner, name, argument) for each; None where all do."""
     for owner, name, argument in attempts:
         found = None if is_refused(owner, argument, name) else call(vm, owner, name, argument)
@@ -213,7 +212,7 @@ KINSHIP: dict[type, tuple[type, ...]] = {bool: (int,), float: (int, float), comp
 
 def is_refused(a: Object, b: Object, name: str) -> bool:
     """Whether the C slot of a number or string would answer NotImplemented: it knows only its own kind, and the other is none."""
-    if a.cls not in abstract.FOLDABLE or b.is_knowable():
+    if a.cls not in FOLDABLE or b.is_knowable():
         return False
     return not (a.cls in (str, bytes) and name == "__mod__") and not issubclass(b.cls, KINSHIP.get(a.cls, (a.cls,)))
 
@@ -227,11 +226,11 @@ def compare(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     if found is not None:
         return found
     left, right, real = COMPARE[symbol]
-    if a.cls in abstract.FOLDABLE and b.cls in abstract.FOLDABLE and a.is_knowable() and b.is_knowable():
-        return abstract.fold(vm, real, a.constant(vm), b.constant(vm))
+    if a.cls in FOLDABLE and b.cls in FOLDABLE and a.is_knowable() and b.is_knowable():
+        return fold(vm, real, a.constant(vm), b.constant(vm))
     given, reflected = (a, left, b), (b, right, a)
     order = (reflected, given) if a.cls is not b.cls and abstract.is_subtype(vm, b.cls, a.cls) else (given, reflected)
-    found = first_answer(vm, *order, call=abstract.call_found_special)
+    found = first_answer(vm, *order, call=call_found_special)
     if found is not None:
         return found
     if symbol == "==":
@@ -264,7 +263,10 @@ def is_(vm: VM, a: Object, b: Object, unsure: bool = True) -> bool:
     if a.cls is type(None) or a.cls is type(...) or a.cls is type(NotImplemented):
         return True
     if a.value is not MISSING and b.value is not MISSING:
-        return vm.same_value(a, b, unsure)
+        return identities.same_value(vm, a, b, unsure)
+    if a.cls is tuple:  # there is one empty tuple
+        made, other = (a, b) if a.value is MISSING else (b, a)
+        return not made.truth(vm) and not other.truth(vm)
     return False
 
 
@@ -274,16 +276,16 @@ def contains(vm: VM, container: Object, item: Object) -> Object:
     found = container.contains(vm, item)
     if found is not None:
         return found
-    if container.cls in abstract.FOLDABLE and container.is_knowable() and vm.observe(item).is_knowable():
-        return abstract.fold(vm, operator.contains, container.constant(vm), item.constant(vm))
+    if container.cls in FOLDABLE and container.is_knowable() and vm.observe(item).is_knowable():
+        return fold(vm, operator.contains, container.constant(vm), item.constant(vm))
     if vm.raw_type_lookup(container.cls, "__contains__") is None:
         vm.raise_(TypeError, f"'{container.type_name}' object is not a container")
-    found = abstract.call_special(vm, container, "__contains__", item)
+    found = call_special(vm, container, "__contains__", item)
     if found is not None:
         return vm.const(abstract.truth(vm, found))
     try:
         iterator = abstract.iter_(vm, container)
-    except vm.Raise as raised:
+    except Raise as raised:
         if issubclass(raised.exc.cls, TypeError):
             vm.raise_(TypeError, f"argument of type '{container.type_name}' is not iterable")
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from framejit import breaks, classes
 from framejit.guards.iterators import (
@@ -20,11 +20,9 @@ from framejit.guards.kinds import Equals, IsMissing, IsPresent, TypeIs
 from framejit.guards.source import IteratorField, IteratorItem, Source
 from framejit.objects import operators
 from framejit.objects.iterobject import ForeignIterator
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
+from framejit.objects.tupleobject import TupleObject
 
 MANY_STEPS = 1000
 """A trace that goes further than this breaks, and goes on from there: the rest of a long loop is not unrolled into one graph."""
@@ -75,7 +73,7 @@ class PeekedIterator(Object):
         vm.unsupported(breaks.IteratorFromOutside(f"a {classes.name(self.cls)}{why}"))
 
     def field(self, vm: VM, name: str | int) -> Object | None:
-        """What it runs over, unobserved; guarded where it is missing."""
+        """A field of the real iterator, such as what it runs over, unobserved; guarded where it is missing."""
         assert self.source is not None
         source, found = self.source.child(IteratorField, name), field(self.value, name)
         if not found:
@@ -97,7 +95,7 @@ class PeekedIterator(Object):
 
 
 class PeekedSequenceIterator(PeekedIterator):
-    """Over a range, list, tuple, string, bytes or dict. `over`: the list or dict, whose changes it would see; `ended`: it stays so."""
+    """An iterator from outside over a range, list, tuple, string, bytes or dict. `over`: the list or dict, whose changes it would see; `ended`: it stays so."""
 
     __slots__ = ("items", "over", "ended")
 
@@ -146,13 +144,13 @@ class PeekedSequenceIterator(PeekedIterator):
 
 
 class PeekedEnumerate(PeekedIterator):
-    """An enumerate from outside. `given`: how many items the trace has taken."""
+    """An enumerate from outside. `taken`: how many items the trace has taken."""
 
-    __slots__ = ("given",)
+    __slots__ = ("taken",)
 
     def __init__(self, cls: type, source: Source, value: Any) -> None:
         super().__init__(cls, source, value)
-        self.given = 0
+        self.taken = 0
 
     def take(self, vm: VM, owner: int) -> Object | None:
         item = step_inner(vm, self, 0, owner)
@@ -161,10 +159,10 @@ class PeekedEnumerate(PeekedIterator):
             return None
         count = self.field(vm, "count")
         assert count is not None
-        if self.given:
-            count = operators.binary_op(vm, "+", count, vm.const(self.given))
-        vm.trail.set(self, "given", self.given + 1)
-        return vm.new_tuple([count, item])
+        if self.taken:
+            count = operators.binary_op(vm, "+", count, vm.const(self.taken))
+        vm.trail.set(self, "taken", self.taken + 1)
+        return TupleObject([count, item])
 
 
 class PeekedZip(PeekedIterator):
@@ -195,7 +193,7 @@ class PeekedZip(PeekedIterator):
                 break
             items.append(item)
         vm.trail.set(self, "steps", self.steps + 1)
-        return vm.new_tuple(items) if items and len(items) == self.size else None
+        return TupleObject(items) if items and len(items) == self.size else None
 
     def check_all_end(self, vm: VM, position: int, owner: int) -> None:
         """The iterator at `position` of a strict zip has ended: unless all have, the real step is to raise the ValueError."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects.constobject import CONST_BUILDERS, ConstObject
 from framejit.objects.iterobject import ConstantIterator, range_iterator
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import pure_methods, wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 pure_methods(range)
 

@@ -7,19 +7,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from framejit import classes
+from framejit.breaks import UnsupportedCall
+from framejit.objects.naming import callable_name
+from framejit.objects.object import NotConstant
 
 if TYPE_CHECKING:
     from framejit.breaks import Break, SkippedFrame
     from framejit.guards.source import Source
-    from framejit.objects.object import Object
-    from framejit.objects.vm import VM
+    from framejit.objects.delivery import Delivery
+    from framejit.objects.object import VM, Object
 
 Wrap = Callable[["VM", Any, "Source"], "Object"]
 Model = Callable[..., "Object"]
@@ -43,6 +47,8 @@ WRAPPERS: dict[int, Wrapper] = {}
 """By the identity of the type: metaclasses may say what hashes of their classes are."""
 MODELS: dict[int, tuple[Any, Model]] = {}
 APP: dict[int, tuple[Any, FunctionType]] = {}
+DELIVERS: set[int] = set()
+"""The ids of functions whose models take the Delivery of their call's result."""
 PURE: dict[int, Any] = {}
 PURE_TYPES: set[type] = set()
 AS_WRITTEN: dict[int, tuple[CodeType, Break]] = {}
@@ -69,26 +75,21 @@ def wrapper_for(cls: type) -> Wrapper:
     return found
 
 
-def models(*functions: Any) -> Callable[[F], F]:
+def models(*functions: Any, delivers: bool = False) -> Callable[[F], F]:
     """Register what these real callables mean: `fn(vm, *args: Object, **kwargs: Object) -> Object`, bound as Python binds.
 
-    For a method descriptor the first argument is self, already observed; other arguments may be unobserved.
+    For a method descriptor the first argument is self, already observed; other arguments may be unobserved. A model that `delivers` gives the
+    result of one call that it makes, as it is, and takes the Delivery for that behind `vm`.
     """
 
     def register(fn: F) -> F:
         for function in functions:
+            if delivers:
+                DELIVERS.add(id(function))
             MODELS[id(function)] = (function, fn)
         return fn
 
     return register
-
-
-PASSES_RESULT: set[int] = set()
-
-
-def passes_result(function: Any) -> None:
-    """The model of this function gives the result of one call that it makes, as it is: `VM.direct` is its to manage."""
-    PASSES_RESULT.add(id(function))
 
 
 GIVES: dict[Any, type] = {}
@@ -136,7 +137,7 @@ def refuse(reason: Break, *functions: Any) -> None:
 
 
 def pure(*functions: Any) -> None:
-    """These C functions may be called on constant arguments: no side effects, the same answer always."""
+    """Register C functions that may be called on constant arguments: they have no side effects, and always give the same answer."""
     for function in functions:
         PURE[id(function)] = function
 
@@ -168,7 +169,7 @@ def is_pure(function: Any) -> bool:
 
 
 def registered(functions: Iterable[Any]) -> list[Any]:
-    """Those of the functions that have a model or a stand-in."""
+    """The functions among these that have a model or a stand-in."""
     return [f for f in functions if model_of(f) is not None or app_of(f) is not None]
 
 
@@ -192,7 +193,7 @@ def setter_of(descriptor: Any) -> Callable[..., None] | None:
     return found[1] if found is not None and found[0] is descriptor else None
 
 
-Library = Callable[["VM", "Object", list["Object"], dict[str, "Object"]], "Object | None"]
+Library = Callable[..., "Object | None"]
 LIBRARY: list[Library] = []
 
 
@@ -200,3 +201,29 @@ def library(fn: Library) -> Library:
     """Register a rule for callables without a model of their own: `fn(vm, callable, args, kwargs)` answers, or gives None."""
     LIBRARY.append(fn)
     return fn
+
+
+def by_library(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """What the libraries' rules say of a call of a callable without a model; None where no rule knows it."""
+    for rule in LIBRARY:
+        found = rule(vm, function, args, kwargs)
+        if found is not None:
+            return found
+    return None
+
+
+def call_model(
+    vm: VM, model: Model, function: Any, args: Sequence[Object], kwargs: dict[str, Object], delivery: Delivery | None = None
+) -> Object:
+    """Call the model of a real function, turning what it can't do into a break."""
+    given = (vm, delivery, *args) if id(function) in DELIVERS else (vm, *args)
+    try:
+        return model(*given, **kwargs)
+    except NotConstant as needed:
+        vm.unsupported(UnsupportedCall(f"{callable_name(function)} on {needed.obj!r}"))
+    except TypeError:
+        try:
+            inspect.signature(model).bind(*given, **kwargs)
+        except TypeError as wrong:
+            vm.unsupported(UnsupportedCall(f"{callable_name(function)} with these arguments ({wrong})"))
+        raise

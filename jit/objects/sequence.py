@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from framejit import breaks
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NOT_IMPLEMENTED, would_be_knowable
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.sliceobject import SliceObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 MAX_REPEAT = 1 << 16
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from framejit.guards.source import MISSING
 from framejit.objects import abstract, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import DictObject
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
 from framejit.objects.sequence import COMPARISONS, compare_sets
+from framejit.objects.setlayout import EMPTY, ITSELF, SetLayout, laid_out, stand_ins
 from framejit.objects.setobject import SetIterator, SetObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 Table = dict[Any, Object]
 
@@ -22,7 +21,7 @@ Table = dict[Any, Object]
 def table_of(vm: VM, iterable: Object) -> Table:
     """The elements of any iterable, by hash key."""
     iterable = vm.observe(iterable)
-    if isinstance(iterable, SetObject) and iterable.cls is iterable.family:
+    if isinstance(iterable, SetObject):
         return iterable.open(vm)
     if isinstance(iterable, DictObject) and iterable.cls is dict:
         return {hash_key: key for hash_key, (key, _) in iterable.open(vm).items()}
@@ -33,9 +32,21 @@ def table_of(vm: VM, iterable: Object) -> Table:
     return table
 
 
-def made(self: SetObject, table: Table) -> SetObject:
-    """A result of an operator: of the exact builtin type, as since Python 3 subclasses get the base type."""
-    return SetObject(table, self.family)
+def operand(vm: VM, iterable: Object) -> tuple[Table, Any]:
+    """The elements of any iterable, by hash key, and what stands for it in a layout."""
+    iterable = vm.observe(iterable)
+    if isinstance(iterable, SetObject):
+        return iterable.open(vm), iterable.operand(vm)
+    table = table_of(vm, iterable)
+    keys = stand_ins(table)
+    if isinstance(iterable, DictObject) and iterable.cls is dict and keys is not MISSING:
+        keys = dict.fromkeys(keys)
+    return table, keys
+
+
+def changing(vm: VM, self: SetObject, other: Object) -> tuple[Table, Any]:
+    """`operand` for a step that changes the set itself."""
+    return (self.open(vm), ITSELF) if vm.observe(other) is self else operand(vm, other)
 
 
 def union(a: Table, b: Table) -> Table:
@@ -70,18 +81,22 @@ UPDATES = {
 }
 
 
-def with_others(vm: VM, operate: Callable[[Table, Table], Table], self: SetObject, others: Sequence[Object]) -> Table:
-    """What a method makes of the set and any iterables, one after the other."""
+def with_others(vm: VM, operate: Callable[[Table, Table], Table], self: SetObject, others: Sequence[Object]) -> tuple[Table, list[Any]]:
+    """What a method makes of the set and any iterables, one after the other; and what stands for these in a layout."""
     table = dict(self.open(vm))
+    args = []
     for other in map(vm.observe, others):
         if operate is intersection and not isinstance(other, SetObject):
-            table = found_in(vm, table, other)
+            table = elements_in(vm, table, other)
+            args.append(stand_ins(table))
         else:
-            table = operate(table, table_of(vm, other))
-    return table
+            elements, arg = operand(vm, other)
+            table = operate(table, elements)
+            args.append(arg)
+    return table, args
 
 
-def found_in(vm: VM, table: Table, iterable: Object) -> Table:
+def elements_in(vm: VM, table: Table, iterable: Object) -> Table:
     """The elements of an iterable that are in the table: no more are asked for when all have been found."""
     found: Table = {}
     for item in map(vm.observe, abstract.each(vm, iterable)):
@@ -93,17 +108,21 @@ def found_in(vm: VM, table: Table, iterable: Object) -> Table:
     return found
 
 
-def method(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
+def method(name: str) -> Callable[..., Object]:
     """The model of `a.union(...)` and its kind: any iterables, any number of them."""
+    operate = OPERATIONS[name][0]
 
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
-        return made(self, with_others(vm, operate, self, others))
+        left = self.operand(vm)
+        table, args = with_others(vm, operate, self, others)
+        return SetObject(table, self.family, layout=laid_out(None, getattr(self.family, name), left, *args))
 
     return model
 
 
-def updating(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
+def updating(name: str) -> Callable[..., Object]:
     """The model of `a.update(...)` and its kind."""
+    operate, update = OPERATIONS[name][0], getattr(set, UPDATES[name])
 
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
         self.open(vm)
@@ -111,44 +130,53 @@ def updating(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
             if operate in (union, difference) and not isinstance(other, (SetObject, DictObject)):
                 for item in map(vm.observe, abstract.each(vm, other)):
                     self.add(vm, item) if operate is union else self.remove(vm, item.hash_key(vm))
+                if operate is difference:
+                    self.step(vm, update, [])  # a table with many deleted entries is made smaller at last
             else:
-                self.replace(vm, operate(self.open(vm), table_of(vm, other)))
+                elements, arg = changing(vm, self, other)
+                self.replace(vm, operate(self.open(vm), elements), update, arg)
         return NONE
 
     return model
 
 
-def updating_at_last(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
+def updating_at_last(name: str) -> Callable[..., Object]:
     """The model of `a.intersection_update(...)`, which changes nothing before it has seen all operands."""
 
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
-        self.replace(vm, with_others(vm, operate, self, others))
+        table, args = with_others(vm, OPERATIONS[name][0], self, others)
+        args = [ITSELF if vm.observe(other) is self else arg for other, arg in zip(others, args)]
+        self.replace(vm, table, getattr(set, UPDATES[name]), *args)
         return NONE
 
     return model
 
 
-def operator_of(operate: Callable[[Table, Table], Table], reflected: bool) -> Callable[..., Object]:
+def operator_of(name: str, reflected: bool) -> Callable[..., Object]:
     """The model of `a | b` and its kind: sets only."""
+    operate, short = OPERATIONS[name]
 
     def model(vm: VM, self: SetObject, other: Object) -> Object:
         other = vm.observe(other)
         if not isinstance(other, SetObject):
             return NOT_IMPLEMENTED
         left, right = (other, self) if reflected else (self, other)
-        return made(left, operate(left.open(vm), right.open(vm)))
+        layout = laid_out(None, getattr(left.family, f"__{short}__"), left.operand(vm), right.operand(vm))
+        return SetObject(operate(left.open(vm), right.open(vm)), left.family, layout=layout)
 
     return model
 
 
-def inplace(operate: Callable[[Table, Table], Table]) -> Callable[..., Object]:
+def inplace(name: str) -> Callable[..., Object]:
     """The model of `a |= b` and its kind."""
+    operate, short = OPERATIONS[name]
 
     def model(vm: VM, self: SetObject, other: Object) -> Object:
         other = vm.observe(other)
         if not isinstance(other, SetObject):
             return NOT_IMPLEMENTED
-        self.replace(vm, operate(self.open(vm), other.open(vm)))
+        elements, arg = changing(vm, self, other)
+        self.replace(vm, operate(self.open(vm), elements), getattr(set, f"__i{short}__"), arg)
         return self
 
     return model
@@ -172,47 +200,58 @@ def of_one(model: Callable[..., Object]) -> Callable[..., Object]:
 
 
 for _cls in (set, frozenset):
-    for _name, (_operate, _short) in OPERATIONS.items():
-        models(getattr(_cls, _name))(of_one(method(_operate)) if _operate is symmetric_difference else method(_operate))
-        models(getattr(_cls, f"__{_short}__"))(operator_of(_operate, False))
-        models(getattr(_cls, f"__r{_short}__"))(operator_of(_operate, True))
+    for _name, (_, _short) in OPERATIONS.items():
+        models(getattr(_cls, _name))(of_one(method(_name)) if _name == "symmetric_difference" else method(_name))
+        models(getattr(_cls, f"__{_short}__"))(operator_of(_name, False))
+        models(getattr(_cls, f"__r{_short}__"))(operator_of(_name, True))
     for _name, _symbol in COMPARISONS.items():
         models(getattr(_cls, _name))(comparison(_symbol))
 for _name, _update in UPDATES.items():
-    _model = (updating_at_last if _name == "intersection" else updating)(OPERATIONS[_name][0])
+    _model = updating_at_last(_name) if _name == "intersection" else updating(_name)
     models(getattr(set, _update))(of_one(_model) if _name == "symmetric_difference" else _model)
-    models(getattr(set, f"__i{OPERATIONS[_name][1]}__"))(inplace(OPERATIONS[_name][0]))
+    models(getattr(set, f"__i{OPERATIONS[_name][1]}__"))(inplace(_name))
+update = updating("union")
 
 
 @models(set)
-def make_set(vm: VM, iterable: Object | None = None) -> Object:
-    return SetObject({} if iterable is None else dict(table_of(vm, iterable)))
+def make_set(vm: VM, iterable: Object | None = None) -> SetObject:
+    if iterable is None:
+        return SetObject({}, layout=SetLayout(None, set))
+    table, arg = operand(vm, iterable)
+    return SetObject(dict(table), layout=laid_out(EMPTY, set.update, arg))
 
 
 @models(frozenset)
 def make_frozenset(vm: VM, iterable: Object | None = None) -> Object:
     if iterable is not None and vm.observe(iterable).cls is frozenset:
         return vm.observe(iterable)
-    return SetObject({} if iterable is None else dict(table_of(vm, iterable)), frozenset)
+    return new_frozenset(vm, frozenset, iterable)
+
+
+def new_frozenset(vm: VM, cls: type, iterable: Object | None) -> Object:
+    """A new instance of frozenset or a subclass."""
+    if iterable is None:
+        return SetObject({}, cls, layout=SetLayout(None, frozenset))
+    table, arg = operand(vm, iterable)
+    is_frozen = isinstance(arg, SetObject) and arg.family is frozenset
+    return SetObject(dict(table), cls, layout=laid_out(None, frozenset.union if is_frozen else frozenset, arg))
 
 
 @models(set.__new__)
 def set_new(vm: VM, cls: Object, /, *args: Object, **kwargs: Object) -> Object:
-    return SetObject({}, vm.observe(cls).constant(vm))
+    return SetObject({}, vm.observe(cls).constant(vm), layout=SetLayout(None, set))
 
 
 @models(frozenset.__new__)
 def frozenset_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
-    return SetObject({} if iterable is None else dict(table_of(vm, iterable)), vm.observe(cls).constant(vm))
+    return new_frozenset(vm, vm.observe(cls).constant(vm), iterable)
 
 
 @models(set.__init__)
 def set_init(vm: VM, self: SetObject, iterable: Object | None = None) -> Object:
     if self.open(vm):
-        self.replace(vm, {})
-    if iterable is not None:
-        self.replace(vm, dict(table_of(vm, iterable)))
-    return NONE
+        self.replace(vm, {}, set.clear)
+    return NONE if iterable is None else update(vm, self, iterable)
 
 
 @models(set.add)
@@ -242,28 +281,25 @@ def remove(vm: VM, self: SetObject, item: Object) -> Object:
 
 @models(set.pop)
 def pop(vm: VM, self: SetObject) -> Object:
-    ordered = self.ordered(vm)
-    if not ordered:
+    if not self.open(vm):
         vm.raise_(KeyError, "pop from an empty set")
-    key, element = ordered[0]
-    self.remove(vm, key)
-    return element
+    return self.pop(vm)
 
 
 @models(set.clear)
 def clear(vm: VM, self: SetObject) -> Object:
-    self.replace(vm, {})
+    self.replace(vm, {}, set.clear)
     return NONE
 
 
 @models(set.copy)
 def copy(vm: VM, self: SetObject) -> Object:
-    return SetObject(dict(self.open(vm)))
+    return SetObject(dict(self.open(vm)), layout=laid_out(None, set.copy, self.operand(vm)))
 
 
 @models(frozenset.copy)
 def frozen_copy(vm: VM, self: SetObject) -> Object:
-    return self if self.cls is frozenset else SetObject(dict(self.open(vm)), frozenset)
+    return self if self.cls is frozenset else new_frozenset(vm, frozenset, self)
 
 
 @models(set.__len__, frozenset.__len__)

@@ -1,37 +1,45 @@
-"""Sets and frozensets: real sets of hash keys give CPython's iteration order for constants; objects come in order of insertion."""
+"""Sets and frozensets: their order of iteration is that of real sets with the same history; objects of unknown hash come in order of insertion."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from framejit import breaks, classes
 from framejit._runtime import type_name
 from framejit.guards.kinds import SetEquals, ValueIs
 from framejit.guards.source import MISSING, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
-from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
+from framejit.objects.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import IteratorObject
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object
 from framejit.objects.registry import wrapper_for, wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
+from framejit.objects.setlayout import ARBITRARY, EMPTY, Operand, SetLayout, laid_out, merged, played, stand_in, stand_ins
 
 set_iterator: Any = type(iter(set()))
+COPIES: Any = {frozenset, set.copy, set.union, frozenset.union, set.__or__, frozenset.__or__}
+"""Methods that copy their first operand, before anything else: a copy of a copy has the same table."""
 
 
-class SetObject(Object):
-    """A set or frozenset, or an instance of a subclass. `table` maps hash keys to elements; None until one from outside is opened."""
+class SetObject(Operand):
+    """A set or frozenset, or an instance of a subclass. `table` maps hash keys to elements; None until one from outside is opened.
 
-    __slots__ = ("table", "before")
+    `layout`: how the set came about; of one that has a real value, what the trace has changed since, None while that is nothing.
+    """
 
-    def __init__(self, table: dict[Any, Object] | None, cls: type = set, source: Source | None = None, value: Any = MISSING) -> None:
+    __slots__ = ("table", "before", "layout", "copy")
+
+    def __init__(
+        self, table: dict[Any, Object] | None, cls: type = set, source: Source | None = None, value: Any = MISSING, layout: SetLayout | None = None
+    ) -> None:
         self.cls = cls
         self.source = source
         self.value = value
         self.attrs = None
         self.table = table
         self.before: dict[Any, Object] = {}
+        self.layout = layout
+        self.copy: Any = None  # of the real set, as a constant for generated code
 
     @property
     def family(self) -> Any:
@@ -61,12 +69,40 @@ class SetObject(Object):
         return table
 
     def ordered(self, vm: VM) -> list[tuple[Any, Object]]:
-        """(hash key, element) in the order of iteration: CPython's own where all are constants."""
+        """(hash key, element) in the order of iteration. Breaks where that depends on a table that the trace can't see."""
         table = self.open(vm)
-        untouched = self.value is not MISSING and table.keys() == self.value
-        if untouched or not all(map(is_plain, table)):
+        if self.layout is None or len(table) < 2:
             return list(table.items())
-        return [(key, table[key]) for key in set(table)]
+        if self.layout is ARBITRARY:
+            return [(key, table[key]) for key in set(table)] if all(map(is_plain, table)) else list(table.items())
+        self.refuse_unseen(vm)
+        keys = {stand_in(key): key for key in table}
+        return [(key, table[key]) for key in map(keys.__getitem__, self.layout.real())]
+
+    def refuse_unseen(self, vm: VM) -> None:
+        """Break for a set from outside: changes give it an order that depends on more than its elements and their order before."""
+        if self.source is not None:
+            vm.unsupported(breaks.UnsupportedOperation(f"the order of a {classes.name(self.cls)} made outside the compiled function and changed in it"))
+
+    def operand(self, vm: VM) -> Any:
+        """The set as it is now, as an argument of a step in the history of another one; MISSING where its layout is arbitrary."""
+        table = self.open(vm)
+        if self.layout is ARBITRARY:
+            return MISSING
+        if self.layout is None or self.family is frozenset:
+            return self
+        self.refuse_unseen(vm)
+        if self.layout.operand is None:
+            self.layout.operand = SetObject(dict(table), layout=self.layout)
+        return self.layout.operand
+
+    def real_set(self) -> Any:
+        return self.layout.real() if self.value is MISSING and self.layout is not None else self.value
+
+    def step(self, vm: VM, method: Callable[..., Any], *args: Any) -> None:
+        """Note in the layout a change that has been made to the table, and announce it."""
+        vm.trail.set(self, "layout", laid_out(self.layout, method, *args))
+        self.changed(vm)
 
     def items(self, vm: VM) -> list[Object]:
         """The elements in the order of iteration."""
@@ -81,23 +117,37 @@ class SetObject(Object):
             return
         table[key] = item
         vm.trail.log(table.pop, key)
-        self.changed(vm)
+        self.step(vm, set.update, stand_ins([key]))
 
     def remove(self, vm: VM, key: Any) -> bool:
         """Remove the element with this hash key; False where there is none."""
         table = self.open(vm)
         if key not in table:
             return False
-        self.replace(vm, {other: element for other, element in table.items() if other != key})
+        self.replace(vm, {other: element for other, element in table.items() if other != key}, set.discard, stand_in(key))
         return True
 
-    def replace(self, vm: VM, table: dict[Any, Object]) -> None:
-        """Give the set other contents altogether."""
-        old = self.open(vm)
-        if self.source is not None:
-            vm.lets_go(element.value for key, element in old.items() if key not in table)
+    def replace(self, vm: VM, table: dict[Any, Object], method: Callable[..., Any], *args: Any) -> None:
+        """Give the set the contents that `method(set, *args)` leaves in it."""
+        self.open(vm)
         vm.trail.set(self, "table", table)
+        self.step(vm, method, *args)
+
+    def pop(self, vm: VM) -> Object:
+        """set.pop of a set that is not empty. Where it begins to search depends on what was popped before."""
+        table = self.open(vm)
+        if len(table) > 1:
+            self.refuse_unseen(vm)
+        if self.source is not None or self.layout is None or self.layout is ARBITRARY:
+            key = self.ordered(vm)[0][0]
+            layout = laid_out(self.layout, set.pop)
+        else:
+            found, layout = self.layout.pop()
+            key = found if found in table else next(key for key in table if stand_in(key) is found)
+        vm.trail.set(self, "table", {other: element for other, element in table.items() if other != key})
+        vm.trail.set(self, "layout", layout)
         self.changed(vm)
+        return table[key]
 
     def changed(self, vm: VM) -> None:
         """Announce a mutation."""
@@ -125,12 +175,17 @@ class SetObject(Object):
     def constant(self, vm: VM) -> Any:
         if self.value is not MISSING and self.source is None:
             return self.value
-        return frozenset([vm.observe(element).constant(vm) for element in self.open(vm).values()])
+        return self.filled(vm, [vm.observe(element).constant(vm) for element in self.items(vm)])
 
     def as_real(self, vm: VM) -> Any:
         if self.cls is not self.family:
             raise NotConstant(self)
-        return self.family([vm.observe(element).as_real(vm) for element in self.items(vm)])
+        return self.filled(vm, [vm.observe(element).as_real(vm) for element in self.items(vm)])
+
+    def filled(self, vm: VM, elements: list[Any]) -> Any:
+        """A new real set of these real elements, which are in the order of iteration; it has the order too where they stand for themselves."""
+        same = self.layout not in (None, ARBITRARY) and all(is_plain(real) or real is key for real, (key, _) in zip(elements, self.ordered(vm)))
+        return self.layout.take() if same and self.layout is not None and self.source is None else self.family(elements)
 
     def hash_key(self, vm: VM) -> Any:
         cls: Any = self.cls
@@ -140,17 +195,17 @@ class SetObject(Object):
             return self.identity_key(vm)
         return frozenset(self.open(vm))
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         return None if self.cls in (set, frozenset) else instance_dict(vm, self)
 
     def iter(self, vm: VM) -> Object:
-        return SetIterator(vm, self) if self.cls is self.family else vm.generic_iter(self)
+        return SetIterator(vm, self) if self.cls is self.family else Object.iter(self, vm)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.open(vm)) if self.cls is self.family else vm.generic_truth(self)
+        return bool(self.open(vm)) if self.cls is self.family else Object.truth(self, vm)
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.open(vm))) if self.cls is self.family else vm.generic_length(self)
+        return vm.const(len(self.open(vm))) if self.cls is self.family else Object.length(self, vm)
 
     def contains(self, vm: VM, item: Object) -> Object | None:
         return vm.const(self.has(vm, item)) if self.cls is self.family else None
@@ -163,19 +218,39 @@ class SetObject(Object):
         if self.value is not MISSING:
             cg.load_const(self.value)
             return
-        if self.cls is not set:
+        assert self.layout is not None
+        layout, elements = self.layout, {stand_in(key): element for key, element in self.table.items()}
+        if layout is ARBITRARY:
+            keys = [*self.table]
+            layout, elements = SetLayout(EMPTY, set.update, (keys,)) if self.family is set else SetLayout(None, frozenset, (keys,)), self.table
+        (method, args), *steps = merged(layout.history())
+        if self.cls is not self.family:
             cg.load_const(self.cls)
-        for element in self.table.values():
-            cg.load(element)
-        cg.build_set(len(self.table))
-        if self.cls is not set:
-            cg.call_const(c_new(self.cls) if self.family is frozenset else rebuilt_set, 2)
+            emit_args(cg, args, elements)
+            cg.call_const(c_new(self.cls), len(args) + 1)
+        elif method is set and steps and steps[0][0] is set.update:
+            (first,) = steps.pop(0)[1]
+            emit_args(cg, first if type(first) is list else (first,), elements, True)
+            if type(first) is list:
+                cg.build_set(len(first))
+            else:
+                cg.call_const(set, 1)
+        else:
+            emit_args(cg, args, elements, method in COPIES)
+            cg.call_const(method, len(args))
+        if steps:
+            emit_steps(cg, steps, elements)
 
     def fill(self, cg: Codegen) -> None:
         fill_attrs(cg, self)
 
     def replay(self, cg: Codegen) -> None:
-        assert self.table is not None
+        assert self.table is not None and self.layout is not None
+        if self.layout is not ARBITRARY:
+            cg.load(self)
+            emit_steps(cg, merged(self.layout.history()), {stand_in(key): element for key, element in self.table.items()})
+            cg.pop_top()
+            return
         gone = [element for key, element in self.before.items() if key not in self.table]
         new = [element for key, element in self.table.items() if key not in self.before]
         for method, elements in ((set.difference_update, gone), (set.update, new)):
@@ -191,15 +266,46 @@ class SetObject(Object):
         return [*(self.table or {}).values(), *attr_values(self)]
 
 
-def rebuilt_set(cls: type, elements: set[Any]) -> Any:
-    """Run by generated code: an instance of a subclass of set, without running its `__init__`."""
-    made: set[Any] = set.__new__(cls)
-    set.update(made, elements)
-    return made
+def emit_steps(cg: Codegen, steps: list[tuple[Callable[..., Any], tuple[Any, ...]]], elements: dict[Any, Object]) -> None:
+    """Change the set on top of the stack, step by step."""
+    for method, args in steps:
+        cg.load_const(method)
+        emit_args(cg, args, elements)
+        cg.build_tuple(len(args) + 1)
+    cg.build_list(len(steps))
+    cg.call_const(played, 2)
+
+
+def emit_unchanged(cg: Codegen, operand: SetObject, copied: bool) -> None:
+    """Push a set from outside as it was before the trace changed it. A copy has another table, which matters where its order does."""
+    if operand.copy is None:
+        operand.copy = operand.family(operand.value)
+    if not copied and list(operand.copy) != list(operand.family.__iter__(operand.value)):
+        cg.unsupported(breaks.CannotReconstruct(f"a set made of a {classes.name(operand.cls)} that was changed afterwards"))
+    cg.load_const(operand.copy)
+
+
+def emit_args(cg: Codegen, args: Iterable[Any], elements: dict[Any, Object], copies: bool = False) -> None:
+    """Push arguments of steps. Elements that are no longer there are represented by their stand-ins. `copies`: the first is only copied."""
+    for index, arg in enumerate(args):
+        if issubclass(type(arg), SetObject):
+            if arg.source is not None and arg.layout is not None:
+                emit_unchanged(cg, arg, copies and index == 0)
+            else:
+                cg.load(arg)
+        elif type(arg) in (list, dict):
+            emit_args(cg, arg, elements)
+            cg.build_list(len(arg))
+            if type(arg) is dict:
+                cg.call_const(dict.fromkeys, 1)
+        elif arg in elements:
+            cg.load(elements[arg])
+        else:
+            cg.load_const(arg)
 
 
 class SetIterator(IteratorObject):
-    """Over a set; a change of size while it runs is the RuntimeError of setiter_iternext."""
+    """An iterator over a set; a change of size while it runs is the RuntimeError of setiter_iternext."""
 
     __slots__ = ("vm", "place", "owner", "table", "elements", "index")
 
@@ -230,7 +336,7 @@ class SetIterator(IteratorObject):
         return max(0, len(self.elements) - max(0, self.index)) if self.index >= 0 else 0
 
     def reconstruct(self, cg: Codegen) -> None:
-        self.vm.trace_anew(self.place, breaks.InterruptedIterator("an iterator of a set"))
+        self.vm.restart(self.place, breaks.InterruptedIterator("an iterator of a set"))
 
 
 @wraps(set, frozenset, shared=True)
@@ -247,10 +353,10 @@ def const_frozenset(vm: VM, value: frozenset[Any]) -> SetObject:
 CONST_BUILDERS[frozenset] = const_frozenset
 
 
-def set_of(vm: VM, items: list[Object], cls: type = set) -> SetObject:
+def set_of(vm: VM, items: list[Object]) -> SetObject:
     """A new set of these elements, the first of equal ones."""
     table: dict[Any, Object] = {}
     for item in items:
         item = vm.observe(item)
         table.setdefault(item.hash_key(vm), item)
-    return SetObject(table, cls)
+    return SetObject(table, layout=laid_out(EMPTY, set.update, stand_ins(table)))

@@ -15,12 +15,12 @@ from types import BuiltinFunctionType, ClassMethodDescriptorType, MethodDescript
 from typing import TYPE_CHECKING, Any
 
 from framejit import breaks, classes
-from framejit.objects.registry import FIRST, app_of, model_of
+from framejit.objects.object import Raise
+from framejit.objects.registry import FIRST, app_of, call_model, model_of
 from framejit.objects.witness import witness_of
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
-    from framejit.objects.vm import VM
+    from framejit.objects.object import VM, Object
 
 NAMED: dict[int, frozenset[str]] = {
     id(int): frozenset({"base"}),
@@ -42,7 +42,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, EITHER)
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Of one function. `receiver`: the class that its first argument is an instance of; `maker`: the one whose `__new__` it is."""
+    """The arguments that one C function takes. `receiver`: the class that its first argument is an instance of; `maker`: the one whose `__new__` it is."""
 
     real: Any
     model: Any
@@ -95,11 +95,11 @@ def by_registry(vm: VM, real: Any, args: list[Object], kwargs: dict[str, Object]
         return None
     accepts = acceptance_of(real, model or stand_in)
     if accepts is not None and not accepts.takes(vm, args, kwargs):
-        vm.unsupported(breaks.UnsupportedCall(f"{vm.name_of(vm.const(real))} with arguments that it refuses"))
+        vm.unsupported(breaks.UnsupportedCall(f"{vm.const(real).name_when_called} with arguments that it refuses"))
     witness = witness_of(vm, real, args, kwargs) if vm.checking else None
     try:
-        result = vm.call_app(stand_in, args, kwargs) if stand_in is not None else vm.call_model(model, real, args, kwargs)  # type: ignore[arg-type]
-    except vm.Raise as raised:
+        result = vm.call_app(stand_in, args, kwargs) if stand_in is not None else call_model(vm, model, real, args, kwargs)  # type: ignore[arg-type]
+    except Raise as raised:
         if witness is not None:
             witness.check_error(vm, raised.exc)
         raise

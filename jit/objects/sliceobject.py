@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects.constobject import CONST_BUILDERS, NONE, would_be_knowable
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import models, pure_methods, wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
-
 
 pure_methods(slice)
 

@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
-from types import FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
+from types import GetSetDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy
 import torch
 
 from framejit import breaks, classes
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import operators
-from framejit.objects.object import NotConstant, Object
-from framejit.objects.registry import models, wraps
+from framejit.objects.object import VM, Codegen, Namespace, Object
+from framejit.objects.registry import Model, models, sets, wraps
+from framejit.objects.torchcall import enter, torch_call
+from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import RandomGeneratorObject
 
 if TYPE_CHECKING:
     from torch import fx
 
-    from framejit.objects.dictobject import DictObject
-    from framejit.objects.vm import VM, Codegen
-
-BINARY: dict[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
-    "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_,
-    "^": operator.xor, "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv,
-    "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul, "<<=": operator.ilshift,
-    ">>=": operator.irshift, "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor,
-}  # fmt: skip
-UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-COMPARE: dict[str, Callable[..., Any]] = {
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 NOT_OPERANDS = (str, bytes, type(None), type(...), type)
-NEEDS_DATA = frozenset({
-    "_cdata", "__cuda_array_interface__", "_backward_hooks", "_post_accumulate_grad_hooks", "_version", "name", "_base", "_grad_fn", "output_nr",
-    "_python_dispatch",
-})  # fmt: skip
-"""Attributes that the fake can't answer for the tensor: addresses, hooks, counters, where it comes from."""
-
-
-C_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType)
-
-
-def is_torchs_own(raw: Any) -> bool:
-    """Whether it is torch that gave a class of tensors this attribute, rather than a subclass or somebody's patch."""
-    return raw is MISSING or type(raw) in C_DESCRIPTORS or getattr(getattr(raw, "fget", raw), "__module__", None) == "torch._tensor"
 
 
 class TensorObject(Object):
@@ -68,9 +43,14 @@ class TensorObject(Object):
 
     @property
     def fake(self) -> torch.Tensor:
-        """The tensor without its data; call `vm.graph.refresh()` first."""
+        """The tensor without its data, as `look` found it last."""
         found: torch.Tensor = self.node.meta["example_value"]
         return found
+
+    def look(self, vm: VM) -> torch.Tensor:
+        """The tensor without its data, as it is now."""
+        vm.graph.refresh()
+        return self.fake
 
     def as_graph_argument(self, vm: VM) -> Any:
         return self.node
@@ -78,111 +58,96 @@ class TensorObject(Object):
     def hash_key(self, vm: VM) -> Any:
         return vm.tell_apart(self)
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
             vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
-    def rest_on(self, vm: VM, name: str) -> None:
-        """Guard that the class has torch's own `name`, whose meaning is known here; another's runs as written."""
-        if not is_torchs_own(vm.raw_type_lookup(self.cls, name)):
-            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {classes.qualname(self.cls)}, which is not torch's own"))
-
     # Attributes.
 
     def getattr(self, vm: VM, name: str) -> Object:
-        reader = READERS.get(name)
-        if reader is not None:
-            self.rest_on(vm, name)
-            return reader(vm, self)
+        if name == "__class__":
+            return vm.const(self.cls)
         raw = vm.raw_type_lookup(self.cls, name)
-        if type(raw) is GetSetDescriptorType and name != "__dict__":
-            if name in NEEDS_DATA:
-                vm.unsupported(breaks.UnsupportedOperation(f"reading .{name} of a tensor"))
-            return vm.graph.call_function(getattr, [self, vm.const(name)])
-        if raw is MISSING or name == "__dict__":
-            return vm.generic_getattr(self, name)
+        read = operation_of(raw.__get__) if type(raw) is GetSetDescriptorType else None
+        if read is not None:
+            return self.operate(vm, read)
+        if raw is MISSING or self.attrs is not None or (self.source is not None and name in self.value.__dict__):
+            return Object.getattr(self, vm, name)
         found = vm.type_lookup(self.cls, name)
         assert found is not None
-        if self.attrs is not None or (self.source is not None and name in self.value.__dict__):
-            return vm.generic_getattr(self, name)
         return found.descriptor_get(vm, self, self.cls)
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        writer = WRITERS.get(name)
-        if writer is not None:
-            self.rest_on(vm, name)
-            writer(vm, self, vm.const(None) if value is None else vm.observe(value))
-            return
         raw = vm.raw_type_lookup(self.cls, name)
         if type(raw) is GetSetDescriptorType:
-            vm.unsupported(breaks.UnsupportedOperation(f"storing to .{name} of a tensor"))
-        vm.generic_setattr(self, name, value)
+            store = operation_of(raw.__delete__ if value is None else raw.__set__)
+            if store is None:
+                vm.unsupported(breaks.UnsupportedOperation(f"storing to .{name} of a tensor"))
+            self.operate(vm, store, *([] if value is None else [value]))
+            return
+        Object.setattr(self, vm, name, value)
 
     # Operators.
 
+    def operate(self, vm: VM, operation: TorchOperation, *others: Object) -> Object:
+        """One of torch's operations on this tensor."""
+        found = torch_call(vm, operation, [self, *others])
+        assert found is not None
+        return found
+
+    def torchs_own(self, vm: VM, name: str) -> TorchOperation:
+        """The operation of a special method. Where the class has another than torch's, what calls it runs as written."""
+        found = operation_of(vm.raw_type_lookup(self.cls, name))
+        if found is None:
+            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {classes.qualname(self.cls)}, which is not torch's own"))
+        return found
+
+    def special(self, vm: VM, name: str, *others: Object) -> Object:
+        """A call of a special method."""
+        return self.operate(vm, self.torchs_own(vm, name), *others)
+
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        self.rest_on(vm, operators.UNARY[symbol][0])
-        return vm.graph.call_function(UNARY[symbol], [self])
+        return self.special(vm, operators.UNARY[symbol][0])
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if reflected:
-            symbol = symbol.removesuffix("=")  # nothing to change in place: the left operand is a number
-        name = operators.INPLACE[symbol] if symbol in operators.INPLACE else method_name(operators.BINARY, symbol, reflected)
-        return self._operator(vm, name, BINARY[symbol], other, reflected)
+        if not is_operand(other):
+            return None
+        if symbol in operators.INPLACE:
+            name = operators.INPLACE[symbol]
+            if not reflected and vm.raw_type_lookup(self.cls, name) is not MISSING:
+                return self.special(vm, name, other)
+            symbol = symbol[:-1]  # nothing to change in place: the left operand is a number, or has no such method
+        return self.special(vm, method_name(operators.BINARY, symbol, reflected), other)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        name = method_name(operators.COMPARE, symbol, reflected)
-        self.rest_on(vm, name)
+        method = self.torchs_own(vm, method_name(operators.COMPARE, symbol, reflected))
         if other.cls in NOT_OPERANDS:
             if symbol == "==" or symbol == "!=":
                 return vm.const(symbol == "!=")
             vm.unsupported(breaks.OperatorRaises(f"'{symbol}' of a tensor and a {classes.name(other.cls)}"))
-        return self._operator(vm, name, COMPARE[symbol], other, reflected)
-
-    def _operator(self, vm: VM, name: str, function: Callable[..., Any], other: Object, reflected: bool) -> Object | None:
-        if not is_operand(other):
-            return None
-        self.rest_on(vm, name)
-        return vm.graph.call_function(function, [other, self] if reflected else [self, other])
+        return self.operate(vm, method, other) if is_operand(other) else None
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
-        self.rest_on(vm, "__getitem__")
-        try:
-            return vm.graph.call_function(operator.getitem, [self, key])
-        except NotConstant as index:
-            vm.unsupported(breaks.UnsupportedOperation(f"indexing a tensor with {index.obj!r}"))
+        return self.special(vm, "__getitem__", key)
 
     def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
-        self.rest_on(vm, "__setitem__")
         if value is None:
             vm.unsupported(breaks.OperatorRaises("deleting an item of a tensor"))
-        try:
-            vm.graph.call_function(operator.setitem, [self, key, value])
-        except NotConstant as index:
-            vm.unsupported(breaks.UnsupportedOperation(f"storing to a tensor: {index.obj!r} as index or value"))
+        self.special(vm, "__setitem__", key, value)
         return True
 
     def contains(self, vm: VM, item: Object) -> Object | None:
-        vm.unsupported(breaks.DataDependent("`in` a tensor"))
+        return self.special(vm, "__contains__", item)
 
     def truth(self, vm: VM) -> bool:
-        self.rest_on(vm, "__bool__")
-        return bool(scalar(vm, self, "__bool__", "the truth of a tensor").constant(vm))
+        return bool(self.special(vm, "__bool__").constant(vm))
 
     def length(self, vm: VM) -> Object:
-        self.rest_on(vm, "__len__")
-        vm.graph.refresh()
-        if self.fake.dim() == 0:
-            vm.raise_(TypeError, "len() of a 0-d tensor")
-        return vm.const(self.fake.shape[0])
+        return self.special(vm, "__len__")
 
     def iter(self, vm: VM) -> Object:
-        self.rest_on(vm, "__iter__")
-        vm.graph.refresh()
-        if self.fake.dim() == 0:
-            vm.raise_(TypeError, "iteration over a 0-d tensor")
-        return vm.observe(vm.graph.call_method("unbind", self, [vm.const(0)])).iter(vm)
+        return self.special(vm, "__iter__")
 
     # Leaving the trace.
 
@@ -193,7 +158,7 @@ class TensorObject(Object):
         return self.attrs is not None
 
     def fill(self, cg: Codegen) -> None:
-        if self.attrs is not None and not self.attrs.is_empty():
+        if self.attrs is not None and self.attrs.entries:
             cg.load(self)
             cg.load_attr("__dict__")
             cg.load(self.attrs)
@@ -229,23 +194,19 @@ def is_operand(obj: Object) -> bool:
         return True
     if isinstance(obj, RandomGeneratorObject):
         return False
-    return obj.cls in (int, float, bool, complex) or (obj.cls in (list, tuple, torch.Size, *NOT_OPERANDS) and obj.cls is not type)
+    if obj.cls in (int, float, bool, complex) or classes.is_subtype(obj.cls, numpy.generic):
+        return True
+    return obj.cls in (list, tuple, torch.Size, *NOT_OPERANDS) and obj.cls is not type
 
 
-# Attributes that have their own meaning.
-
-Reader = Callable[["VM", TensorObject], Object]
-Writer = Callable[["VM", TensorObject, Object], None]
-READERS: dict[str, Reader] = {}
-WRITERS: dict[str, Writer] = {}
+# Attributes that have their own meaning; others that C code computes go into the graph.
 
 
-def constant_reader(name: str) -> Reader:
+def constant_reader(name: str) -> Model:
     """Metadata that the guard on the tensor vouches for."""
 
     def read(vm: VM, self: TensorObject) -> Object:
-        vm.graph.refresh()
-        value = getattr(self.node.meta["example_value"], name)
+        value = getattr(self.look(vm), name)
         if isinstance(value, (torch.SymInt, torch.SymBool)):
             vm.unsupported(breaks.UnsupportedOperation(f"the symbolic {name} of a tensor"))
         return vm.const(value)
@@ -257,62 +218,47 @@ for _name in (
     "shape", "dtype", "device", "ndim", "requires_grad", "layout", "itemsize", "nbytes", "is_cuda", "is_cpu", "is_xpu", "is_mps",
     "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_xla", "is_vulkan", "is_mtia", "is_ipu", "is_maia",
 ):  # fmt: skip
-    READERS[_name] = constant_reader(_name)
+    if hasattr(torch.Tensor, _name):
+        models(getattr(torch.Tensor, _name))(constant_reader(_name))
 
 
-def reads(name: str) -> Callable[[Reader], Reader]:
-    def register(fn: Reader) -> Reader:
-        READERS[name] = fn
-        return fn
-
-    return register
-
-
-@reads("__class__")
-def read_class(vm: VM, self: TensorObject) -> Object:
-    return vm.const(self.cls)
-
-
-@reads("is_meta")
+@models(torch.Tensor.is_meta)
 def read_is_meta(vm: VM, self: TensorObject) -> Object:
-    vm.graph.refresh()
-    return vm.const(self.fake.device.type == "meta")
+    return vm.const(self.look(vm).device.type == "meta")
 
 
-@reads("is_leaf")
+@models(torch.Tensor.is_leaf)
 def read_is_leaf(vm: VM, self: TensorObject) -> Object:
-    vm.graph.refresh()
-    if self.source is not None and self.fake.requires_grad:
+    fake = self.look(vm)
+    if self.source is not None and fake.requires_grad:
         vm.guard(Equals, self.source.child(CAttr, "is_leaf"), self.value.is_leaf)
-    return vm.const(self.fake.is_leaf)
+    return vm.const(fake.is_leaf)
 
 
-@reads("retains_grad")
+@models(torch.Tensor.retains_grad)
 def read_retains_grad(vm: VM, self: TensorObject) -> Object:
-    vm.graph.refresh()
     if self.source is None:
-        return vm.const(self.fake.retains_grad)
+        return vm.const(self.look(vm).retains_grad)
     vm.guard(Equals, self.source.child(CAttr, "retains_grad"), self.value.retains_grad)
     return vm.const(self.value.retains_grad)
 
 
-@reads("grad_fn")
+@models(torch.Tensor.grad_fn)
 def read_grad_fn(vm: VM, self: TensorObject) -> Object:
-    vm.graph.refresh()
-    if self.fake.requires_grad and not read_is_leaf(vm, self).constant(vm):
+    if self.look(vm).requires_grad and not read_is_leaf(vm, self).constant(vm):
         if vm.graph.autograd_node is not None:
             vm.graph.autograd_node.asked_for_history(self)
         vm.unsupported(breaks.UnsupportedOperation("reading .grad_fn of a tensor that has one"))
     return vm.const(None)
 
 
-@reads("grad")
+@models(torch.Tensor.grad)
 def read_grad(vm: VM, self: TensorObject) -> Object:
     if self.grad is not MISSING:
         return self.grad  # type: ignore[no-any-return]
     if self.source is None:
-        vm.graph.refresh()
-        if self.fake.requires_grad and not self.fake.is_leaf:
+        fake = self.look(vm)
+        if fake.requires_grad and not fake.is_leaf:
             vm.unsupported(breaks.UnsupportedOperation("reading .grad of a tensor that is not a leaf"))
         return vm.const(None)
     if self.value.requires_grad and not self.value.is_leaf:
@@ -324,60 +270,56 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
     return vm.observe(vm.wrap(self.value.grad, source))
 
 
-def write_grad(vm: VM, self: TensorObject, value: Object) -> None:
+@sets(torch.Tensor.grad)
+def write_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
+    value = vm.const(None) if value is None else value
     if self.source is None:
         vm.unsupported(breaks.UnsupportedOperation("storing .grad of a tensor made in the compiled function"))
     if not isinstance(value, TensorObject) and value.cls is not type(None):
         vm.unsupported(breaks.OperatorRaises("storing something other than a tensor or None to .grad"))
     if isinstance(value, TensorObject):
-        vm.graph.refresh()
-        mine, others = self.fake, value.fake
+        mine, others = self.look(vm), value.look(vm)
         if (mine.shape, mine.dtype, mine.device) != (others.shape, others.dtype, others.device):
             vm.unsupported(breaks.OperatorRaises("storing a .grad of another shape, dtype or device than its tensor's"))
     vm.trail.set(self, "grad", value)
     vm.effects.mutated(self)
 
 
-def write_requires_grad(vm: VM, self: TensorObject, value: Object) -> None:
+@sets(torch.Tensor.requires_grad)
+def write_requires_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
+    if value is None:
+        vm.unsupported(breaks.OperatorRaises("deleting .requires_grad of a tensor"))
     set_requires_grad(vm, self, bool(value.constant(vm)))
 
 
-def write_data(vm: VM, self: TensorObject, value: Object) -> None:
+@sets(torch.Tensor.data)
+def write_data(vm: VM, self: TensorObject, value: Object | None) -> None:
     """`p.data = p.to(dtype)` that converts nothing (Module.to) changes nothing."""
     if value is self:
         return
     vm.unsupported(breaks.MutatedInputUnsupported(".data of a tensor"))
 
 
-WRITERS.update(grad=write_grad, requires_grad=write_requires_grad, data=write_data)
-
-
 def set_requires_grad(vm: VM, self: TensorObject, enabled: bool) -> None:
     """`requires_grad_` on a tensor that the trace made; on one from outside only where it changes nothing."""
-    vm.graph.refresh()
-    if self.fake.requires_grad == enabled:
+    if self.look(vm).requires_grad == enabled:
         return
     if self.source is not None:
         vm.unsupported(breaks.MutatedInputUnsupported("requires_grad of a tensor from outside"))
-    vm.graph.call_method("requires_grad_", self, [vm.const(enabled)])
+    enter(vm, torch.Tensor.requires_grad_, [self, vm.const(enabled)])
 
 
 # Methods with a meaning of their own; all others go into the graph (modules/torch).
 
 
-def scalar(vm: VM, self: TensorObject, name: str, operation: str) -> Object:
-    """A Python number out of a tensor: known only where the trace itself made the tensor of constants."""
-    vm.graph.refresh()
-    fake = self.fake
-    if getattr(fake, "constant", None) is None:
-        vm.unsupported(breaks.DataDependent(operation))
-    return vm.graph.call_method(name, self)
+def scalar_method(name: str) -> Model:
+    """The model of a method that gives a Python number: known only where the trace itself made the tensor of constants."""
+    method, told = getattr(torch.Tensor, name), "the truth of a tensor" if name == "__bool__" else f"{name}() of a tensor"
 
-
-def scalar_method(name: str) -> Any:
-    def read(vm: VM, self: Object, *args: Object) -> Object:
-        assert isinstance(self, TensorObject)
-        return scalar(vm, self, name, f"{name}() of a tensor")
+    def read(vm: VM, self: TensorObject, *args: Object) -> Object:
+        if getattr(self.look(vm), "constant", None) is None:
+            vm.unsupported(breaks.DataDependent(told))
+        return enter(vm, method, [self])
 
     return read
 
@@ -395,7 +337,12 @@ def breaking(make: Callable[[str], breaks.Break], name: str) -> Any:
 
 
 def needs_data(name: str) -> breaks.Break:
-    return breaks.DataDependent(f"{name}() of a tensor")
+    return breaks.DataDependent("`in` a tensor" if name == "__contains__" else f"{name}() of a tensor")
+
+
+def not_read(name: str) -> breaks.Break:
+    """The fake can't answer for the tensor: addresses, hooks, counters, where it comes from."""
+    return breaks.UnsupportedOperation(f"reading .{name} of a tensor")
 
 
 def not_traced(name: str) -> breaks.Break:
@@ -403,10 +350,9 @@ def not_traced(name: str) -> breaks.Break:
 
 
 def autograd_method(name: str) -> Callable[..., NoReturn]:
-    """The model of a method that makes autograd watch the tensor itself: it runs natively."""
+    """The model of a method that makes autograd track the tensor itself: the method runs natively."""
 
-    def stop(vm: VM, self: Object, *args: Object, **kwargs: Object) -> NoReturn:
-        assert isinstance(self, TensorObject)
+    def stop(vm: VM, self: TensorObject, *args: Object, **kwargs: Object) -> NoReturn:
         if vm.graph.autograd_node is not None:
             vm.graph.autograd_node.asked_about(self, f"{name}() of a tensor")
         vm.unsupported(breaks.HookUnsupported(f"{name}() of a tensor"))
@@ -415,6 +361,7 @@ def autograd_method(name: str) -> Callable[..., NoReturn]:
 
 
 for _make, _names in (
+    (not_read, "_cdata _backward_hooks _post_accumulate_grad_hooks _version name _base _grad_fn output_nr _python_dispatch"),
     (needs_data, "tolist numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,
@@ -432,58 +379,40 @@ for _name in ("register_hook", "register_post_accumulate_grad_hook", "retain_gra
 
 
 @models(torch.Tensor.__len__)
-def tensor_len(vm: VM, self: Object) -> Object:
-    return self.length(vm)
+def tensor_len(vm: VM, self: TensorObject) -> Object:
+    fake = self.look(vm)
+    if fake.dim() == 0:
+        vm.raise_(TypeError, "len() of a 0-d tensor")
+    return vm.const(fake.shape[0])
 
 
 @models(torch.Tensor.__iter__)
-def tensor_iter(vm: VM, self: Object) -> Object:
-    return vm.observe(self).iter(vm)
+def tensor_iter(vm: VM, self: TensorObject) -> Object:
+    if self.look(vm).dim() == 0:
+        vm.raise_(TypeError, "iteration over a 0-d tensor")
+    return vm.observe(enter(vm, torch.Tensor.unbind, [self, vm.const(0)])).iter(vm)
 
 
 @models(torch.Tensor.requires_grad_)
-def tensor_requires_grad_(vm: VM, self: Object, requires_grad: Object | None = None) -> Object:
-    assert isinstance(self, TensorObject)
+def tensor_requires_grad_(vm: VM, self: TensorObject, requires_grad: Object | None = None) -> Object:
     set_requires_grad(vm, self, requires_grad is None or bool(vm.observe(requires_grad).constant(vm)))
     return self
 
 
 @models(torch.Tensor.dim)
-def tensor_dim(vm: VM, self: Object) -> Object:
-    return READERS["ndim"](vm, self)  # type: ignore[arg-type]
+def tensor_dim(vm: VM, self: TensorObject) -> Object:
+    return vm.const(self.look(vm).ndim)
 
 
 @models(torch.Tensor.type)
-def tensor_type(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+def tensor_type(vm: VM, self: TensorObject, *args: Object, **kwargs: Object) -> Object:
     """`x.type()` names the type; with a dtype or a type's name it converts."""
-    assert isinstance(self, TensorObject)
     if args or kwargs:
-        return vm.graph.call_method("type", self, args, kwargs)
-    vm.graph.refresh()
-    real = torch.empty(0, dtype=self.fake.dtype, device="cpu").type()
-    if self.fake.device.type == "cpu":
+        return enter(vm, torch.Tensor.type, [self, *args], kwargs)
+    fake = self.look(vm)
+    real = torch.empty(0, dtype=fake.dtype, device="cpu").type()
+    if fake.device.type == "cpu":
         return vm.const(real)
-    if self.fake.device.type == "cuda":
+    if fake.device.type == "cuda":
         return vm.const(real.replace("torch.", "torch.cuda.", 1))
-    vm.unsupported(breaks.UnsupportedOperation(f"type() of a tensor on {self.fake.device}"))
-
-
-UNDER_OTHER_NAMES = {
-    function: name
-    for name, function in vars(torch.Tensor).items()
-    if type(function) is FunctionType and getattr(torch.Tensor, function.__name__, None) is not function
-}
-"""Methods of torch.Tensor that are found by another name than their own: `__pow__` is a function named `pow`."""
-
-
-def tensor_method(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A method of torch.Tensor, C or Python, called on a tensor: a node. None: its receiver is no tensor."""
-    receiver = vm.observe(args[0]) if args else None
-    if not isinstance(receiver, TensorObject):
-        return None
-    name: str = UNDER_OTHER_NAMES.get(function, function.__name__)
-    if getattr(torch.Tensor, name, None) is function:
-        return vm.graph.call_method(name, receiver, args[1:], kwargs)
-    if type(function) is WrapperDescriptorType:
-        vm.unsupported(breaks.UnsupportedOperation(f"torch's own {name} of tensors, whose class has another"))
-    return vm.graph.call_function(function, args, kwargs)
+    vm.unsupported(breaks.UnsupportedOperation(f"type() of a tensor on {fake.device}"))

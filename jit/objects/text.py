@@ -10,9 +10,7 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import LONG
 from framejit.guards.source import MISSING
-from framejit.objects import abstract
-from framejit.objects.object import Object
-from framejit.objects.vm import VM
+from framejit.objects.object import FOLDABLE, VM, Object, call_found_special, call_special, fold
 
 
 def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) -> Object:
@@ -21,9 +19,9 @@ def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) ->
     if conversion is not None:
         obj = vm.observe({"s": str_, "r": repr_, "a": ascii_}[conversion](vm, obj))
     refuse_long(vm, obj)
-    if obj.is_knowable() and obj.cls in abstract.FOLDABLE and (spec is None or vm.observe(spec).is_knowable()):
-        return abstract.fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
-    found = abstract.call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
+    if obj.is_knowable() and obj.cls in FOLDABLE and (spec is None or vm.observe(spec).is_knowable()):
+        return fold(vm, format, obj.constant(vm), "" if spec is None else spec.constant(vm))
+    found = call_special(vm, obj, "__format__", vm.const("") if spec is None else spec)
     assert found is not None
     return checked_text(vm, found, "__format__ must return a str, not {}")
 
@@ -37,15 +35,15 @@ def repr_(vm: VM, obj: Object) -> Object:
 
 
 def ascii_(vm: VM, obj: Object) -> Object:
-    return abstract.fold(vm, lambda text: text.encode("ascii", "backslashreplace").decode(), repr_(vm, obj).constant(vm))
+    return fold(vm, lambda text: text.encode("ascii", "backslashreplace").decode(), repr_(vm, obj).constant(vm))
 
 
 def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:
     obj = vm.observe(obj)
     refuse_long(vm, obj)
-    if obj.cls in abstract.FOLDABLE and obj.is_knowable():
-        return abstract.fold(vm, real, obj.constant(vm))
-    found = (abstract.call_found_special if special == "__repr__" else abstract.call_special)(vm, obj, special)
+    if obj.cls in FOLDABLE and obj.is_knowable():
+        return fold(vm, real, obj.constant(vm))
+    found = (call_found_special if special == "__repr__" else call_special)(vm, obj, special)
     if found is None:
         vm.unsupported(breaks.UnsupportedOperation("the repr() of an object whose __repr__ raises where it is looked up, with its address"))
     return checked_text(vm, found, f"{special} returned non-string (type {{}})")
@@ -71,12 +69,12 @@ def checked_text(vm: VM, found: Object, complaint: str) -> Object:
 
 def hash_(vm: VM, obj: Object) -> Object:
     obj = vm.observe(obj)
-    if obj.cls in abstract.FOLDABLE and obj.is_knowable():
-        return abstract.fold(vm, hash, obj.constant(vm))
+    if obj.cls in FOLDABLE and obj.is_knowable():
+        return fold(vm, hash, obj.constant(vm))
     method = vm.raw_type_lookup(obj.cls, "__hash__")
     if method is None:
         vm.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
-    found = abstract.call_found_special(vm, obj, "__hash__")
+    found = call_found_special(vm, obj, "__hash__")
     if found is None:
         vm.raise_(TypeError, f"unhashable type: '{obj.type_name}'")
     found = vm.observe(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,12 +11,9 @@ from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects.constobject import CONST_BUILDERS, ConstObject
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import models, pure_methods, wraps
 from framejit.objects.tupleobject import TupleObject, item_at
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 BY_VALUE = (torch.device, torch.finfo, torch.iinfo)
@@ -82,7 +79,7 @@ class CSequence(TupleObject):
         return item_at(vm, self.items(vm), index, "tuple")
 
     def sliced(self, items: list[Object]) -> Object:
-        """What a slice of these items is."""
+        """The Object of a slice, which has these items."""
         return TupleObject(items)
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from framejit.guards.source import Source
 from framejit.objects import abstract, operators, text
+from framejit.objects.delivery import Delivery
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
-from framejit.objects.object import Object
+from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import models, pure, pure_methods, wraps
 from framejit.objects.sequence import COMPARISONS, bounds, checked_index, comparison, find, real_slice, repeat, same_kind
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 pure_methods(torch.Size)
 pure(torch.Size)
@@ -41,14 +39,24 @@ def tuple_new(vm: VM, cls: Object, iterable: Object | None = None) -> Object:
     return TupleObject([] if iterable is None else abstract.list_of(vm, iterable), real)
 
 
+def unchanged_or(tuple_: TupleObject, items: list[Object]) -> TupleObject:
+    """The tuple itself where it holds just these items, or a new one where it is of a subclass (Objects/tupleobject.c)."""
+    return tuple_ if tuple_.cls is tuple else TupleObject(items)
+
+
 @models(tuple.__add__)
 def add(vm: VM, self: TupleObject, other: Object) -> Object:
-    return TupleObject(self.items(vm) + same_kind(vm, other, tuple).items(vm))  # type: ignore[attr-defined]
+    left, right = self.items(vm), same_kind(vm, other, tuple).items(vm)  # type: ignore[attr-defined]
+    if not right:
+        return unchanged_or(self, left)
+    other = vm.observe(other)
+    return TupleObject(left + right) if left or other.cls is not tuple else other
 
 
 @models(tuple.__mul__, tuple.__rmul__)
 def mul(vm: VM, self: TupleObject, times: Object) -> Object:
-    return TupleObject(repeat(vm, self.items(vm), times))
+    items = repeat(vm, self.items(vm), times)
+    return unchanged_or(self, items) if len(items) == len(self.items(vm)) else TupleObject(items)
 
 
 @models(tuple.__len__)
@@ -71,7 +79,8 @@ def getitem(vm: VM, self: TupleObject, key: Object) -> Object:
     items = self.items(vm)
     key = vm.observe(key)
     if isinstance(key, SliceObject):
-        return TupleObject(items[real_slice(vm, key)])
+        taken = real_slice(vm, key).indices(len(items))
+        return unchanged_or(self, items) if taken == (0, len(items), 1) else TupleObject([items[i] for i in range(*taken)])
     return items[checked_index(vm, key, len(items), "tuple")]
 
 
@@ -137,7 +146,7 @@ class FieldGetterObject(Object):
     def is_data_descriptor(self, vm: VM) -> bool:
         return True
 
-    def descriptor_get(self, vm: VM, obj: Object | None, cls: type) -> Object:
+    def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
         if obj is None:
             return self
         assert isinstance(obj, TupleObject)
@@ -147,7 +156,7 @@ class FieldGetterObject(Object):
             vm.raise_(IndexError, "tuple index out of range")
         return items[position]
 
-    def descriptor_set(self, vm: VM, obj: Object, value: Object | None) -> bool:
+    def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         vm.raise_(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
 
     def reconstruct(self, cg: Codegen) -> None:

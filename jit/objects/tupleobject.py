@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import classes
 from framejit.guards.kinds import Equals, IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects import abstract
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
-from framejit.objects.dictobject import DictObject, attr_values, fill_attrs, has_attrs, instance_dict
+from framejit.objects.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
-from framejit.objects.object import NotConstant, Object
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object
 from framejit.objects.registry import wraps
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM, Codegen
 
 """Py_TPFLAGS_HEAPTYPE: the class was made by a class statement (or as a heap type in C)."""
 
@@ -90,23 +87,23 @@ class TupleObject(Object):
             return self.identity_key(vm)
         return tuple(vm.observe(item).hash_key(vm) for item in self.items(vm))
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         return None if self.cls is tuple else instance_dict(vm, self)
 
     def iter(self, vm: VM) -> Object:
         if self.cls is tuple:
             return SequenceIterator(self, tuple_iterator)
-        return vm.generic_iter(self)
+        return Object.iter(self, vm)
 
     def truth(self, vm: VM) -> bool:
         if self.cls is tuple:
             return self.peek(vm, 0) is not None or bool(self.items(vm))
-        return vm.generic_truth(self)
+        return Object.truth(self, vm)
 
     def length(self, vm: VM) -> Object:
         if self.cls is tuple:
             return vm.const(len(self.items(vm)))
-        return vm.generic_length(self)
+        return Object.length(self, vm)
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)

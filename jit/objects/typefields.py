@@ -12,23 +12,29 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from framejit import breaks, classes
 from framejit.guards.kinds import TypeIs
 from framejit.guards.source import CAttr, Pinned
+from framejit.objects.listobject import ListObject
 from framejit.objects.registry import models
 
 if TYPE_CHECKING:
-    from framejit.objects.object import Object
-    from framejit.objects.vm import VM
+    from framejit.objects.object import VM, Object
 
 FIXED = frozenset({"__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__", "__text_signature__"})
-"""What never changes of a class."""
+"""Attributes of a class that never change."""
 ASSIGNABLE = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__"})
-"""What a program can assign to, or what follows from that. Read again by the guards."""
+"""Attributes of a class that a program can assign to, and those that follow from them. Guards read them in each call."""
 OWN = frozenset({"__annotations__", "__abstractmethods__", "__type_params__"})
-"""What is found in the class's own namespace under the same name."""
+"""Attributes of a class that lie in its own namespace under the same name."""
 
 
 def is_field(vm: VM, obj: Object, name: str) -> bool:
     """Whether reading this attribute of a class is reading a field: its metaclass has type's own descriptor of the name."""
     return name in type.__dict__ and hasattr(type(type.__dict__[name]), "__set__") and vm.raw_type_lookup(obj.cls, name) is type.__dict__[name]
+
+
+def own_attribute(vm: VM, cls: type, name: str) -> Object | None:
+    """The class's own attribute, not an inherited one; guarded, whether it is found or not."""
+    found = vm.type_lookup(cls, name)
+    return found if name in classes.class_dict(cls) else None
 
 
 def read(vm: VM, obj: Object, name: str) -> Object:
@@ -41,7 +47,7 @@ def read(vm: VM, obj: Object, name: str) -> Object:
         except AttributeError as error:
             vm.raise_(AttributeError, *error.args)
     if name in OWN:
-        found = vm.own_attribute(real, name)
+        found = own_attribute(vm, real, name)
         if found is not None:
             return vm.observe(found)
         if name == "__abstractmethods__":
@@ -97,4 +103,4 @@ def type_mro(vm: VM, self: Object) -> Object:
     self = vm.observe(self)
     if vm.raw_type_lookup(self.cls, "mro") is not type.__dict__["mro"]:
         refuse(vm, self, "mro()")
-    return vm.new_list(list(vm.observe(read(vm, self, "__mro__")).items(vm)))  # type: ignore[attr-defined]
+    return ListObject(list(vm.observe(read(vm, self, "__mro__")).items(vm)))  # type: ignore[attr-defined]

@@ -11,11 +11,11 @@ from framejit import breaks, classes
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, InstanceDict, Item, Pinned, SlotMember, Source
 from framejit.objects import abstract, typefields
+from framejit.objects.cellobject import CellObject
 from framejit.objects.delivery import AS_IT_IS, Delivery, How
-from framejit.objects.object import IdentityConstant, NotConstant, Object
-from framejit.objects.registry import is_pure, models, wraps
+from framejit.objects.object import VM, Codegen, IdentityConstant, NotConstant, Object, Raise, fold
+from framejit.objects.registry import by_library, is_pure, models, wraps
 from framejit.objects.signatures import NOT_CALLABLE, by_registry
-from framejit.objects.vm import VM, Codegen
 
 DTYPES: dict[type, torch.dtype] = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
@@ -24,7 +24,6 @@ class TypeObject(IdentityConstant):
     """A class; a constant known by identity. `value` is the real class."""
 
     __slots__ = ()
-    delivers = True
 
     def hash_key(self, vm: VM) -> Any:
         if self.cls is not type:
@@ -39,7 +38,7 @@ class TypeObject(IdentityConstant):
     def truth(self, vm: VM) -> bool:
         if type(self.value) is type:
             return True
-        return vm.generic_truth(self)
+        return Object.truth(self, vm)
 
     def getattr(self, vm: VM, name: str) -> Object:
         """slot_tp_getattr_hook around type_getattro: an overridden `__getattribute__` of the metaclass, the generic rule, `__getattr__`."""
@@ -50,7 +49,7 @@ class TypeObject(IdentityConstant):
                 assert hook is not None
                 return hook.call_as_method(vm, self, [vm.const(name)])
             return self.getattribute(vm, name)
-        except vm.Raise as raised:
+        except Raise as raised:
             if self.cls is type or not issubclass(raised.exc.cls, AttributeError):
                 raise
             fallback = vm.type_lookup(self.cls, "__getattr__")
@@ -81,9 +80,8 @@ class TypeObject(IdentityConstant):
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         vm.unsupported(breaks.UnsupportedOperation(f"changing the class {classes.qualname(self.value)}"))
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         """type_call, or the model of this very class."""
-        direct, vm.direct = vm.direct, None
         real = self.value
         found = by_registry(vm, real, args, kwargs)
         if found is not None:
@@ -91,19 +89,16 @@ class TypeObject(IdentityConstant):
         if self.cls is not type and vm.raw_type_lookup(self.cls, "__call__") is not type.__call__:
             method = vm.type_lookup(self.cls, "__call__")
             assert method is not None
-            vm.direct = direct
-            return method.call_as_method(vm, self, args, kwargs)
-        entered = vm.call_library(self, args, kwargs)
+            return method.call_as_method(vm, self, args, kwargs, delivery)
+        entered = by_library(vm, self, args, kwargs)
         if entered is not None:
             return entered
         if is_pure(real):
-            return abstract.fold(vm, real, *[vm.observe(a).as_real(vm) for a in args], **{k: vm.observe(a).as_real(vm) for k, a in kwargs.items()})
-        vm.direct = direct
-        return self.instantiate(vm, args, kwargs)
+            return fold(vm, real, *[vm.observe(a).as_real(vm) for a in args], **{k: vm.observe(a).as_real(vm) for k, a in kwargs.items()})
+        return self.instantiate(vm, args, kwargs, delivery)
 
-    def instantiate(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def instantiate(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         """Objects/typeobject.c: type_call."""
-        direct, vm.direct = vm.direct, None
         real = self.value
         if not classes.known_by_identity(real):
             vm.unsupported(breaks.UnsupportedCall(f"making an instance of {classes.qualname(real)}, which hashes or compares by code of its metaclass"))
@@ -123,10 +118,9 @@ class TypeObject(IdentityConstant):
             return made
         init = vm.raw_type_lookup(made.cls, "__init__")
         if init is not object.__init__ or new is object.__new__:
-            if direct is AS_IT_IS:
-                vm.direct = Delivery(How.MADE, (made,))
-            result = abstract.call_special_with(vm, made, "__init__", args, kwargs)
-            vm.direct = None
+            initialise = vm.type_lookup(made.cls, "__init__")
+            assert initialise is not None
+            result = initialise.call_as_method(vm, made, args, kwargs, Delivery(How.MADE, (made,)) if delivery is AS_IT_IS else None)
             if vm.observe(result).cls is not type(None):
                 vm.raise_(TypeError, f"__init__() should return None, not '{result.type_name}'")
         return made
@@ -160,18 +154,18 @@ class SuperObject(Object):
     def getattr(self, vm: VM, name: str) -> Object:
         """super_getattro."""
         if name == "__class__" or self.receiver_type is None:
-            return vm.generic_getattr(self, name)
+            return Object.getattr(self, vm, name)
         vm.rest_on_bases(self.receiver_type)
         mro = iter(classes.mro(self.receiver_type))
         if not any(cls is self.start for cls in mro):
             mro = iter(())
         for cls in mro:
-            found = vm.own_attribute(cls, name)
+            found = typefields.own_attribute(vm, cls, name)
             if found is not None:
                 assert self.receiver is not None
                 bound_to_class = issubclass(self.receiver.cls, type) and self.receiver.value is self.receiver_type
                 return found.descriptor_get(vm, None if bound_to_class else self.receiver, self.receiver_type)
-        return vm.generic_getattr(self, name)
+        return Object.getattr(self, vm, name)
 
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
         if member.__name__ == "__self__":
@@ -211,7 +205,7 @@ def make_super(vm: VM, *args: Object, **kwargs: Object) -> Object:
         vm.raise_(TypeError, "super() takes no keyword arguments")
     if len(args) > 2:
         vm.raise_(TypeError, f"super() expected at most 2 arguments, got {len(args)}")
-    start, receiver = vm.super_arguments() if not args else (args[0], args[1] if len(args) > 1 else None)
+    start, receiver = super_arguments(vm) if not args else (args[0], args[1] if len(args) > 1 else None)
     start = vm.observe(start)
     if not issubclass(start.cls, type):
         what = "super() argument 1 must be a type, not {}" if args else "super(): __class__ is not a type ({})"
@@ -221,6 +215,24 @@ def make_super(vm: VM, *args: Object, **kwargs: Object) -> Object:
     if receiver is None or receiver.cls is type(None):
         return SuperObject(cls, None, None)
     return SuperObject(cls, receiver, super_check(vm, cls, receiver))
+
+
+def super_arguments(vm: VM) -> tuple[Object, Object]:
+    """What zero-argument `super()` takes from its frame: the content of the `__class__` cell, and argument 0."""
+    frame = vm.frame
+    assert frame is not None
+    if frame.code.co_argcount == 0:
+        vm.raise_(RuntimeError, "super(): no arguments")
+    cell = frame.cells.get("__class__")
+    if not isinstance(cell, CellObject):
+        vm.raise_(RuntimeError, "super(): __class__ cell not found")
+    cls = cell.load(vm)
+    receiver = frame.locals[0]
+    if isinstance(receiver, CellObject) and frame.code.co_varnames[0] in frame.code.co_cellvars:
+        receiver = receiver.load(vm)
+    if cls is None or receiver is None:
+        vm.raise_(RuntimeError, "super(): empty __class__ cell" if cls is None else "super(): arg[0] deleted")
+    return cls, receiver
 
 
 def super_check(vm: VM, cls: type, receiver: Object) -> type:
@@ -273,7 +285,7 @@ class AliasObject(IdentityConstant):
                 vm.const(parameter).as_real(vm)  # C code may compare and hash it
         return self.value
 
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object]) -> Object:
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         """ga_call: an instance of the origin, which is told what it was made by, if it can be."""
         if self.cls is not GenericAlias:
             return super().call(vm, args, kwargs)
@@ -281,7 +293,7 @@ class AliasObject(IdentityConstant):
         if classes.flags(made.cls) & classes.HEAP_TYPE:
             try:
                 made.setattr(vm, "__orig_class__", self)
-            except vm.Raise as raised:
+            except Raise as raised:
                 if not issubclass(raised.exc.cls, (AttributeError, TypeError)):
                     raise
         return made

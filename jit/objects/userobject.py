@@ -12,25 +12,23 @@ from framejit import breaks, classes
 from framejit._runtime import made_by_object_new
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import MISSING, Source
-from framejit.objects.dictobject import DictObject
+from framejit.objects import object as generic
 from framejit.objects.instancedict import fill_instance_dict
-from framejit.objects.object import Object, is_c_member, member_source
+from framejit.objects.object import VM, Codegen, Namespace, Object, Raise, is_c_member, member_source
 from framejit.objects.registry import models, wraps
-from framejit.objects.vm import VM, Codegen
 
 
 class UserObject(Object):
     """An instance. `slots` holds the members read or stored so far (None: known to be unset)."""
 
     __slots__ = ("slots", "stored")
-    delivers = True
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         super().__init__(cls, source, value)
         self.slots: dict[MemberDescriptorType, Object | None] = {}
         self.stored: dict[MemberDescriptorType, None] = {}
 
-    def instance_dict(self, vm: VM) -> DictObject | None:
+    def instance_dict(self, vm: VM) -> Namespace | None:
         if self.attrs is None:
             vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
@@ -55,26 +53,14 @@ class UserObject(Object):
             vm.guard(IsMissing, source)
             return None
 
-    def _held(self, member: MemberDescriptorType) -> Any:
-        """The real value that a slot of an instance from outside holds; MISSING where it is unset or made by the trace."""
-        if member in self.slots:
-            found = self.slots[member]
-            return MISSING if found is None else found.value
-        try:
-            return member.__get__(self.value)
-        except AttributeError:
-            return MISSING
-
     def set_slot(self, vm: VM, member: MemberDescriptorType, value: Object | None) -> None:
         if is_c_member(member):
             vm.unsupported(breaks.UnsupportedOperation(f"storing to the C member {classes.name(self.cls)}.{member.__name__}"))
         if value is None:
             try:
                 self.get_slot(vm, member)
-            except vm.Raise:
+            except Raise:
                 vm.raise_(AttributeError, member.__name__)
-        if self.source is not None:
-            vm.lets_go((self._held(member),))
         vm.trail.log(self._restore, dict(self.slots), dict(self.stored))
         self.slots[member] = value
         self.stored[member] = None
@@ -192,18 +178,18 @@ def check_no_class(vm: VM, self: Object) -> None:
 @models(object.__getattribute__)
 def object_getattribute(vm: VM, self: Object, name: Object) -> Object:
     check_no_class(vm, self)
-    return vm.object_getattribute(self, attribute_name(vm, name))
+    return generic.object_getattribute(vm, self, attribute_name(vm, name))
 
 
 @models(object.__setattr__)
 def object_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
     check_no_class(vm, self)
-    vm.object_setattr(self, attribute_name(vm, name), value)
+    generic.object_setattr(vm, self, attribute_name(vm, name), value)
     return vm.const(None)
 
 
 @models(object.__delattr__)
 def object_delattr(vm: VM, self: Object, name: Object) -> Object:
     check_no_class(vm, self)
-    vm.object_setattr(self, attribute_name(vm, name), None)
+    generic.object_setattr(vm, self, attribute_name(vm, name), None)
     return vm.const(None)

@@ -6,21 +6,18 @@ What a trace has handled of a model's exception, or computed with its result, no
 from __future__ import annotations
 
 from types import EllipsisType, NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from framejit import classes
 from framejit.errors import InternalError
 from framejit.objects.constobject import ConstObject
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import IdentityConstant, NotConstant, Object, settle
+from framejit.objects.object import VM, IdentityConstant, NotConstant, Object, settle
 from framejit.objects.tupleobject import TupleObject
-
-if TYPE_CHECKING:
-    from framejit.objects.vm import VM
 
 PLAIN = (int, float, bool, str, bytes, complex, NoneType, EllipsisType)
 MODULES = ("builtins", "math", "cmath", "_operator", "_functools", "_heapq", "itertools")
-"""Of the functions that may be called for nothing: they change nothing but their arguments."""
+"""The modules whose functions may be called for nothing: they change nothing but their arguments."""
 
 NEVER = ("input", "open", "print", "breakpoint", "exec", "eval", "compile", "id", "super", "__import__", "locals", "globals", "vars", "dir")
 

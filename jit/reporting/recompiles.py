@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import types
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -13,19 +13,14 @@ from torch import nn
 from framejit import breaks, logs
 from framejit._runtime import Entry
 from framejit.errors import RecompileError, UserFrame, behind_break
+from framejit.guards.kinds import Change, Guard
 from framejit.guards.source import Call
 from framejit.library import MODULE_CALLS
 
 MOST_LISTED = 3
 """Expectations that are told, of entries that differ only in these."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One guarded fact that calls differ in: where it is found, and the kind of guard on it."""
-
-    source: str
-    kind: str
+UNKNOWN = Change((), Guard)
+"""What has changed and changed back: no guard fails any more."""
 
 
 def explain() -> Any:
@@ -48,10 +43,10 @@ def first_failing(entry: Entry, call: Call) -> Any:
     return entry.spec.guards[number]
 
 
-def cause_of(entry: Entry, call: Call) -> Cause:
-    """What keeps the entry from serving the call."""
+def cause_of(entry: Entry, call: Call) -> Change:
+    """The guard of the entry that the call fails."""
     guard = first_failing(entry, call)
-    return Cause("", "") if guard is None else Cause(guard.source.describe(), guard.leaf)
+    return UNKNOWN if guard is None else guard.change()  # type: ignore[no-any-return]
 
 
 def failure_of(entry: Entry, call: Call) -> Any:

@@ -7,7 +7,7 @@
 
 Beneath the call are no tensors to speak of, so splitting the library's own frames would only make many pieces of nothing. What the trace has
 done since the call began is taken back; the call runs natively as a whole, and functions of the program that it calls back are compiled on
-their own (natives.py). So the frames of a break are looked at from the program's innermost one inwards:
+their own (upcalls.py). So the frames of a break are looked at from the program's innermost one inwards:
 
 - The standard library's are never split.
 - Its wrappers (`contextlib`, `functools`), torch's machinery, installed packages that know nothing of torch, and generated code are split
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from types import CodeType
 
 from framejit import breaks
-from framejit.bytecode.splice import origin
+from framejit.bytecode.splice import original_offset
 from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
@@ -34,14 +34,14 @@ from framejit.tracing.stops import GraphBreak
 from framejit.tracing.trace import Trace
 
 ENOUGH = 2
-"""So many traces have to break inside the same call before others break at it without a look: a warning is shown once."""
+"""Traces that have to break inside one call before others break at it without a look. Two, for a warning is shown only once."""
 
 
 def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
     """The break as the program meets it: one inside library code becomes one at the program's call of the library."""
     if isinstance(stop.reason, (*RAISES, breaks.Debugger)):
         return stop
-    index = entry(tracer, stop.frames)
+    index = library_frame(tracer, stop.frames)
     if index is None or (isinstance(stop.reason, breaks.SkippedFrame) and index == len(stop.frames) - 1):
         return stop
     caller, called = stop.frames[index - 1 : index + 1]
@@ -53,7 +53,7 @@ def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
     return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
 
 
-def entry(tracer: Trace, frames: Sequence[Frame]) -> int | None:
+def library_frame(tracer: Trace, frames: Sequence[Frame]) -> int | None:
     """The index of the outermost frame that the program's innermost one has called and that isn't split; None if there is none."""
     found = None
     for index, frame in enumerate(frames[1:], 1):
@@ -70,7 +70,7 @@ def entry(tracer: Trace, frames: Sequence[Frame]) -> int | None:
 def has_computed(tracer: Trace, frame: Frame) -> bool:
     """Whether an operation has entered a graph since the frame was called."""
     assert frame.parent is not None
-    return origin(frame.code, 0) is not None or tracer.graph.has_grown_since(frame.parent.mark)
+    return original_offset(frame.code, 0) is not None or tracer.graph.has_grown_since(frame.parent.mark)
 
 
 def name_of(frame: Frame) -> str:
@@ -118,11 +118,11 @@ def place_of(frame: Frame) -> tuple[weakref.ref[CodeType], int] | None:
         return None
     try:
         code, index = original_place(frame.code, frame.pc)
-    except CannotGenerate:  # on its way to where it goes on
+    except CannotGenerate:  # the frame is still in its prologue
         return None
     return weakref.ref(code), index
 
 
 def forget() -> None:
-    """Begin anew: part of `reset()`."""
+    """Forget everything: part of `reset()`."""
     _known.clear()

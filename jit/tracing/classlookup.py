@@ -82,11 +82,6 @@ class ClassLookups:
         trace.trail.log(self.attributes.pop, key)
         return found
 
-    def own(self, cls: type, name: str) -> Object | None:
-        """VM.own_attribute."""
-        found = self.object_of(cls, name)
-        return found if name in classes.class_dict(cls) else None
-
     def rest_on_bases(self, cls: type) -> None:
         """VM.rest_on_bases."""
         key = (id(cls), "")  # the name of no attribute

@@ -17,10 +17,10 @@ LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
 FRAME_GETTERS = frozenset({"_getframe", "currentframe"})
 LATER = frozenset({"f_locals", "f_lineno", "f_lasti"})
-"""What a frame that runs on shows of itself."""
+"""Attributes that a frame changes as it runs."""
 
 NAMESPACES = {"eval()": 1, "exec()": 1, "locals()": 0, "vars()": 0}
-"""Of those that may change what later ones see, or what they give: with how many arguments they look at the caller's variables."""
+"""Builtins that may change what later looks see: with how many arguments each looks at the caller's variables."""
 
 
 def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger | None:
@@ -32,7 +32,7 @@ def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger
 
 
 def to_split(stop: GraphBreak) -> Sequence[Frame]:
-    """Of the frames that a trace has stopped in, outermost first, those that may be split: inside of them the instruction runs as written."""
+    """The frames that may be split, of those that a trace has stopped in, outermost first: inside of them the instruction runs as written."""
     skipped = isinstance(stop.reason, breaks.SkippedFrame) or innermost_as_written(stop)
     frames = stop.frames[:-1] if skipped else stop.frames
     return frames[: next((place for place, frame in enumerate(frames) if reads_variables_of_frames(frame)), len(frames))]
@@ -53,7 +53,7 @@ def innermost_as_written(stop: GraphBreak) -> bool:
     if not isinstance(stop.reason, breaks.FrameIntrospection) or stop.reason.what not in NAMESPACES:
         return False
     count = NAMESPACES[stop.reason.what]
-    return frame.instruction.op == "CALL" and frame.instruction.arg == count and looks_again(frame.decoded)
+    return frame.instruction.op == "CALL" and frame.instruction.arg == count and looks_repeatedly(frame.decoded)
 
 
 def keeps_frame(frame: Frame) -> bool:
@@ -66,7 +66,7 @@ def keeps_frame(frame: Frame) -> bool:
     return gives_frame and following.op not in ("LOAD_ATTR", "LOAD_METHOD") and not LATER.isdisjoint(frame.code.co_names)
 
 
-def looks_again(decoded: Decoded) -> bool:
+def looks_repeatedly(decoded: Decoded) -> bool:
     """Whether a function looks at its variables more than once."""
     places = [index for index, each in enumerate(decoded.instructions) if each.op in ("LOAD_GLOBAL", "LOAD_NAME") and each.value in LOOKS]
     ends = [index for index, each in enumerate(decoded.instructions) if each.op == "JUMP" and places and each.value <= places[0]]

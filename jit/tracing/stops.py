@@ -13,7 +13,6 @@ from framejit.errors import UserFrame
 Place = CodeType | tuple[CodeType, int]
 
 
-
 class GraphBreak(Exception):
     """Signal: tracing stops here. `stack`: the user's frames, outermost first; `frames`: the interpreter's, likewise."""
 
@@ -33,13 +32,9 @@ class Escape(GraphBreak):
         self.directives = directives
 
 
-class Pause(GraphBreak):
-    """Signal: the entry ends before this instruction, and the call goes on with it."""
-
-
-class CallNatively(GraphBreak):
+class Restart(GraphBreak):
     """Signal: the trace has made what it should have left to native code: an iterator that is to end or to go on elsewhere, a tensor whose own
-    gradient somebody wants. Another trace has to break where that is made.
+    gradient somebody wants. The trace is restarted from the beginning of its frame, and breaks where that is made.
 
     `place`: a generator function's code, or an instruction: its code and index.
     """

@@ -6,35 +6,29 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from framejit.breaks import Break
-from framejit.ceval.closing import Watch
 from framejit.ceval.frame import Frame
 from framejit.errors import UserFrame
+from framejit.graph.builder import TorchVM
 from framejit.guards.source import Source
 from framejit.objects.object import Object
-from framejit.objects.vm import VM
 from framejit.tracing.stops import Place
 
 
-class Trace(VM, Protocol):
+class Trace(TorchVM, Protocol):
     """The running trace.
 
     Attributes:
         handled_by_caller: the exception that the caller of the traced frame is handling; None if it handles none.
-        natively: the places that it has to break at, and why: traces of the same call before it have found out.
-        restarted: the frames of generators that the state of a split call makes anew.
-        watch: the values of a resumed frame's state whose end is seen.
+        breaks_at: the places that it has to break at, and why: traces of the same call before it, which it is a restart of, have found out.
+        rebuilt: the frames of generators that the state of a split call rebuilds.
     """
 
     handled_by_caller: BaseException | None
-    natively: Mapping[Place, Break]
-    restarted: list[Frame]
-    watch: Watch
+    breaks_at: Mapping[Place, Break]
+    rebuilt: list[Frame]
 
     def user_stack(self, frame: Frame | None = None) -> list[UserFrame]:
         """The frames of the traced program, outermost first, down to the innermost one or to the given one."""
 
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
         """The Object of the value at a source. `check`: its type, or which it is, is to be guarded."""
-
-    def find_variables(self) -> None:
-        """Find the variables of frames that exceptions have passed, as they are now."""

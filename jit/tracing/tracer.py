@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, NoReturn
 
 from framejit import breaks, classes, directives, interrupts, library
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
-from framejit.bytecode.splice import origin
-from framejit.ceval.closing import Watch, drops_silently
+from framejit.bytecode.splice import original_offset
+from framejit.ceval.closing import drops_silently, real_waiting_generator, waiting_generator
 from framejit.ceval.frame import Frame, State
 from framejit.ceval.handlers import meets_handler
 from framejit.ceval.loop import resume, run
-from framejit.ceval.signals import Raise, Yield
+from framejit.ceval.signals import Yield
 from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
-from framejit.graph.state import GlobalModes
-from framejit.guards.kinds import Guard, Relation, Same, TypeIs, ValueIs, with_article
+from framejit.guards.kinds import Guard, Relation, Same, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
     MISSING,
-    Call,
     FrameFunction,
     InstanceDict,
     Local,
+    Path,
     Pinned,
     Root,
     Slot,
@@ -37,55 +36,47 @@ from framejit.guards.source import (
     UserLine,
 )
 from framejit.library import OURS
-from framejit.modules.app import support
-from framejit.modules.app.functools import apply
-from framejit.objects import abstract, build, exceptions
-from framejit.objects.builtinobject import INTERNAL_OWNERS, bound_method, dotted
-from framejit.objects.cellobject import CellObject
+from framejit.objects import build, exceptions, identities
+from framejit.objects.builtinobject import bound_method
 from framejit.objects.constobject import const_object
 from framejit.objects.delivery import Delivery
 from framejit.objects.dictobject import DictObject
 from framejit.objects.exceptions import ExceptionObject
-from framejit.objects.finalizers import runs_code_at_end
+from framejit.objects.finalizers import held
 from framejit.objects.funcobject import FunctionObject, bind
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.instancedict import InstanceDictObject
-from framejit.objects.listobject import ListObject
-from framejit.objects.object import LazyObject, NotConstant, Object, settle
-from framejit.objects.registry import AS_WRITTEN, GIVES, LIBRARY, PASSES_RESULT, wrapper_for
-from framejit.objects.tupleobject import TupleObject
+from framejit.objects.object import LazyObject, NotConstant, Object, Raise, settle
+from framejit.objects.registry import AS_WRITTEN, GIVES, wrapper_for
 from framejit.reporting import stacks
-from framejit.tracing import boundary, identities, looks, passage, splitting
+from framejit.tracing import boundary, looks, passage, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
-from framejit.tracing.stops import CallNatively, GraphBreak, Pause, Place
+from framejit.tracing.stops import GraphBreak, Place, Restart
 from framejit.trail import Trail
 
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class Tracer:
-    """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: paths whose contents nothing may rest on.
+    """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
 
-    `natively`: the places (see CallNatively) that it has to break at, and why. `names`: of what a resumed frame's state holds, for reports.
+    `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
     `one_autograd_node`: what the backend makes of the graph (see Backend).
     """
-
-    Raise = Raise
-    missing = MISSING
 
     def __init__(
         self,
         function: FunctionType,
         args: Sequence[Any],
         config: Config,
-        changing: frozenset[str] = frozenset(),
-        natively: Mapping[Place, breaks.Break] | None = None,
-        names: dict[str, str] | None = None,
+        changing: Container[Path] = (),
+        breaks_at: Mapping[Place, breaks.Break] | None = None,
+        names: Mapping[Path, str] | None = None,
         one_autograd_node: bool = False,
     ) -> None:
         self.function = function
         self.changing = changing
-        self.natively = natively or {}
+        self.breaks_at = breaks_at or {}
         self.args = args
         self.handled_by_caller = sys.exception()
         self.config = config
@@ -94,28 +85,25 @@ class Tracer:
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
         self.graph = GraphBuilder(self, one_autograd_node=one_autograd_node)
-        self.modes = GlobalModes(self.graph, self.trail)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = 0
         self.jumps_back = 0
-        self.direct: Delivery | None = None
-        self.apart = False
         self.handled = has_handler(function)
-        self.resumed = origin(function.__code__, 0) is not None
-        self.watch = Watch(tuple(args) if self.resumed else (), self.trail)
+        self.resumed = original_offset(function.__code__, 0) is not None
+        self.has_generators = self.resumed and real_waiting_generator(tuple(args)) is not None
         self.guarded_generators: list[Frame] = []
         self.failed_stand_ins: list[Frame] = []
-        self.restarted: list[Frame] = []
+        self.rebuilt: list[Frame] = []
         self.asks_for_end: Frame | None = None
         """The frame that `next_with_end` runs in."""
         self._wrapped: dict[Source, Object] = {}
         self._shared: dict[int, Object] = {}
         self._constants: dict[int, Object] = {}
         lookups = self.lookups = ClassLookups(self)
-        self.raw_type_lookup, self.type_lookup, self.own_attribute = lookups.raw, lookups.object_of, lookups.own
+        self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
         self.rest_on_bases = lookups.rest_on_bases
         self._namespaces: dict[int, DictObject] = {}
         self._told_apart: dict[int, Object] = {}
@@ -135,13 +123,13 @@ class Tracer:
         root = FunctionObject(code, self.globals_of(self.function.__globals__), self.function.__qualname__, source, self.function)
         root.checked = True
         self._shared[id(self.function)] = root
-        self.root = self.new_frame(root, code, bound)
+        self.root = self.new_frame(root, bound)
         return self.run_frame(self.root)
 
-    def new_frame(self, function: FunctionObject, code: CodeType, bound: dict[str, Object | None]) -> Frame:
+    def new_frame(self, function: FunctionObject, bound: dict[str, Object | None]) -> Frame:
         namespace = function.globals
         own_builtins = function.builtins or self.globals_of(function.value.__builtins__)
-        return Frame(code, bound, namespace, own_builtins, function, function.cells(self), None, self.frame)
+        return Frame(function.code, bound, namespace, own_builtins, function, function.cells(self), None, self.frame)
 
     def run_frame(self, frame: Frame) -> Object:
         caller, self.frame = self.frame, frame
@@ -162,18 +150,18 @@ class Tracer:
             self.depth -= 1
             self.frame = caller
 
-    def run_function(self, function: Object, code: CodeType, bound: dict[str, Object | None]) -> Object:
+    def run_function(self, function: Object, bound: dict[str, Object | None], delivery: Delivery | None = None) -> Object:
         assert isinstance(function, FunctionObject)
+        code = function.code
         if code.co_flags & COROUTINE_FLAGS:
             self.unsupported(breaks.GeneratorFrame(code.co_qualname))
-        if code in self.natively:
-            self.unsupported(self.natively[code])
+        if code in self.breaks_at:
+            self.unsupported(self.breaks_at[code])
         foreseen = boundary.foreseen(self.frame, code) or looks.by_debugger(code, function.globals.value)
         if foreseen is not None:
             self.unsupported(foreseen)
-        direct, self.direct = self.direct, None
-        frame = self.new_frame(function, code, bound)
-        frame.direct = direct
+        frame = self.new_frame(function, bound)
+        frame.delivery = delivery
         return self.run_frame(frame)
 
     def resume_generator(self, generator: Object, sent: Object, exc: Object | None) -> tuple[Object, bool]:
@@ -185,13 +173,13 @@ class Tracer:
             self.raise_(ValueError, "generator already executing")
         if frame.state is State.FINISHED:
             if frame in self.failed_stand_ins:
-                self.call_natively(generator)
+                self.restart_without(generator)
             if exc is not None:
                 raise Raise(exc, thrown=True)
             return self.const(None), True
         if frame.state is State.CREATED and exc is None and self.observe(sent).cls is not type(None):
             self.raise_(TypeError, "can't send non-None value to a just-started generator")
-        frame.direct = self.direct = None
+        frame.delivery = None
         self.trail.log(frame.restore, frame.snapshot())
         caller, self.frame = self.frame, frame
         self.depth += 1
@@ -200,14 +188,15 @@ class Tracer:
         except Raise as raised:
             if not generator.is_generator():
                 if exceptions.is_stop_iteration_of_generator(raised.exc):
-                    self.call_natively(generator)
+                    self.restart_without(generator)
                 self.failed_stand_ins.append(frame)
                 self.trail.log(self.failed_stand_ins.pop)
             raise
         finally:
             self.depth -= 1
             self.frame = caller
-        if type(signal) is Yield and frame.decoded.handler_at[frame.pc] is not None and frame not in self.guarded_generators:
+        closing_runs = frame.decoded.handler_at[frame.pc] is not None or frame.instruction.value  # what it delegates to may have a `close()`
+        if type(signal) is Yield and closing_runs and frame not in self.guarded_generators:
             self.guarded_generators.append(frame)
             self.trail.log(self.guarded_generators.pop)
         return signal.value, type(signal) is not Yield
@@ -225,26 +214,25 @@ class Tracer:
             frame = frame.parent  # a stand-in for an iterator in C
         return frame is not None and frame is self.asks_for_end
 
-    def call_natively(self, stand_in: GeneratorObject) -> NoReturn:
+    def restart_without(self, stand_in: GeneratorObject) -> NoReturn:
         """An iterator in C goes on after an exception, and takes StopIteration for its end; the generator that stands in for it doesn't."""
-        raise CallNatively(stand_in.frame.code, breaks.InterruptedIterator(f"a {classes.qualname(stand_in.cls)} that has raised"))
+        raise Restart(stand_in.frame.code, breaks.InterruptedIterator(f"a {classes.qualname(stand_in.cls)} that has raised"))
 
     def check_generators(self) -> None:
-        """A generator dropped inside a `try` or `with` runs its handlers when the last reference goes, a moment the trace doesn't see."""
+        """A generator dropped inside a `try`, `with` or `yield from` runs handlers, or closes its iterator: at a moment the trace doesn't see."""
         for frame in self.guarded_generators:
-            if frame.state is State.SUSPENDED and frame not in self.restarted and not drops_silently(self, frame):
-                raise CallNatively(frame.code, breaks.RunsAtEnd(f"a generator of {frame.code.co_qualname}"))
+            if frame.state is State.SUSPENDED and frame not in self.rebuilt and not drops_silently(self, frame):
+                raise Restart(frame.code, breaks.RunsAtEnd(f"a generator of {frame.code.co_qualname}"))
 
-    def check_finalizers(self, frame: Frame) -> None:
-        """What a value of the resumed state runs at its end, it runs when this trace has ended: so it must end before the next instruction."""
-        if splitting.can_pause(frame):
-            value = next(self.watch.gone(frame), None)
-            if value is not None:
-                raise Pause(breaks.RunsAtEnd(with_article(classes.qualname(type(value)))), self.user_stack(), list(frame.callers())[::-1])
+    def lets_go(self, values: Iterable[Any]) -> None:
+        """An instruction of a resumed frame lets go of values. One that has a generator to close runs natively."""
+        generator = waiting_generator(values)
+        if generator is not None:
+            self.unsupported(breaks.RunsAtEnd(f"a generator of {generator.gi_code.co_qualname}"))
 
     def held_arguments(self) -> list[Source]:
-        """What the replacement code has to hold until it ends."""
-        return self.watch.held([self._wrapped[slot] for slot in self.call_sources()[1:]] if self.resumed else [])
+        """The sources of values that the replacement code has to hold until it ends: those that a resumed frame has had when it was resumed."""
+        return [source for slot in self.call_sources()[1:] for source in held(self._wrapped[slot])] if self.resumed else []
 
     def note_handlers(self) -> bool:
         """An operation enters the graph, which raises late what the operation raises. Whether the program has a handler for it, or
@@ -260,43 +248,13 @@ class Tracer:
         slots = [self.root_source.child(Local, Slot(index, name)) for index, name in enumerate(code.co_varnames[: len(self.args)])]
         return [self.root_source.child(FrameFunction), *slots]
 
-    def waits(self, generator: Object) -> bool:
-        assert isinstance(generator, GeneratorObject)
-        return generator.frame.state in (State.CREATED, State.SUSPENDED)
-
-    def call_app(self, function: FunctionType, args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
+    def call_app(self, function: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object] | None = None) -> Object:
+        assert isinstance(function, FunctionType)
         made = self.pin_app(function)
-        result = self.run_function(made, function.__code__, bind(self, made, list(args), kwargs or {}))
+        result = self.run_function(made, bind(self, made, list(args), kwargs or {}))
         if isinstance(result, GeneratorObject):
             result.cls = GIVES.get(function, result.cls)
         return result
-
-    def call_app_named(self, name: str, args: Sequence[Object]) -> Object:
-        return self.call_app(getattr(support, name), args)
-
-    def holds_apart(
-        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
-        is_answer: Callable[[Any, Object], bool], is_steady: Callable[[Guard, Any], bool],
-    ) -> bool:  # fmt: skip
-        if self.apart:
-            return True  # whoever has started this trace looks at all of it
-        raw = (function, args, kwargs)
-        assert isinstance(apply, FunctionType)
-        inner = Tracer(apply, raw, self.config)
-        inner.apart = True
-        inner.handled_by_caller = None  # what is being handled here is an exception of the tracer's own
-        try:
-            try:
-                if not is_answer(inner, inner.run()):
-                    return False
-            except Raise:
-                pass
-            observed, call = inner.guards.since(0), Call(raw, apply)
-            return not len(inner.effects) and inner.graph.is_empty() and all(is_steady(guard, guard.source.fetch(call)) for guard in observed)
-        except (GraphBreak, NotConstant):
-            return False
-        finally:
-            inner.dispose()
 
     def pin_app(self, function: FunctionType) -> FunctionObject:
         found = self._constants.get(id(function))
@@ -310,29 +268,6 @@ class Tracer:
             self.trail.log(self._constants.pop, id(function))
         assert isinstance(found, FunctionObject)
         return found
-
-    def call_model(self, model: Callable[..., Object], function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-        if self.direct is not None and id(function) not in PASSES_RESULT:
-            self.direct = None
-        try:
-            return model(self, *args, **kwargs)
-        except NotConstant as needed:
-            self.unsupported(breaks.UnsupportedCall(f"{self.text_of(function)} on {needed.obj!r}"))
-        except TypeError:
-            try:
-                inspect.signature(model).bind(self, *args, **kwargs)
-            except TypeError as wrong:
-                self.unsupported(breaks.UnsupportedCall(f"{self.text_of(function)} with these arguments ({wrong})"))
-            raise
-
-    def call_library(self, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-        direct, self.direct = self.direct, None
-        for rule in LIBRARY:
-            found = rule(self, function, args, kwargs)  # type: ignore[arg-type]
-            if found is not None:
-                return found
-        self.direct = direct
-        return None
 
     # Stopping.
 
@@ -354,14 +289,8 @@ class Tracer:
         if handled is not None:
             exceptions.chain_context(self, exc, handled)
 
-    def add_traceback(self, exc: Object, frame: Frame, again: bool) -> None:
-        passage.note(self, self.observe(exc), frame, again)
-
-    def find_variables(self) -> None:
-        passage.find_variables(self.watch)
-
-    def normalize_exception(self, exc: Object, cause: Object | None) -> Object:
-        return exceptions.normalized(self, exc, cause)
+    def add_traceback(self, exc: Object, frame: Frame, reraised: bool) -> None:
+        passage.note(self, self.observe(exc), frame, reraised)
 
     def count_iteration(self) -> None:
         """A loop begins anew. A trace that would not end is given up."""
@@ -383,27 +312,18 @@ class Tracer:
         self.root_source.forget_children()
         self.__dict__.clear()
 
-    def running_module(self) -> str:
-        assert self.frame is not None
-        return str(self.frame.globals.value.get("__name__"))
-
     def place(self) -> tuple[CodeType, int]:
         assert self.frame is not None
         place = self.frame.code, self.frame.pc
-        if place in self.natively:
-            self.unsupported(self.natively[place])
+        if place in self.breaks_at:
+            self.unsupported(self.breaks_at[place])
         return place
 
-    def trace_anew(self, place: tuple[CodeType, int], reason: breaks.Break) -> NoReturn:
-        raise CallNatively(place, reason)
+    def restart(self, place: tuple[CodeType, int], reason: breaks.Break) -> NoReturn:
+        raise Restart(place, reason)
 
-    def lets_go(self, values: Iterable[Any]) -> None:
-        for value in values:
-            if value is not MISSING and runs_code_at_end(value):
-                self.unsupported(breaks.RunsAtEnd(with_article(classes.qualname(type(value)))))
-
-    def restart_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
-        return splitting.restart_generator(self, generator)
+    def rebuild_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
+        return splitting.rebuild_generator(self, generator)
 
     # Positions.
 
@@ -444,33 +364,14 @@ class Tracer:
             line = self._lines[instruction] = UserLine(frame.code.co_filename, frame.lineno, program_name(frame.code.co_qualname), columns)
         return line
 
-    def name_of(self, obj: Object) -> str:
-        obj = settle(obj)
-        if isinstance(obj, FunctionObject):
-            return obj.qualname
-        return self.text_of(obj.value) if obj.value is not MISSING and callable(obj.value) else f"a {classes.qualname(obj.cls)}"
-
-    def text_of(self, function: Any) -> str:
-        name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__
-        return dotted(function) if str(name).startswith(INTERNAL_OWNERS) else str(name)
-
     # Guards.
 
     def rest_on_directives(self) -> None:
-        """What is made of this trace holds for the directives that were in force when it began."""
+        """Guard the directives to the tracer that were in force when the trace began."""
         self.guards.directives(self.directives_before)
 
-    def read_setting(self, read: Callable[..., Any], *args: Any) -> Any:
-        """A setting of the process, guarded: what is made of this trace holds as long as it is the same."""
-        return self.rest_on_setting(read, args, read(*args))
-
-    def rest_on_setting(self, read: Callable[..., Any], args: tuple[Any, ...], found: Any) -> Any:
-        """As `read_setting`, where the trace itself has changed what `read` gives: `found` is what it gave before."""
-        self.guards.setting(read, args, found)
-        return found
-
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
-        if self.changing and guard_class.of_contents and source.describe() in self.changing:
+        if self.changing and guard_class.of_contents and source.path() in self.changing:
             self.unsupported(breaks.ChangesFromCallToCall(source.told()))
         self.guards.fact(guard_class, source, *payload)
 
@@ -509,27 +410,24 @@ class Tracer:
                 return known
         if check and not isinstance(source, Pinned):
             if wrapper.by_identity:
-                if type(value) is BuiltinFunctionType and (method := bound_method(self, value, source)) is not None:  # type: ignore[arg-type]
+                if type(value) is BuiltinFunctionType and (method := bound_method(self, value, source)) is not None:
                     return method
                 self.guard(ValueIs, source, value)
             else:
                 self.guard(TypeIs, source, type(value))
-        obj = wrapper.wrap(self, value, source)  # type: ignore[arg-type]
+        obj = wrapper.wrap(self, value, source)
         if wrapper.shared:
             self._shared[id(value)] = obj
             self.trail.log(self._shared.pop, id(value))
         return obj
 
-    def observe_all(self, objs: Sequence[Object]) -> list[Object]:
-        return [self.observe(obj) for obj in objs]
-
     def const(self, value: Any) -> Object:
         cls = type(value)
         if cls in SCALARS:
-            return const_object(self, value)  # type: ignore[arg-type]
+            return const_object(self, value)
         found = self._constants.get(id(value))
         if found is None or found.value is not value:
-            found = const_object(self, value)  # type: ignore[arg-type]
+            found = const_object(self, value)
             if found.value is value:
                 # What it refers to (a function's globals) may be known only from here on.
                 self._constants[id(value)] = found
@@ -545,32 +443,11 @@ class Tracer:
         return self.observe_at(value, self.root_source.child(Pinned, value), False)
 
     def from_real(self, value: Any) -> Object:
-        return value if isinstance(value, Object) else build.from_real(self, value)  # type: ignore[arg-type]
-
-    def new_list(self, items: list[Object]) -> Object:
-        return ListObject(items)
-
-    def new_tuple(self, items: list[Object]) -> Object:
-        return TupleObject(items)
-
-    def new_dict(self, items: list[tuple[Object, Object]]) -> Object:
-        return build.dict_(self, items)
+        return build.from_real(self, value)
 
     def shared_values(self) -> list[Object]:
         """Every value from outside that is mutable or compared by identity, as far as it was observed."""
         return list(self._shared.values())
-
-    def mapping_items(self, mapping: Object) -> list[tuple[Object, Object]]:
-        mapping = self.observe(mapping)
-        if isinstance(mapping, DictObject) and self.raw_type_lookup(mapping.cls, "keys") in (dict.keys, MISSING):
-            return mapping.items(self)
-        if abstract.lookup_attr(self, mapping, "keys") is None:
-            self.raise_(TypeError, f"argument after ** must be a mapping, not {mapping.type_name}")
-        keys = abstract.iterate(self, abstract.call_method(self, mapping, "keys"))
-        return [(key, abstract.getitem(self, mapping, key)) for key in keys]
-
-    def same_value(self, a: Object, b: Object, unsure: bool) -> bool:
-        return identities.same_value(self, a, b, unsure)
 
     def identity_key(self, obj: Object) -> Any:
         hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
@@ -608,37 +485,3 @@ class Tracer:
         found = self.observe(self.wrap(namespace, source))
         assert isinstance(found, DictObject)
         return found
-
-    def super_arguments(self) -> tuple[Object, Object]:
-        frame = self.frame
-        assert frame is not None
-        slot = frame.decoded.slot_of.get("__class__")
-        cell = frame.locals[slot] if slot is not None else None
-        if frame.code.co_argcount == 0:
-            self.raise_(RuntimeError, "super(): no arguments")
-        if not isinstance(cell, CellObject):
-            self.raise_(RuntimeError, "super(): __class__ cell not found")
-        cls = cell.load(self)
-        receiver = frame.locals[0]
-        if isinstance(receiver, CellObject) and 0 in frame.decoded.cells:
-            receiver = receiver.load(self)
-        if cls is None or receiver is None:
-            self.raise_(RuntimeError, "super(): empty __class__ cell" if cls is None else "super(): arg[0] deleted")
-        return cls, receiver
-
-    # The generic slots.
-
-    generic_getattr = abstract.generic_getattr
-    generic_setattr = abstract.generic_setattr
-    generic_call = abstract.generic_call
-    generic_iter = abstract.generic_iter
-    generic_next = abstract.generic_next
-    generic_truth = abstract.generic_truth
-    generic_length = abstract.generic_length
-    object_getattribute = abstract.object_getattribute
-    object_setattr = abstract.object_setattr
-
-    # Modules.
-
-    def load_lazy_attribute(self, module: ModuleType, name: str) -> Any:
-        return getattr(module, name, MISSING)

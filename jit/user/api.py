@@ -29,7 +29,7 @@ F = TypeVar("F")
 TARGET_NAMES = ("model", "fn", "func", "function", "module", "target")
 """By which other compilers, and older versions, call what is to be compiled."""
 NEWER_OPTIONS = ("shapes_spec",)
-"""Of torch.compile: without a value they mean nothing."""
+"""Options of later torch.compile's, which mean nothing without a value."""
 COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 

@@ -39,7 +39,7 @@ class Stop:
 
 @dataclass
 class CompiledEntry:
-    """One compiled frame: of the function itself, or of what goes on behind a break. `operations`: of its graph, None without one."""
+    """One compiled frame: of the function itself, or of a resume function. `operations`: of its graph, None without one."""
 
     function: str
     place: str
@@ -50,7 +50,7 @@ class CompiledEntry:
 
 @dataclass
 class Explanation:
-    """What `explain` found: plain data (`dataclasses.asdict` makes it JSON). `str()` shows it all.
+    """The answer of `explain`: plain data (`dataclasses.asdict` makes it JSON). `str()` shows it all.
 
     Attributes:
         function: its qualified name.
@@ -83,8 +83,8 @@ class Explanation:
         for stop in self.fallbacks:
             lines += ["", f"as written: {stop.id} {stop.reason}", stop.text]
         for entry in self.entries:
-            held = "no graph" if entry.operations is None else plural(entry.operations, "operation")
-            lines += ["", f"{entry.function} ({entry.place}): {held}, {plural(len(entry.guards), 'guard')}"]
+            size = "no graph" if entry.operations is None else plural(entry.operations, "operation")
+            lines += ["", f"{entry.function} ({entry.place}): {size}, {plural(len(entry.guards), 'guard')}"]
             lines += [f"  {guard}" for guard in entry.guards]
         return "\n".join(lines)
 

@@ -69,7 +69,7 @@ void FJ_Recursion_LeaveFrame(PyThreadState *tstate) { tstate->recursion_remainin
 void FJ_Recursion_AddRoom(PyThreadState *tstate, int frames) { tstate->recursion_remaining += frames; }
 
 /* The second while a tracer runs itself: tracing is off then. */
-int FJ_Frame_IsWatched(PyThreadState *tstate) { return tstate->cframe->use_tracing || tstate->tracing > 0; }
+int FJ_Frame_IsMonitored(PyThreadState *tstate) { return tstate->cframe->use_tracing || tstate->tracing > 0; }
 
 PyFrameObject *FJ_Frame_Stopped(PyCodeObject *code, PyObject *globals, int offset) {
     PyFrameObject *frame = PyFrame_New(PyThreadState_Get(), code, globals, NULL);

@@ -93,7 +93,7 @@ void FJ_Recursion_AddRoom(PyThreadState *tstate, int frames) { tstate->py_recurs
 
 /* sys.settrace and sys.setprofile are tools of sys.monitoring here, whose events stay on when the thread that asked for them has ended:
    for those two the thread's own functions say it. Events asked for in one code object are that object's own. */
-int FJ_Frame_IsWatched(PyThreadState *tstate) {
+int FJ_Frame_IsMonitored(PyThreadState *tstate) {
     const uint8_t *tools = tstate->interp->monitors.tools;
     unsigned any = 0;
     for (size_t i = 0; i < sizeof(tstate->interp->monitors.tools); i++) {

@@ -15,6 +15,7 @@ import framejit
 import torch
 
 LOG = []
+ENDED = []
 COUNT = 0
 SCALE = torch.tensor([0.5, 1.0, 2.0])
 
@@ -162,7 +163,7 @@ class Ending:
         self.k = k
 
     def __del__(self):
-        LOG.append(("ended", self.k))
+        ENDED.append(f"ending {self.k}")
 
 
 Pair = namedtuple("Pair", "left right")

@@ -287,7 +287,8 @@ class Writer:
         for at in range(start, len(self.lines)):
             if self.lines[at].endswith("nonlocal n, x"):
                 scope = _scope(self.lines, at)
-                extra = "".join(f", {local}" for local in variables if local != "n" and any(_binds(line, local) for line in scope))
+                taken = {"n", *re.findall(r"(?:\(|, )\*{0,2}(\w+)", self.lines[at - 1])}  # its parameters
+                extra = "".join(f", {local}" for local in variables if local not in taken and any(_binds(line, local) for line in scope))
                 self.lines[at] += extra
                 if any("COUNT = " in line for line in scope):
                     self.lines[at] = self.lines[at] + "\n" + self.lines[at].split("nonlocal")[0] + "global COUNT"

@@ -230,7 +230,7 @@ def test_deques(items, maxlen, operations):
 @quick
 @given(st.sets(small, max_size=4), several(set_operations))
 def test_sets(s, operations):
-    agree(on_set, x, s, operations, calls=1)
+    agree(on_set, x, s, operations, calls=1, fullgraph=False)  # the order of a changed set is asked for natively
 
 
 class Asked:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import importlib
 import sys
 
-from framejit.bytecode.versions.rows import Version
+from framejit.bytecode.versions.version import Version
 
 SUPPORTED = {(3, 11): "py311", (3, 12): "py312"}
 
 
 class UnsupportedPython(ImportError):
-    """The running Python's bytecode is not known to framejit: nothing is guessed about it."""
+    """The running Python's frame layout and bytecode are not known to framejit: nothing is guessed about them."""
 
 
-def select(version: tuple[int, int]) -> Version:
+def select(version: tuple[int, int], implementation: str = "cpython") -> Version:
     """The description of one Python version's bytecode; raises UnsupportedPython for one that has no file here."""
-    if version not in SUPPORTED:
-        known = ", ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
+    if version not in SUPPORTED or implementation != "cpython":
+        known = " and ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
         raise UnsupportedPython(
-            f"framejit does not know the bytecode of Python {version[0]}.{version[1]}; it supports CPython {known}. "
+            f"framejit supports CPython {known}; this is {implementation} {version[0]}.{version[1]}. "
             "Run it with one of these, or add a file to jit/bytecode/versions and runtime_c/cpython."
         )
     module = importlib.import_module(f"framejit.bytecode.versions.{SUPPORTED[version]}")
@@ -27,4 +27,4 @@ def select(version: tuple[int, int]) -> Version:
     return selected
 
 
-CURRENT: Version = select(sys.version_info[:2])
+CURRENT: Version = select(sys.version_info[:2], sys.implementation.name)

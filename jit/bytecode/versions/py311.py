@@ -1,19 +1,16 @@
-"""CPython 3.11: its opcodes as canonical operations, and the form of those written back."""
+"""CPython 3.11: its opcodes as canonical operations, and its form of the words that framejit writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from framejit.bytecode.versions.rows import (
     DROPPED,
+    PREFIXES,
     SHARED,
     Part,
     Raw,
     Row,
     Target,
-    Version,
     View,
-    Written,
     backward,
     compare,
     forward,
@@ -21,6 +18,8 @@ from framejit.bytecode.versions.rows import (
     plain,
     sequence,
 )
+from framejit.bytecode.versions.version import Version
+from framejit.bytecode.versions.words import SHARED_WORDS, one
 
 
 def _jump_or_pop(op: str) -> Row:
@@ -63,21 +62,27 @@ TABLE: dict[str, Row] = SHARED | {
     "PREP_RERAISE_STAR": plain("PREP_RERAISE_STAR"),
 }
 
-
-UNARY: dict[str, tuple[str, int]] = {"-": ("UNARY_NEGATIVE", 0), "~": ("UNARY_INVERT", 0), "+": ("UNARY_POSITIVE", 0)}
-
-
-def _write_call(nargs: int, names: int | None) -> Written:
-    keywords = () if names is None else (("KW_NAMES", names),)
-    return (*keywords, ("PRECALL", nargs), ("CALL", nargs))
-
-
-WRITE: dict[str, Callable[..., Written]] = {
-    "LOAD_ATTR": lambda index: (("LOAD_ATTR", index),),
-    "COMPARE_OP": lambda index: (("COMPARE_OP", index),),
-    "CALL": _write_call,
-    "UNARY_OP": lambda symbol: (UNARY[symbol],),
-    "LIST_TO_TUPLE": lambda: (("LIST_TO_TUPLE", 0),),
+WORDS = SHARED_WORDS | {
+    "call": lambda nargs: (("PRECALL", nargs), ("CALL", nargs)),
+    "load_attr": one("LOAD_ATTR"),
+    "list_to_tuple": one("LIST_TO_TUPLE"),
+    "jump_if_true": one("POP_JUMP_FORWARD_IF_TRUE"),
+    "jump_if_false": one("POP_JUMP_FORWARD_IF_FALSE"),
+    "end_for": lambda _: (),
 }
 
-VERSION = Version((3, 11), TABLE, WRITE, "POP_JUMP_FORWARD_IF_TRUE", 0)
+CACHES = {
+    "BINARY_OP": 1,
+    "BINARY_SUBSCR": 4,
+    "CALL": 4,
+    "COMPARE_OP": 2,
+    "LOAD_ATTR": 4,
+    "LOAD_GLOBAL": 5,
+    "LOAD_METHOD": 10,
+    "PRECALL": 1,
+    "STORE_ATTR": 4,
+    "STORE_SUBSCR": 1,
+    "UNPACK_SEQUENCE": 1,
+}
+
+VERSION = Version((3, 11), TABLE, WORDS, PREFIXES, CACHES)

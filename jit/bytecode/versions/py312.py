@@ -1,17 +1,14 @@
-"""CPython 3.12: its opcodes as canonical operations, and the form of those written back."""
+"""CPython 3.12: its opcodes as canonical operations, and its form of the words that framejit writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from framejit.bytecode.versions.rows import (
+    PREFIXES,
     SHARED,
     Part,
     Raw,
     Row,
-    Version,
     View,
-    Written,
     compare,
     forward,
     named,
@@ -19,6 +16,8 @@ from framejit.bytecode.versions.rows import (
     sequence,
     slot,
 )
+from framejit.bytecode.versions.version import Version
+from framejit.bytecode.versions.words import SHARED_WORDS, one
 
 # Python/intrinsics.c: the numbers of CALL_INTRINSIC_1 and CALL_INTRINSIC_2.
 INTRINSICS_1: dict[int, Part] = {
@@ -86,21 +85,29 @@ TABLE: dict[str, Row] = SHARED | {
     "CLEANUP_THROW": plain("CLEANUP_THROW"),
 }
 
-
-UNARY: dict[str, tuple[str, int]] = {"-": ("UNARY_NEGATIVE", 0), "~": ("UNARY_INVERT", 0), "+": ("CALL_INTRINSIC_1", 5)}
-
-
-def _write_call(nargs: int, names: int | None) -> Written:
-    keywords = () if names is None else (("KW_NAMES", names),)
-    return (*keywords, ("CALL", nargs))
-
-
-WRITE: dict[str, Callable[..., Written]] = {
-    "LOAD_ATTR": lambda index: (("LOAD_ATTR", index << 1),),
-    "COMPARE_OP": lambda index: (("COMPARE_OP", index << 4),),
-    "CALL": _write_call,
-    "UNARY_OP": lambda symbol: (UNARY[symbol],),
-    "LIST_TO_TUPLE": lambda: (("CALL_INTRINSIC_1", 6),),
+WORDS = SHARED_WORDS | {
+    "call": one("CALL"),
+    "load_attr": lambda index: (("LOAD_ATTR", index << 1),),
+    "list_to_tuple": lambda _: (("CALL_INTRINSIC_1", 6),),
+    "jump_if_true": one("POP_JUMP_IF_TRUE"),
+    "jump_if_false": one("POP_JUMP_IF_FALSE"),
+    # Skipped, but not where FOR_ITER has specialised for generators (Python/bytecodes.c: FOR_ITER_GEN).
+    "end_for": one("END_FOR"),
 }
 
-VERSION = Version((3, 12), TABLE, WRITE, "POP_JUMP_IF_TRUE", 1)
+CACHES = {
+    "BINARY_OP": 1,
+    "BINARY_SUBSCR": 1,
+    "CALL": 3,
+    "COMPARE_OP": 1,
+    "FOR_ITER": 1,
+    "LOAD_ATTR": 9,
+    "LOAD_GLOBAL": 4,
+    "LOAD_SUPER_ATTR": 1,
+    "SEND": 1,
+    "STORE_ATTR": 4,
+    "STORE_SUBSCR": 1,
+    "UNPACK_SEQUENCE": 1,
+}
+
+VERSION = Version((3, 12), TABLE, WORDS, PREFIXES, CACHES)

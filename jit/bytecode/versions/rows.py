@@ -7,7 +7,7 @@ them against the interpreter) and how to expand one raw instruction into them.
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
@@ -42,8 +42,8 @@ class View(NamedTuple):
     code: CodeType
     slots: tuple[str, ...]  # names of the fast locals, cells and free variables, in slot order
     previous: Part | None  # the canonical instruction emitted last
-    following: Raw | None  # the raw instruction behind this one
-    kwnames: tuple[str, ...]  # set by a KW_NAMES that no call has consumed yet
+    raws: Sequence[Raw]  # all instructions
+    place: int  # the index of this one
 
 
 Expansion = Callable[[Raw, View], tuple[Part, ...]]
@@ -57,23 +57,8 @@ class Row:
     expand: Expansion
 
 
-Written = tuple[tuple[str, int], ...]  # instructions of a version: (opcode name, argument)
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """Everything that decode.py and assemble.py need to know about one Python version.
-
-    `table` reads: opcode name -> canonical operations. `write` goes the other way for the canonical operations whose form differs between
-    versions: LOAD_ATTR (index of the name), COMPARE_OP (index in `dis.cmp_op`), CALL (argument count, index of the keyword names among the
-    constants or None), UNARY_OP (symbol) and LIST_TO_TUPLE.
-    """
-
-    number: tuple[int, int]
-    table: Mapping[str, Row]
-    write: Mapping[str, Callable[..., Written]]
-    jump_if_true: str  # opcode of the conditional jump forward
-    skipped_by_for_iter: int  # code units behind its target that an exhausted FOR_ITER skips too
+PREFIXES = frozenset({"EXTENDED_ARG", "KW_NAMES", "PRECALL"})
+"""Instructions that belong to the one behind them. (3.12 has no PRECALL.)"""
 
 
 # Expansions.
@@ -132,7 +117,17 @@ def _constant_before(raw: Raw, view: View) -> Any:
 
 def call(raw: Raw, view: View) -> tuple[Part, ...]:
     """CALL with the keyword names of the KW_NAMES before it."""
-    return (Part("CALL", raw.arg, (raw.arg, view.kwnames)),)
+    return (Part("CALL", raw.arg, (raw.arg, _keyword_names(view))),)
+
+
+def _keyword_names(view: View) -> tuple[str, ...]:
+    place = view.place - 1
+    while place >= 0 and view.raws[place].name in PREFIXES:
+        if view.raws[place].name == "KW_NAMES":
+            names: tuple[str, ...] = view.code.co_consts[view.raws[place].arg]
+            return names
+        place -= 1
+    return ()
 
 
 def load_global(raw: Raw, view: View) -> tuple[Part, ...]:
@@ -143,8 +138,8 @@ def load_global(raw: Raw, view: View) -> tuple[Part, ...]:
 
 def yield_value(raw: Raw, view: View) -> tuple[Part, ...]:
     """YIELD_VALUE; its value tells whether it delegates, which the RESUME behind it knows (2: yield from, 3: await)."""
-    following = view.following
-    return (Part("YIELD_VALUE", None, following is not None and following.name == "RESUME" and following.arg & 3 >= 2),)
+    following = view.raws[view.place + 1 : view.place + 2]
+    return (Part("YIELD_VALUE", None, any(raw.name == "RESUME" and raw.arg & 3 >= 2 for raw in following)),)
 
 
 def _store_fast(raw: Raw, view: View) -> tuple[Part, ...]:

@@ -70,8 +70,3 @@ def cached_property_get(self: Any, instance: Any, owner: type | None = None) -> 
         value = self.func(instance)
         cache[self.attrname] = value
     return value
-
-
-def apply(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call of a function that is traced by itself."""
-    return function(*args, **kwargs)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def sequence_iterator(sequence: Any) -> Iterator[Any]:
-    """Iteration by `__getitem__` (Objects/iterobject.c: iter_iternext)."""
+    """Iterate by `__getitem__` (Objects/iterobject.c: iter_iternext)."""
     index = 0
     while True:
         try:

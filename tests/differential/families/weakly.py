@@ -5,6 +5,7 @@ from __future__ import annotations
 from differential.family import Family
 
 PRELUDE = '''
+import io
 import weakref
 
 
@@ -26,12 +27,14 @@ class Hashed(Node):
 
 class Final(Node):
     def __del__(self):
-        LOG.append(("final", self.value))
+        ENDED.append("final " + type(self.value).__name__)
 
 
 class Loudly(Node):
     def __del__(self):
-        print("gone", opaque(self.value))
+        with contextlib.redirect_stdout(io.StringIO()):
+            print("gone", type(self.value).__name__)
+        ENDED.append("loudly " + type(self.value).__name__)
 
 
 class Slots:
@@ -53,8 +56,14 @@ class Text(str):
     pass
 
 
-def noted(ref):
-    LOG.append(("dead", ref() is None))
+def called(ref):
+    """When weak references call back isn't compared."""
+
+
+@framejit.disable
+def living():
+    """What is left in containers that hold weakly; asked natively, before which everything has ended that nothing holds."""
+    return len(SEEN), sorted(KEPT, key=repr)
 
 
 def held(value):
@@ -98,7 +107,7 @@ FAMILY = Family(
     expressions={
         "s": ("s", "s", VALUE, VALUE, VALUE),
         "i": (
-            "1", "len(KEPT)", "len(SEEN)", "weakref.getweakrefcount(s)", "held({s}) + 1", "(r is not None and r() is None) + 1",
+            "1", "living()[0]", "len(living()[1])", "weakref.getweakrefcount(s)", "held({s}) + 1", "(r is not None and r() is None) + 1",
             "local_set({i})[0] + 1", "local_function({i})[0]", "(weakref.ref(s)().value or n if type(s) is Node else n)",
         ),
         "t": (
@@ -115,11 +124,11 @@ FAMILY = Family(
         "i": ("held({bs})",),
     },
     statements=(
-        "s = {s}", "s = {s}", "r = weakref.ref(s)", "r = weakref.ref(s, noted)", "LOG.append(tried(lambda: r() is None))",
+        "s = {s}", "s = {s}", "r = weakref.ref(s)", "r = weakref.ref(s, called)", "LOG.append(tried(lambda: r() is None))",
         "LOG.append(tried(lambda: weakref.ref({s})() is None))", "del s", "s = None", "r = None", "s.value = s", "s.value = {s}",
-        "LOG.append(tried(lambda: weakref.finalize(s, LOG.append, {i}).alive))", "LOG.append(local_set({i}))",
-        "LOG.append(local_function({i}))", "KEPT[{i}] = s", "KEPT[{i}] = {s}", "LOG.append(sorted(KEPT, key=repr))", "SEEN.add(s)",
-        "SEEN.add({s})", "LOG.append((len(KEPT), len(SEEN)))", "LOG.append(tried(lambda: weakref.proxy(s).value))",
+        "LOG.append(tried(lambda: weakref.finalize(s, ENDED.append, 'finalize').alive))", "LOG.append(local_set({i}))",
+        "LOG.append(local_function({i}))", "KEPT[{i}] = s", "KEPT[{i}] = {s}", "LOG.append(living())", "SEEN.add(s)",
+        "SEEN.add({s})", "LOG.append(living()[0])", "LOG.append(tried(lambda: weakref.proxy(s).value))",
         "r = weakref.WeakMethod(s.method) if isinstance(s, Node) else r", "LOG.append(tried(lambda: hash(weakref.ref(s)) == hash(s)))",
         "r = weakref.ref(r()) if r and r() is not None else r", "xs.append({Final;Loudly}({i}))", "xs.pop()", "o.node = s", "o.node = {s}",
         "d['s'] = s", "d.pop('s', None)", "s = [s, {Final;Node}({i})]", "LOG.append(tried(lambda: weakref.getweakrefcount(s)))",
@@ -131,14 +140,14 @@ FAMILY = Family(
     breaking_statements=(
         "s = {bs}", "print(tried(lambda: r() is None))", "opaque({i}); LOG.append(tried(lambda: r() is None))",
         "r = weakref.ref(s); opaque(n)", "del s; opaque(1)", "s = None; print(n)", "LOG.append((opaque(n), held({s})))", "s.value = {bi}",
-        "KEPT[{bi}] = s", "LOG.append((opaque(n), len(KEPT), len(SEEN)))", "x = x + held({bs})",
-        "s = Final(opaque(n)); r = weakref.ref(s, noted)",
+        "KEPT[{bi}] = s", "LOG.append((opaque(n), living()))", "x = x + held({bs})",
+        "s = Final(opaque(n)); r = weakref.ref(s, called)",
     ),
     blocks=(
-        "def NEW(k={s}):\n    nonlocal n, x\n    BLOCK\n    return {k;r;s;NEW;n}\nr = weakref.ref(NEW{;, noted})\n"
+        "def NEW(k={s}):\n    nonlocal n, x\n    BLOCK\n    return {k;r;s;NEW;n}\nr = weakref.ref(NEW{;, called})\n"
             "LOG.append(shown(tried(NEW))[0])\n{opaque(n);print(n);n += 1}\nLOG.append(r() is {None;NEW})",
         "class NEW({Node;Final;Thing;object}):\n    def method(self, k={s}):\n        nonlocal n, x\n        BLOCK\n"
-            "        return k\nr = weakref.ref(NEW{;, noted})\n{opaque(n);print(n);n += 1}\nLOG.append(r() is NEW)",
+            "        return k\nr = weakref.ref(NEW{;, called})\n{opaque(n);print(n);n += 1}\nLOG.append(r() is NEW)",
         "for v in [{s}, {s}]:\n    r = tried(weakref.ref, v)\n    BLOCK\n    r = None",
         "try:\n    s = {s}\n    r = weakref.ref(s)\n    BLOCK\n    raise {e}\nexcept Exception as error:\n"
             "    LOG.append(tried(lambda: r() is None))\n    BLOCK",

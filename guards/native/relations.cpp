@@ -1,0 +1,64 @@
+/* relations.cpp: relations about which of several paths end at the same object. */
+#include "tree.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+namespace framejit {
+
+namespace {
+
+const Registered<RelationKind> same({
+    .name = "same",
+    .holds = [](const Relation &relation, const std::vector<PyObject *> &values) {
+        PyObject *first = values[relation.nodes[0]];
+        return first != nullptr && first == values[relation.nodes[1]];
+    },
+    .nodes = 2,
+    .by_identity = true,
+});
+
+/* The first value is none of the others. */
+bool is_distinct(const Relation &relation, const std::vector<PyObject *> &values) {
+    PyObject *first = values[relation.nodes[0]];
+    return std::none_of(relation.nodes.begin() + 1, relation.nodes.end(), [&](int32_t node) { return first == values[node]; });
+}
+
+/* As many values as numbers[0] says differ from one another and from those behind them. */
+bool are_apart(const Relation &relation, const std::vector<PyObject *> &values) {
+    const auto others = relation.nodes.begin() + relation.numbers[0];
+    std::vector<PyObject *> own;
+    for (auto node = relation.nodes.begin(); node != others; ++node) own.push_back(values[*node]);
+    std::sort(own.begin(), own.end());
+    if (std::adjacent_find(own.begin(), own.end()) != own.end()) return false;
+    auto is_own = [&](int32_t node) { return std::binary_search(own.begin(), own.end(), values[node]); };
+    return std::none_of(others, relation.nodes.end(), is_own);
+}
+
+const RelationKind apart = {.name = "apart", .holds = are_apart, .by_identity = true};
+
+/* `distinct` comes once for each object that a call changes, and names all others each time: together, they are looked at in one pass. */
+std::vector<Relation> merge_distinct(const std::vector<Relation> &relations) {
+    std::map<std::vector<int32_t>, std::vector<int32_t>> own_of;
+    for (const Relation &relation : relations) {
+        std::vector<int32_t> all = relation.nodes;
+        std::sort(all.begin(), all.end());
+        own_of[std::move(all)].push_back(relation.nodes[0]);
+    }
+    std::vector<Relation> merged;
+    for (auto &[all, own] : own_of) {
+        std::sort(own.begin(), own.end());
+        own.erase(std::unique(own.begin(), own.end()), own.end());
+        Relation relation{&apart, own, {static_cast<int64_t>(own.size())}};
+        std::set_difference(all.begin(), all.end(), own.begin(), own.end(), std::back_inserter(relation.nodes));
+        merged.push_back(std::move(relation));
+    }
+    return merged;
+}
+
+const Registered<RelationKind> distinct({.name = "distinct", .holds = is_distinct, .by_identity = true, .merge = merge_distinct});
+
+}  // namespace
+
+}  // namespace framejit

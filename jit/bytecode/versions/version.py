@@ -1,0 +1,24 @@
+"""What a version file says of its Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from framejit.bytecode.versions.rows import Row
+from framejit.bytecode.versions.words import Word
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Everything that framejit knows about the bytecode of one Python version. Only decode.py and encode.py read and write by it."""
+
+    number: tuple[int, int]
+    table: Mapping[str, Row]
+    """For reading: each opcode as canonical operations."""
+    words: Mapping[str, Word]
+    """For writing: each word of the vocabulary as instructions."""
+    prefixes: frozenset[str]
+    """Opcodes of instructions that belong to the one behind them."""
+    caches: Mapping[str, int]
+    """How many inline cache entries follow the instructions that have any."""

@@ -1,0 +1,27 @@
+"""What the interpreter sees of the running trace, beyond what objects see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from framejit.objects.object import VM, Object
+
+if TYPE_CHECKING:
+    from framejit.ceval.frame import Frame
+
+
+class Machine(VM, Protocol):
+    """The running trace, for which the loop runs frames."""
+
+    has_generators: bool
+    """The traced frame is a resume function's whose state holds generators that wait."""
+
+    def add_traceback(self, exc: Object, frame: Frame, reraised: bool) -> None:
+        """An exception leaves an instruction of the frame: record an entry as `PyTraceBack_Here` does. `again`: one that the frame has handled."""
+
+    def lets_go(self, values: Iterable[Any]) -> None:
+        """Where `has_generators`: an instruction or an exception lets go of these values. May stop the trace."""
+
+    def count_iteration(self) -> None:
+        """A loop begins anew. A trace that would not end is given up."""

@@ -1,0 +1,170 @@
+"""Which upcalls are compiled. An upcall is a call of a Python function by native code that runs at a graph break, as `sort` calls its key.
+
+Compiled are the user's functions, and of those the ones that work on tensors.
+
+`kind_of` says what never changes for a function, `reaches_tensors` looks at one call: a function that native code calls thousands of
+times without a tensor in sight must cost neither a compilation nor a long look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from framejit import classes, directives
+from framejit._runtime import NEVER, OPAQUE
+from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, CodeKind
+from framejit.library import kind_of as kind_of_code
+
+HANDLERS = frozenset({"__torch_function__", "__torch_dispatch__"})
+"""Inside these, torch's dispatcher is in a state of its own."""
+FEW = 8
+"""The most items of a container, and attributes of an object, that are looked at."""
+MOST = 256
+"""Functions compiled for the upcalls of one compiled function: code that a program makes as it runs must not pile up."""
+
+
+class Upcalls:
+    """Decides how functions run that native code calls at the graph breaks of a compiled function, and at the breaks of those functions.
+
+    A compiled function and all that it leads to share one. `compile` makes a CompiledFunction of a function.
+    """
+
+    def __init__(self, compile: Callable[[FunctionType, Upcalls], Any]) -> None:
+        self.compile = compile
+        self.compiled: dict[Any, int] = {}
+        """The CompiledFunctions that `compile` has made, with how often the entries of each had run when there was last no room."""
+        self.refused = 0
+
+    def __call__(self, function: FunctionType, args: tuple[Any, ...]) -> Any:
+        """A CompiledFunction for all functions of this code; NEVER, OPAQUE; or None: not this time."""
+        kind = kind_of(function)
+        if kind is not None:
+            return kind
+        if not reaches_tensors(function, args) or not self._has_room():
+            return None
+        # Neither the cells nor the defaults of this one must be kept.
+        cells = tuple(CellType() for _ in function.__code__.co_freevars)
+        stand_in = FunctionType(function.__code__, function.__globals__, function.__name__, None, cells)
+        stand_in.__qualname__ = function.__qualname__
+        compiled = self.compile(stand_in, self)
+        self.compiled[compiled] = 0
+        return compiled
+
+    def _has_room(self) -> bool:
+        """Whether there is room for one more. From time to time, those that have not run for long make some."""
+        if len(self.compiled) >= MOST:
+            self.refused += 1
+            if self.refused < MOST:
+                return False
+            self.refused = 0
+            known = self.compiled.copy()  # another thread may be at it too
+            used = {compiled: sum(entry.hits for entry in compiled.entries) for compiled in known}
+            self.compiled = {compiled: hits for compiled, hits in used.items() if hits > known[compiled]}
+        return len(self.compiled) < MOST
+
+
+MOST_IDLE = 3
+"""After so many traces without a tensor operation, a function that native code calls runs as written for good."""
+
+
+class UpcallUse:
+    """What compiling one function that native code calls has come to."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+        self.idle = 0
+        """Traces without a graph that came to the function's end."""
+
+    def note(self, graph: bool, ends: bool) -> None:
+        """A trace is done."""
+        self.graphs += graph
+        self.idle += ends and not graph
+
+    def is_idle(self) -> bool:
+        """Whether the function has shown that it has nothing for a graph."""
+        return self.idle >= MOST_IDLE and not self.graphs
+
+    def forget(self) -> None:
+        """Forget everything: part of `reset()`."""
+        self.graphs = self.idle = 0
+
+
+def kind_of(function: FunctionType) -> int | None:
+    """NEVER: calls of it are not compiled; OPAQUE: nor is anything that they call; None: it may be worth it."""
+    code = function.__code__
+    filename = code.co_filename
+    if filename.startswith(TORCH):
+        return NEVER if filename.startswith(CALLS_BACK) else OPAQUE
+    if filename.startswith(OURS):
+        return NEVER if filename.startswith(OUR_WRAPPERS) else OPAQUE
+    if code.co_name in HANDLERS:
+        return OPAQUE
+    if filename.startswith(GENERATED_BY_COMPILERS) or directives.is_disabled(function):
+        return NEVER
+    return NEVER if kind_of_code(code, function.__globals__) in (CodeKind.MACHINERY, CodeKind.WRAPPER) else None
+
+
+def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:
+    """Whether tensors, modules or torch's functions are within reach of a call: in its arguments, cells and globals. Runs no user code."""
+    if any(type(arg) is re.Match for arg in args):
+        return False
+    return any(holds_tensor(arg, 3) for arg in args) or any(map(is_of_torch, named(function)))
+
+
+def named(function: FunctionType) -> Iterator[Any]:
+    """The values of the function's cells and of the globals that it names."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty one
+            yield cell.cell_contents
+    namespace = function.__globals__
+    for name in function.__code__.co_names:
+        if name in namespace:
+            yield namespace[name]
+
+
+def is_of_torch(value: Any) -> bool:
+    """A tensor or module, within a few steps, or something that torch itself defines."""
+    cls = type(value)
+    if cls is ModuleType or cls is BuiltinFunctionType or cls is FunctionType:
+        name = value.__name__ if cls is ModuleType else value.__module__
+    elif issubclass(cls, type):
+        name = classes.module(value)
+    else:
+        return holds_tensor(value, 2)
+    return isinstance(name, str) and (name == "torch" or name.startswith("torch."))
+
+
+def holds_tensor(value: Any, steps: int) -> bool:
+    """Whether the value is a tensor or a module, or holds one no more than some steps below."""
+    cls = type(value)
+    if issubclass(cls, (torch.Tensor, nn.Module)):
+        return True
+    if not steps or issubclass(cls, type) or cls is FunctionType or cls is ModuleType:
+        return False
+    parts: Any
+    if issubclass(cls, list):
+        parts = list.__getitem__(value, slice(FEW))
+    elif issubclass(cls, tuple):
+        parts = tuple.__getitem__(value, slice(FEW))
+    elif issubclass(cls, dict):
+        parts = few_values(value)
+    elif classes.dictoffset(cls):
+        try:
+            parts = few_values(object.__getattribute__(value, "__dict__"))
+        except AttributeError:
+            return False
+    else:
+        return False
+    return any(holds_tensor(part, steps - 1) for part in parts)
+
+
+def few_values(found: dict[Any, Any]) -> list[Any]:
+    """The first values of a dict."""
+    return [value for _, value in zip(range(FEW), dict.values(found))]

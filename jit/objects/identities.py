@@ -1,0 +1,95 @@
+"""Whether values from outside are one object: what a trace finds of it must hold in the calls that its entry serves."""
+
+from __future__ import annotations
+
+import datetime
+from types import WrapperDescriptorType
+from typing import Any
+
+from framejit import breaks, classes
+from framejit.guards.kinds import Distinct, Same, ValueIs
+from framejit.guards.source import MISSING, DictKey
+from framejit.objects.object import VM, Object, settle
+from framejit.objects.registry import wrapper_for
+
+VALUE_TYPES = frozenset({int, float, complex, str, bytes, datetime.date, datetime.timedelta})
+"""Immutable types in C that compare and hash by what they are worth, with no code of the program's."""
+UNIQUE = frozenset({bool, type(None), type(...), type(NotImplemented)})
+"""Types whose equal values are one object."""
+
+
+def same_value(vm: VM, a: Object, b: Object, unsure: bool) -> bool:
+    """`is` for two values of one type that have real objects; guards what the answer rests on. `unsure`: whether more than equality is asked for."""
+    if issubclass(a.cls, (int, float, str, bytes, complex, tuple)) and a.is_knowable() and b.is_knowable():
+        left, right = a.constant(vm), b.constant(vm)
+        alike = left == right or (left != left and right != right)
+        if left is right:
+            # Equal values need not be the same object next time; where equality is all that is asked, only a NaN tells them apart.
+            if unsure or left != left:
+                guard_same(vm, a, b)
+            return True
+        if alike and type(left) is type(right):
+            if unsure and (a.source is None or b.source is None):
+                vm.unsupported(breaks.UnsupportedOperation("`is` between equal values, whose identity is an accident"))
+            if unsure or left != left:
+                guard_distinct(vm, a, b)
+        return False
+    if a.value is b.value:
+        guard_same(vm, a, b)
+        return True
+    guard_distinct(vm, a, b)
+    return False
+
+
+def tell_apart(vm: VM, known: dict[int, Object], obj: Object) -> Object:
+    """The value, which is looked up by identity; `known` are those that were before: it is none of them, unless it is here."""
+    if id(obj) not in known:
+        guard_distinct(vm, obj, *(other for other in known.values() if other.cls is obj.cls and not are_keys_of_one_dict(obj, other)))
+        known[id(obj)] = obj
+        vm.trail.log(known.pop, id(obj))
+    return obj
+
+
+def value_key(vm: VM, obj: Object, hashes: Any, equals: Any) -> Any:
+    """A dict key or set element that hashes by its value.
+
+    Where both special methods are C code of a type whose instances can't change in what they look at, the value itself stands for it: a
+    subclass of int that equals 1 is found as 1. Its identity is guarded, as nothing else says what it is worth.
+    """
+    owners = [getattr(method, "__objclass__", None) for method in (hashes, equals)]
+    if not all(owner in VALUE_TYPES and type(method) is WrapperDescriptorType for owner, method in zip(owners, (hashes, equals))):
+        vm.unsupported(breaks.ComparesByPython(classes.qualname(obj.cls)))
+    if obj.source is None or obj.value is MISSING:
+        vm.unsupported(breaks.UnsupportedOperation(f"a {classes.qualname(obj.cls)} made by the compiled function as a key"))
+    vm.guard(ValueIs, obj.source, obj.value)
+    return obj.value
+
+
+def are_keys_of_one_dict(a: Object, b: Object) -> bool:
+    """Whether two values were found as keys of one dict, and are different by that."""
+    return isinstance(a.source, DictKey) and isinstance(b.source, DictKey) and a.source.base is b.source.base
+
+
+def guard_same(vm: VM, a: Object, b: Object) -> None:
+    """Two values are one object in this call: must be so in others, unless the values' own guards say it."""
+    if type(a.value) in UNIQUE or (type(a.value) is int and -5 <= a.value <= 256) or is_guarded_by_identity(a):
+        return
+    if a.source is not None and b.source is not None:
+        if a.source is not b.source:
+            vm.relate(Same, a.source, b.source)
+    elif a.source is not None:
+        vm.guard(ValueIs, a.source, a.value)
+    elif b.source is not None:
+        vm.guard(ValueIs, b.source, b.value)
+
+
+def guard_distinct(vm: VM, obj: Object, *others: Object) -> None:
+    """A value from outside is none of some others of its type, in this call."""
+    sources = tuple(other.source for other in others if other.source is not None)
+    if obj.source is not None and sources and not is_guarded_by_identity(obj):
+        vm.relate(Distinct, obj.source, sources)
+
+
+def is_guarded_by_identity(obj: Object) -> bool:
+    """Whether observing the value guards which object it is."""
+    return wrapper_for(obj.cls).by_identity and not settle(obj).guarded_by_name

@@ -1,0 +1,106 @@
+"""The one door to torch: every operation on tensors passes `torch_call`, be it an operator, a method, an attribute or a function.
+
+Here it is decided what the operation means: what overrides it, whether it has a model, whether it becomes a node of the graph or breaks the
+trace. Nothing that overrides torch's functions gets into a trace so far: tensors of such classes are refused as inputs (graph/fake.py), other values
+of such classes here, where an operation is given one; calls under a mode that sees each function run as written (driver/observers.py).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any, NoReturn
+
+import torch
+
+from framejit import breaks, classes
+from framejit.guards.kinds import ValueIs, with_article
+from framejit.objects.naming import callable_name
+from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.registry import by_library, call_model, model_of, setter_of
+from framejit.objects.torchfunctions import TorchOperation, operation_of, overrides
+
+EMPTY: dict[str, Object] = {}
+ITEMS = {operator.getitem: "indexing a tensor with", operator.setitem: "storing to a tensor, as index or value:"}
+
+
+def torch_call(
+    vm: VM, operation: TorchOperation, args: list[Object], kwargs: dict[str, Object] = EMPTY, called: Object | None = None
+) -> Object | None:
+    """What a call of one of torch's operations gives; `operation_of` tells the operation that a call of a function is.
+
+    `called`: the function as the program has come by it, for the rules of libraries, and to be guarded where it is from outside.
+    None: a method was given no tensor, or a function in Python, whose own code can be traced instead, an argument that no node can take.
+    """
+    if operation.is_method:
+        first = vm.observe(args[0]) if args else None
+        if first is None or (first.cls is not torch.Tensor and not classes.is_subtype(first.cls, torch.Tensor)):
+            return None
+        if first is not args[0]:
+            args = [first, *args[1:]]
+    if called is not None:
+        said = by_library(vm, called, args, kwargs)
+        if said is not None:
+            return said
+    model = model_of(operation.subject) if operation.op is not None else None
+    if model is not None:
+        rest_on(vm, called)
+        return call_model(vm, model, operation.function, args, kwargs)
+    try:
+        found = add(vm, operation, args, kwargs) if operation.op is not None else store(vm, operation, args)
+    except NotConstant as needed:
+        if called is not None and type(operation.function) is FunctionType and not overrides(needed.obj.cls):
+            return None
+        refuse(vm, operation, needed.obj)
+    rest_on(vm, called)
+    return found
+
+
+def rest_on(vm: VM, called: Object | None) -> None:
+    """Guard which function the program has come by. Functions in C are known by identity once they are observed."""
+    if called is not None and called.source is not None and called.cls is FunctionType:
+        vm.guard(ValueIs, called.source, called.value)
+
+
+def enter(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object] = EMPTY) -> Object:
+    """Have a call of a function enter the graph, whatever model there is of it: the function is one of torch's operations, or one of
+    which somebody says that it can be a node."""
+    operation = operation_of(function) or TorchOperation(function, function, "call_function", function)
+    try:
+        return add(vm, operation, args, kwargs)
+    except NotConstant as needed:
+        refuse(vm, operation, needed.obj)
+
+
+def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+    """Run the operation in the graph. Raises NotConstant if an argument can be no argument of a node."""
+    if operation.swapped:
+        args = args[::-1]
+    elif operation.further:
+        args = [*args, *[vm.const(value) for value in operation.further]]
+    assert operation.op is not None
+    return vm.graph.call(operation.op, operation.target, args, kwargs)
+
+
+def store(vm: VM, operation: TorchOperation, args: Sequence[Object]) -> Object:
+    """Store an attribute of a tensor, or delete it, where no value is given."""
+    setter = setter_of(operation.subject)
+    if setter is None:
+        vm.unsupported(breaks.UnsupportedOperation(f"storing to .{operation.subject.__name__} of a tensor"))
+    setter(vm, args[0], vm.observe(args[1]) if len(args) > 1 else None)
+    return vm.const(None)
+
+
+def refuse_overriding(vm: VM, argument: Object) -> None:
+    """Stop the trace at a value that takes part in torch's functions by code of its own."""
+    if overrides(argument.cls):
+        vm.unsupported(breaks.UnsupportedValue(f"{with_article(classes.qualname(argument.cls))}, which overrides torch's functions"))
+
+
+def refuse(vm: VM, operation: TorchOperation, argument: Object) -> NoReturn:
+    """Stop the trace at an operation on what can be no argument of a node."""
+    refuse_overriding(vm, argument)
+    if operation.target in ITEMS:
+        vm.unsupported(breaks.UnsupportedOperation(f"{ITEMS[operation.target]} {argument!r}"))
+    vm.unsupported(breaks.UnsupportedCall(f"{callable_name(operation.function)} with the argument {argument!r}"))

@@ -1,0 +1,217 @@
+"""torch's modes and settings on a thread, described once: how each is read, guarded, switched in a graph, and put back.
+
+Grad, inference and forward-grad mode, the thread's included and excluded dispatch keys (autocast, functorch and dispatch modes show
+there) and the default dtype are read from c10 by the guards' leaf in C++. The rest is read by builtin functions of torch, which the leaf calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.utils._device import DeviceContext
+
+NATIVE = torch._C
+
+Probe = tuple[Callable[..., Any], tuple[Any, ...], Any, str]
+"""A builtin function, its arguments, what it should return, and how the leaf compares that."""
+EQUAL, IDENTICAL, DEVICE_CONTEXT = "equal", "identical", "device_context"
+"""How a probe compares, as the leaf names it; a DeviceContext is compared by the device that it holds."""
+
+
+def all_of(value: Any) -> Any:
+    """The whole value, which is what counts of most modes."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A mode or setting that graphs depend on.
+
+    Attributes:
+        name: of the mode in reports.
+        read: gives the mode's value on this thread.
+        counts: gives that part of a value which a graph depends on, and which is guarded; () where nothing of it counts.
+        probes: gives what the leaf checks of such a part; None where the leaf reads the mode from c10 itself, in the order of `MODES`.
+        asked_by: functions of torch's by which a program asks for the mode.
+        switches: functions that switch the mode inside a graph; none where a program can't switch it inside a trace.
+        put: makes a value that of this thread; None for a mode that is a scope, or that is never switched.
+    """
+
+    name: str
+    read: Callable[[], Any]
+    counts: Callable[[Any], Any] = all_of
+    probes: Callable[[Any], list[Probe]] | None = None
+    asked_by: tuple[Callable[..., Any], ...] = ()
+    switches: tuple[Callable[..., Any], ...] = ()
+    put: Callable[[Any], Any] | None = None
+
+
+# Autocast.
+
+AutocastOfDevices = tuple[tuple[str, bool, torch.dtype], ...]
+AUTOCAST_DEVICES: tuple[str, ...] = tuple(NATIVE._autocast_supported_devices())
+
+
+def autocast_of(devices: tuple[str, ...]) -> AutocastOfDevices:
+    """(device, enabled, dtype) for each of these types of devices."""
+    return tuple([(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices])
+
+
+def put_autocast(value: AutocastOfDevices) -> None:
+    """Set autocast so that `autocast_of` gives this value."""
+    for device, enabled, dtype in value:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+
+
+def autocast_in_force(value: AutocastOfDevices) -> tuple[Any, ...]:
+    """The dtype of each device type that autocasts, and whether casts are cached. Empty while there is none."""
+    enabled = [(device, dtype) for device, enabled, dtype in value if enabled]
+    return (*enabled, ("cache", torch.is_autocast_cache_enabled())) if enabled else ()
+
+
+def autocast_probes(counted: tuple[Any, ...]) -> list[Probe]:
+    """Which device types autocast shows in the excluded keys too."""
+    probes: list[Probe] = []
+    for device, value in counted:
+        if device == "cache":
+            probes.append((torch.is_autocast_cache_enabled, (), value, EQUAL))
+        else:
+            probes.append((torch.is_autocast_enabled, (device,), True, EQUAL))
+            probes.append((torch.get_autocast_dtype, (device,), value, EQUAL))
+    return probes
+
+
+# Modes that see each of torch's functions.
+
+
+class FunctionMode:
+    """A mode on the stack of torch function modes. Equal if it is the same mode, or makes the same device the default."""
+
+    __slots__ = ("mode", "device")
+
+    def __init__(self, mode: Any) -> None:
+        self.mode = mode
+        self.device = mode.device if type(mode) is DeviceContext else None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FunctionMode):
+            return NotImplemented
+        return self.mode is other.mode or (self.device is not None and self.device == other.device)
+
+    def __hash__(self) -> int:
+        return hash(self.device) if self.device is not None else id(self.mode)
+
+    def __repr__(self) -> str:
+        return f"default device {self.device}" if self.device is not None else f"a {type(self.mode).__qualname__}"
+
+
+def function_modes() -> tuple[FunctionMode, ...]:
+    """The stack of these modes, the outermost first."""
+    return tuple([FunctionMode(NATIVE._get_function_stack_at(i)) for i in range(NATIVE._len_torch_function_stack())])
+
+
+def function_mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
+    """How many modes, and that each is the same. For modes that set the default device: the same device."""
+    probes: list[Probe] = [(NATIVE._len_torch_function_stack, (), len(modes), EQUAL)]
+    for i, mode in enumerate(modes):
+        if mode.device is None:
+            probes.append((NATIVE._get_function_stack_at, (i,), mode.mode, IDENTICAL))
+        else:
+            probes.append((NATIVE._get_function_stack_at, (i,), (DeviceContext, mode.device), DEVICE_CONTEXT))
+    return probes
+
+
+def function_overrides() -> tuple[bool, bool]:
+    """Whether subclasses may override torch's functions, and whether neither they nor modes may."""
+    return NATIVE._is_torch_function_enabled(), NATIVE._is_torch_function_all_disabled()
+
+
+def function_override_probes(value: tuple[bool, bool]) -> list[Probe]:
+    probes: list[Probe] = [(NATIVE._is_torch_function_enabled, (), value[0], EQUAL)]
+    return probes if value[0] else [*probes, (NATIVE._is_torch_function_all_disabled, (), value[1], EQUAL)]
+
+
+# Settings of how operators compute.
+
+
+def deterministic() -> tuple[bool, ...]:
+    """(on, warn only, fill uninitialized memory); the others count only while it is on."""
+    if not NATIVE._get_deterministic_algorithms():
+        return (False,)
+    return (True, NATIVE._get_deterministic_algorithms_warn_only(), NATIVE._get_deterministic_fill_uninitialized_memory())
+
+
+def deterministic_probes(value: tuple[bool, ...]) -> list[Probe]:
+    readers = (
+        NATIVE._get_deterministic_algorithms,
+        NATIVE._get_deterministic_algorithms_warn_only,
+        NATIVE._get_deterministic_fill_uninitialized_memory,
+    )
+    return [(read, (), found, EQUAL) for read, found in zip(readers, value)]
+
+
+HAS_CUDA = torch.version.cuda is not None and torch.cuda.device_count() > 0
+PRECISIONS = (("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn")) if HAS_CUDA else ()
+"""Whose float32 precision (TF32 or not) goes into generated code. The getter is the one that works whichever API set it."""
+
+
+def precisions() -> tuple[Any, ...]:
+    return tuple([NATIVE._get_fp32_precision_getter(*which) for which in PRECISIONS])
+
+
+def precision_probes(value: tuple[Any, ...]) -> list[Probe]:
+    return [(NATIVE._get_fp32_precision_getter, which, precision, EQUAL) for which, precision in zip(PRECISIONS, value)]
+
+
+# The table.
+
+KEYS = "dispatch keys"
+"""How the names end of those modes that are sets of bits, which say nothing as numbers."""
+
+GRAD = Mode(
+    "grad mode", torch.is_grad_enabled,
+    asked_by=(torch.is_grad_enabled,), switches=(NATIVE._set_grad_enabled,), put=NATIVE._set_grad_enabled,
+)  # fmt: skip
+INFERENCE = Mode(
+    "inference mode", torch.is_inference_mode_enabled,
+    asked_by=(torch.is_inference_mode_enabled,), switches=(_enter_inference_mode, _exit_inference_mode),
+)  # fmt: skip
+AUTOCAST = Mode(
+    "autocast", lambda: autocast_of(AUTOCAST_DEVICES), autocast_in_force, autocast_probes,
+    asked_by=(torch.is_autocast_enabled, torch.is_autocast_cpu_enabled, NATIVE._is_any_autocast_enabled),
+    switches=(_enter_autocast, _exit_autocast), put=put_autocast,
+)  # fmt: skip
+MODES = (
+    GRAD,
+    INFERENCE,
+    Mode("forward grad mode", NATIVE._is_fwd_grad_enabled, asked_by=(NATIVE._is_fwd_grad_enabled,)),
+    Mode(f"included {KEYS}", lambda: NATIVE._dispatch_tls_local_include_set().raw_repr()),
+    Mode(f"excluded {KEYS}", lambda: NATIVE._dispatch_tls_local_exclude_set().raw_repr()),
+    Mode("default dtype", torch.get_default_dtype, asked_by=(torch.get_default_dtype,)),
+    AUTOCAST,
+    Mode(
+        "torch function modes", function_modes, probes=function_mode_probes,
+        asked_by=(torch.get_default_device, NATIVE._is_torch_function_mode_enabled),
+    ),
+    Mode(
+        "torch function enabled", function_overrides, probes=function_override_probes,
+        asked_by=(NATIVE._is_torch_function_enabled, NATIVE._is_torch_function_all_disabled),
+    ),
+    Mode("deterministic algorithms", deterministic, probes=deterministic_probes, asked_by=(torch.are_deterministic_algorithms_enabled,)),
+    Mode("float32 precision on CUDA", precisions, probes=precision_probes),
+)  # fmt: skip
+SWITCHED = tuple(mode for mode in MODES if mode.switches)
+"""The modes that a program may switch inside a trace."""
+MODE_CHANGES = frozenset(switch for mode in SWITCHED for switch in mode.switches)
+"""Targets of the nodes that switch modes."""
+
+
+def read_state() -> tuple[Any, ...]:
+    """What counts of each mode on this thread now, in the order of `MODES`. Read it before entering modes of one's own."""
+    return tuple([mode.counts(mode.read()) for mode in MODES])

@@ -1,0 +1,199 @@
+"""guards/tensor_spec.py, guards/global_state.py and guards/native/leaf_tensor.cpp: tensors, storages and global state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from guarding import HERE, agrees, one, slot
+
+from framejit.guards.build import build
+from framejit.guards.global_state import global_state_guard
+from framejit.guards.kinds import (
+    Distinct,
+    Same,
+    StorageAliasing,
+    TensorMatch,
+)
+from framejit.guards.source import (
+    MISSING,
+    Root,
+)
+from framejit.guards.tensor_spec import tensor_spec
+from framejit.torch_modes import read_state
+
+TENSORS = [
+    torch.ones(2, 3),
+    torch.ones(3, 2).T,
+    torch.ones(2, 3, dtype=torch.float64),
+    torch.ones(2, 3, requires_grad=True),
+    torch.ones(2, 3, requires_grad=True) * 2,
+    torch.nn.Parameter(torch.ones(2, 3)),
+    torch.ones(2, 3, device="meta"),
+    torch.ones(2),
+    torch.ones(()),
+    torch.ones(2, 3, dtype=torch.complex64),
+    torch.ones(2, 3, dtype=torch.complex64).conj(),
+    torch.ones(2, 3, dtype=torch.complex64).conj().imag,
+    torch.eye(3).to_sparse(),
+    torch.eye(3).to_sparse_csr(),
+    torch.eye(3).to_sparse_csc(),
+    torch.ones(2, 3, dtype=torch.int64),
+    torch.ones(4, 3)[::2],
+]
+with torch.inference_mode():
+    TENSORS.append(torch.ones(2, 3))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensor_match_between_all_pairs() -> None:
+    for i, expected in enumerate(TENSORS):
+        built = one(TensorMatch, tensor_spec(expected))
+        for k, value in enumerate(TENSORS):
+            same = (i == k) or {i, k} == {3, 4}
+            assert agrees(built, value) == same, (i, k)
+        assert not agrees(built, 3)
+        assert not agrees(built, MISSING)
+
+
+def test_tensor_match_with_any_size_and_stride() -> None:
+    spec = tensor_spec(torch.ones(2, 3))
+    free = type(spec)(**{**vars(spec), "sizes": (None, 3), "strides": (None, 1)})
+    built = one(TensorMatch, free)
+    assert agrees(built, torch.ones(7, 3))
+    assert agrees(built, torch.ones(7, 6)[:, :3])
+    assert not agrees(built, torch.ones(7, 4))
+    assert not agrees(built, torch.ones(7, 6)[:, ::2])
+    loose = one(TensorMatch, type(spec)(**{**vars(spec), "strides": None}))
+    assert agrees(loose, torch.ones(3, 2).T)
+
+
+def test_tensor_match_sees_what_keeps_identity() -> None:
+    parameter = torch.nn.Parameter(torch.ones(2, 3))
+    built = one(TensorMatch, tensor_spec(parameter))
+    assert agrees(built, parameter)
+    parameter.requires_grad_(False)
+    assert not agrees(built, parameter)
+    parameter.requires_grad_()
+    assert agrees(built, parameter)
+    parameter.data = torch.ones(2, 4)
+    assert not agrees(built, parameter)
+    parameter.data = torch.ones(2, 3)
+    assert agrees(built, parameter)
+    other = torch.nn.Parameter(torch.ones(5))
+    torch.utils.swap_tensors(parameter, other)
+    assert not agrees(built, parameter)
+    assert agrees(built, other)
+
+
+class Sub(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError("the user's Python ran")
+
+
+def test_tensor_subclass_runs_no_torch_function() -> None:
+    tensor = torch.ones(2, 3).as_subclass(Sub)
+    built = one(TensorMatch, tensor_spec(tensor))
+    assert agrees(built, tensor)
+    assert not agrees(built, torch.ones(2, 3))
+    assert not agrees(one(TensorMatch, tensor_spec(torch.ones(2, 3))), tensor)
+
+
+def test_relations() -> None:
+    root = Root()
+    a, b, c = slot(root, 0), slot(root, 1), slot(root, 2)
+    same = build([Same(a, HERE, b)], [], [])
+    distinct = build([Distinct(a, HERE, (b, c))], [], [])
+    x, y = [1], [1]
+    assert agrees(same, x, x, y)
+    assert not agrees(same, x, y, y)
+    assert not agrees(same, MISSING, MISSING, y)
+    assert agrees(distinct, x, y, y)
+    assert agrees(distinct, x, y, MISSING)
+    assert not agrees(distinct, x, y, x)
+
+
+def test_storage_aliasing() -> None:
+    root = Root()
+    paths = tuple(slot(root, i) for i in range(3))
+    base = torch.zeros(10)
+    built = build([StorageAliasing(paths[0], HERE, paths, (0, 0, 1), (0, 5, 0))], [], [])
+    other = torch.zeros(3)
+    assert agrees(built, base[:5], base[5:], other)
+    assert not agrees(built, base[:5], base[4:9], other)
+    assert not agrees(built, base[:5], base[5:].clone(), other)
+    assert not agrees(built, base[:5], base[5:], base)
+    assert not agrees(built, base[:5], base[5:], 3)
+    assert not agrees(built, base[:5], base[5:], MISSING)
+
+
+MODES: list[Any] = [
+    torch.no_grad,
+    torch.inference_mode,
+    lambda: torch.autocast("cpu"),
+    lambda: torch.autocast("cpu", dtype=torch.float16),
+    lambda: torch.autocast("cpu", cache_enabled=False),
+    lambda: torch.device("meta"),
+    lambda: torch.device("cpu"),
+    torch._C.DisableTorchFunctionSubclass,
+    torch._C.DisableTorchFunction,
+    lambda: torch.utils.deterministic_mode(True) if hasattr(torch.utils, "deterministic_mode") else torch.no_grad(),
+]
+
+
+def test_global_state_between_all_pairs_of_modes() -> None:
+    for i, entered in enumerate(MODES):
+        with entered():
+            built = build([global_state_guard(Root(), HERE)], [], [])
+            assert agrees(built)
+        assert not agrees(built)
+        for k, other in enumerate(MODES):
+            with other():
+                assert agrees(built) == (read_state() == built.guards[0].state)  # type: ignore[attr-defined]
+                assert agrees(built) or i != k
+
+
+def test_global_state_settings() -> None:
+    built = build([global_state_guard(Root(), HERE)], [], [])
+    assert agrees(built)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert not agrees(built)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert agrees(built)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert not agrees(built)
+        inside = build([global_state_guard(Root(), HERE)], [], [])
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        assert not agrees(inside)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert agrees(built)
+
+
+def test_global_state_knows_a_users_mode() -> None:
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("the user's Python ran")
+
+        __hash__ = object.__hash__
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    mode = Mode()
+    with mode:
+        built = build([global_state_guard(Root(), HERE)], [], [])
+        assert agrees(built)
+        with torch.device("cpu"):
+            assert not agrees(built)
+    with Mode():
+        assert not agrees(built)
+    with mode:
+        assert agrees(built)
+
+

@@ -1,0 +1,133 @@
+"""inspect.signature in compiled functions: it is looked at anew where what it depends on has changed, and what has none raises for real."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+import pytest
+import torch
+from agreement import agree_in_text, agree_over_calls, tried
+
+import framejit
+
+
+def fresh():
+    def function(a, b: int = 2, *, c=3):
+        return a
+
+    return function
+
+
+class Annotated:
+    """An annotation without a type that framejit knows."""
+
+
+def other_code(function):
+    function.__code__ = (lambda x, y: x).__code__
+
+
+def other_default(function):
+    function.__defaults__ = (7,)
+
+
+def other_annotations(function):
+    function.__annotations__ = {"a": str}
+
+
+def one_annotation_more(function):
+    function.__annotations__["a"] = Annotated()
+
+
+def another_annotation(function):
+    function.__annotations__["b"] = Annotated
+
+
+def text_signature(function):
+    function.__text_signature__ = "($self, a, /, *rest)"
+
+
+def signature_of_its_own(function):
+    function.__signature__ = inspect.Signature([inspect.Parameter("z", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+
+
+def wraps_another(function):
+    functools.update_wrapper(function, lambda p, q: p, assigned=())
+
+
+CHANGES = (other_code, other_default, other_annotations, one_annotation_more, another_annotation, text_signature, signature_of_its_own, wraps_another)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("bound", [False, True])
+def test_signatures_of_functions_that_change(change, bound):
+    function = fresh()
+    target = function.__get__(object()) if bound else function
+
+    def run():
+        return str(inspect.signature(target))
+
+    compiled = framejit.compile(run, backend="eager")
+    assert compiled() == run() and compiled() == run()
+    change(function)
+    assert compiled() == run()
+
+
+def test_signatures_of_classes_that_change():
+    class Meta(type):
+        pass
+
+    class A(metaclass=Meta):
+        def __init__(self, a, b):
+            pass
+
+    def run():
+        return str(inspect.signature(A))
+
+    compiled = framejit.compile(run, backend="eager")
+    assert compiled() == run() == "(a, b)"
+    A.__init__ = lambda self, c: None
+    assert compiled() == run() == "(c)"
+    Meta.__call__ = lambda cls, *rest: None
+    assert compiled() == run() == "(*rest)"
+
+
+class Loop:
+    def __init__(self):
+        self.__wrapped__ = self
+
+    def __call__(self):
+        pass
+
+
+LOOP = fresh()
+LOOP.__wrapped__ = LOOP
+
+
+TARGETS = {
+    "class in C": str, "no callable": 3, "loop of objects": Loop(), "loop of functions": LOOP, "plain class": type("Plain", (), {}),
+    "method in C": dict.fromkeys, "partial": functools.partial(fresh(), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_signatures_that_there_are_or_are_not(target):
+    agree_in_text(lambda: str(tried(inspect.signature, target)))
+
+
+def test_a_signature_that_changes():
+    def program(compile):
+        def target(a, b=1):
+            return a
+
+        def f(t):
+            return t + inspect.signature(target).parameters["b"].default, list(inspect.signature(target).parameters)
+
+        compiled = compile(f)
+        results = [compiled(torch.ones(2))]
+        target.__defaults__ = (5,)
+        results.append(compiled(torch.ones(2)))
+        target.__code__ = (lambda c, b: c).__code__
+        return [*results, compiled(torch.ones(2))]
+
+    agree_over_calls(program)

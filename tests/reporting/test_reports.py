@@ -1,0 +1,621 @@
+"""What users read: logs, reasons, errors and explanations name things as their program does, and advise what works."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import importlib
+import io
+import logging
+import random
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agreement import Comparison
+from resume_programs import CASES
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+import framejit
+from framejit import breaks, config, errors, library, logs
+from framejit.reporting import stacks
+
+for _module in ("resume_programs_flow", "resume_programs_calls", "resume_programs_statements", "resume_programs_objects"):
+    importlib.import_module(_module)  # adds its programs to CASES
+
+x = torch.ones(2, 3)
+FORBIDDEN = {
+    "a C++ type": r"pybind11_|std::|at::|c10::|_gxx_abi",
+    "an operand": r"\(?\boperand \d+\)?|\(state of",
+    "an Object of framejit's": r"<(?:Lazy|Const)?\w*Object\b|<Const\b|<\w+ (?:from )?L\[",
+    "a source's repr": r"<(?:Local|Item|Index|Slot\w*|CAttr|Pinned|IteratorItem) \S",
+    "an address": r"\bat 0x[0-9a-f]{6,}",
+    "an internal flag": r"_error_on_graph_break|_framejit_\w+|_torchdynamo_\w+",
+    "a holder of functions": r"_VariableFunctions|cython_function_or_method",
+    "a resumed frame": r"in \S+ \(resumed at|line \d+, in .*\(resumed",
+    "a frame around calls": r"line \d+, in (?:\S*_call_impl|Sequential\.forward)",
+    "a frame of framejit's": rf'File "{re.escape(str(Path(framejit.__file__).parent))}/[^"]*"',
+    "a numbered path of a state": r"(?<![\w\])'\"])(?:self|x|t|state)\[\d+\]\[\d+\]\[\d+\]",
+    "a wrong article": r"\ba (?:int|OrderedDict|Embedding|object)\b",
+}  # fmt: skip
+"""Shapes of text that mean nothing to a user."""
+
+
+class Texts(logging.Handler):
+    """All that framejit logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+    def wrong(self) -> list[str]:
+        """The pieces of text that no user should see."""
+        found = []
+        for text in [*self.texts, *framejit.statistics()["reasons"]]:
+            for what, shape in FORBIDDEN.items():
+                found += [f"{what}: {text[max(0, match.start() - 80):match.end() + 80]}" for match in re.finditer(shape, text)]
+        return found
+
+
+@pytest.fixture
+def told() -> Iterator[Texts]:
+    framejit.reset()
+    handler = Texts()
+    root = logging.getLogger("framejit")
+    root.addHandler(handler)
+    framejit.set_logs("graph_breaks", "+recompiles", "fallbacks")
+    yield handler
+    root.removeHandler(handler)
+    framejit.set_logs()
+    framejit.reset()
+
+
+def calls(fn: Any, *many: tuple[Any, ...], **options: Any) -> None:
+    """Compile and call a program, whatever it raises and prints."""
+    compiled = framejit.compile(fn, backend="eager", **options)
+    for args in many:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+            compiled(*args)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_texts_of_programs_that_break(told, part):
+    for name in sorted(CASES)[part::4]:
+        fn, arguments = CASES[name]
+        with contextlib.redirect_stdout(io.StringIO()):
+            first, second = arguments(), arguments()
+        calls(fn, first, tuple(arg * 2 if isinstance(arg, (torch.Tensor, int)) else arg for arg in second))
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+            found = framejit.explain(fn)(*arguments())
+            told.texts += [stop.text + stop.reason for stop in (*found.breaks, *found.fallbacks)]
+    assert told.texts and not told.wrong()
+
+
+class Block(nn.Module):
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.linear, self.index, self.seen = nn.Linear(3, 3), index, 0
+
+    @torch.no_grad()
+    def forward(self, t):
+        t = self.linear(t)
+        self.seen += 1
+        if t.sum().item() > self.index:
+            t = t / 2
+        return t.view(-1)[: self.seen].sum() + t
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*map(Block, range(3)))
+
+    def forward(self, t):
+        return self.blocks(t).sum()
+
+
+total = 0
+
+
+def counted(t):
+    global total
+    total += 1
+    return t * total if total % 100 else t
+
+
+def with_numpy(t, n):
+    return t * float(np.random.rand()) + torch.from_numpy(np.asarray(t)) + random.random() * n
+
+
+def in_torchs_region(t):
+    with torch._dynamo.error_on_graph_break(False):
+        print(t)
+    return t + 1
+
+
+def loop_with_breaks(t, items):
+    for item in items:
+        t = t * item + t.sum().item()
+        print(t)
+    return t
+
+
+def transformed(t):
+    return F.one_hot(t.long()), torch._C._set_cudnn_enabled(True), torch.cond(t.sum() > 0, lambda t: t, lambda t: -t, (t,))
+
+
+MORE = {
+    "modules": (lambda: Net(), (x,), (x * 2,), (torch.ones(4, 3),)), "a counter": (lambda: counted, *[(x,)] * 12),
+    "numpy": (lambda: with_numpy, (x, 1), (x, 2), (x, object())), "torch's region": (lambda: in_torchs_region, (x,), (torch.ones(3),)),
+    "loops": (lambda: loop_with_breaks, (x, [1, 2]), (x, [1, 2, 3]), (x, (3,))), "operators": (lambda: transformed, (x,), (x.double(),)),
+    "wrong shapes": (lambda: lambda t: t @ t, (x,)), "limits": (lambda: lambda t, n: t * n, *[(x, float(n)) for n in range(12)]),
+    "limits of a module": (lambda: nn.Sequential(nn.Linear(3, 3)), *[(torch.ones(n, 3),) for n in range(1, 12)]),
+    "unknown values": (lambda: lambda t, o: (t if o.field else -t, o(t), len(o), {o: 1}), (x, object()), (x, re.compile("a")), (x, memoryview(b"a"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_the_texts_of_programs(told, name):
+    make, *many = MORE[name]
+    calls(make(), *many)
+    calls(make(), *many[:1], fullgraph=True)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+        found = framejit.explain(make())(*many[0])
+        told.texts += [stop.text + stop.reason for stop in (*found.breaks, *found.fallbacks)]
+    for options in ({"fullgraph": True}, {}):
+        with framejit.set_stance("fail_on_recompile" if not options else "default"), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                framejit.compile(make(), backend="eager", **options)(*many[-1])
+            except framejit.FramejitError as error:
+                told.texts.append(str(error))
+            except Exception:
+                pass
+    assert told.texts and not told.wrong()
+
+
+def test_stacks_show_the_programs_frames(told):
+    calls(Net(), (x,))
+    [text, *_] = [text for text in told.texts if text.startswith("graph break")]
+    frames = re.findall(r'File "([^"]*)", line \d+, in (\S+)', text)
+    assert frames == [(__file__, "Net.forward"), (__file__, "Block.forward")] and "t.sum().item()" in text
+    recompiled = next(text for text in told.texts if text.startswith("recompiling"))
+    assert "`t.sum().item()`: expected that it == " in recompiled and "in Block.forward" in recompiled
+
+
+def test_frames_that_are_left_out():
+    def frame(path: str, name: str = "f") -> errors.UserFrame:
+        return errors.UserFrame(path, name, 1)
+
+    mine, theirs = frame("mine.py"), frame(f"{library.INSTALLED[0]}transformers/model.py")
+    module, functional = frame(f"{library.TORCH}nn/modules/module.py"), frame(f"{library.TORCH}nn/functional.py")
+    wrapper, standard = frame(f"{library.TORCH}utils/_contextlib.py"), frame(f"{library.STANDARD_LIBRARY}json/decoder.py")
+    assert stacks.shown([module, mine, wrapper, theirs, module, mine]) == [mine, theirs, mine]
+    assert stacks.shown([mine, module, functional]) == [mine, functional] and stacks.shown([mine, standard]) == [mine, standard]
+    assert stacks.shown([mine, module]) == [mine] and stacks.shown([module]) == [module] and stacks.shown([]) == []
+    assert stacks.shown([mine, frame(f"{library.OURS}regions.py")]) == [mine]
+
+
+# ---- what is printed ----
+
+FALLBACK = """
+import framejit, torch
+framejit_compile = framejit.compile(backend="eager", recompile_limit=2)
+
+@framejit_compile
+def f(t, n):
+    return t * n
+
+for n in range(6):
+    f(torch.ones(3), float(n))
+"""
+
+
+@pytest.mark.parametrize(("wanted", "lines"), [(None, 1), ("-fallbacks", 0), ("fallbacks", None)])
+def test_a_fallback_is_one_line(tmp_path, wanted, lines):
+    program = tmp_path / "program.py"
+    program.write_text(FALLBACK)
+    environ = {"PATH": "", "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"} | ({} if wanted is None else {"FRAMEJIT_LOGS": wanted})
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=environ, timeout=120)
+    assert done.returncode == 0, done.stderr
+    if lines is not None:
+        assert len(done.stderr.splitlines()) == lines, done.stderr
+    if wanted is None:
+        assert done.stderr.startswith("framejit: f runs as written: FJ019 f has reached recompile_limit (2); what is changing: n: ")
+        assert f"({program}:7)" in done.stderr and "What to do: Pass it as a tensor" in done.stderr and "fallbacks says more." in done.stderr
+    elif wanted == "fallbacks":
+        assert "What to do:" in done.stderr and "or: FRAMEJIT_LOGS=recompiles" in done.stderr
+    else:
+        assert "runs as written" not in done.stderr
+
+
+def test_reasons_name_their_places():
+    framejit.reset()
+    calls(lambda t, n: t * n, *[(x, float(n)) for n in range(10)])
+    calls(nn.Sequential(nn.Linear(3, 3)), *[(torch.ones(n, 3),) for n in range(1, 11)])
+    first, second = framejit.statistics()["reasons"]
+    assert re.search(rf" at {re.escape(__file__)}:\d+$", first) and second.startswith("FJ019 the module Sequential") and re.search(r" at \S+:\d+$", second)
+
+
+# ---- hints ----
+
+
+@torch.library.custom_op("framejit_reports::doubled", mutates_args=())
+def doubled(t: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(t.numpy() * 2)
+
+
+@doubled.register_fake
+def _(t: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(t)
+
+
+class Sub(torch.Tensor):
+    pass
+
+
+class Custom:
+    """A key that compares by code of its own."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, Custom) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+class Plain:
+    pass
+
+
+def with_except_star(t):
+    try:
+        raise ExceptionGroup("several", [ValueError(1)])
+    except* ValueError:
+        t = t + 1
+    return t
+
+
+def with_except_group(t):
+    try:
+        raise ExceptionGroup("several", [ValueError(1)])
+    except ExceptionGroup as group:
+        for error in group.exceptions:
+            if not isinstance(error, ValueError):
+                raise
+            t = t + 1
+    return t
+
+
+def found_or_zero(t, names):
+    try:
+        return t * names["factor"]
+    except KeyError:
+        return t * 0
+
+
+@framejit.disable
+def disabled(t):
+    return t + 1
+
+
+async def coroutine():
+    return 3
+
+
+def makes_coroutine(t):
+    coroutine().close()
+    return t + 1
+
+
+def changes_data(t, other):
+    other.data = t * 2
+    return other + 1
+
+
+def asks_for_gradients(t, other):
+    return t * other.requires_grad_()
+
+
+def returns_stale_iterator(t):
+    names = {"a": t}
+    iterator = iter(names)
+    names["b"] = t
+    return iterator, t + 1
+
+
+def returns_stale_deque_iterator(t):
+    values = deque([1, 2])
+    iterator = iter(values)
+    values.append(3)
+    return iterator, t + 1
+
+
+def returns_lost_traceback(t):
+    try:
+        raise ValueError
+    except ValueError as error:
+        lost = error.__traceback__
+        error.with_traceback(None)
+        return lost, t + 1
+
+
+def hooks(t):
+    doubled = t * 2
+    doubled.register_hook(lambda grad: grad * 2)
+    return doubled
+
+
+def recursive(t, n):
+    return t if n == 0 else recursive(t + 1, n - 1)
+
+
+def repeated(t, n):
+    for _ in range(n):
+        t = t + 1
+    return t
+
+
+def own_variables(t):
+    return (lambda: (len(locals()), t + 1))()[1]
+
+
+def in_a_device(t):
+    with torch.device("cpu"):
+        return t + torch.ones(3)
+
+
+def sets_stance(t):
+    with framejit.set_stance("default"):
+        return t + 1
+
+
+FACTOR = 3
+context = contextvars.ContextVar("context")
+context.set([2])
+generator = torch.Generator()
+
+
+@functools.lru_cache
+def times_global(n):
+    return n * FACTOR
+
+
+@functools.lru_cache
+def listed(n):
+    return [n]
+
+
+@functools.lru_cache
+@torch.compiler.assume_constant_result
+def assumed(n):
+    return [n]
+
+
+HALVED: list[int] = []
+
+
+def halves(t):
+    try:
+        yield t / 2
+    finally:
+        HALVED.append(1)
+
+
+def lets_go(t):
+    return t + next(halves(t))
+
+
+def closes(t):
+    made = halves(t)
+    half = next(made)
+    made.close()
+    return t + half
+
+
+def breaks_in_a_loop(t, items):
+    for n in items:
+        framejit.graph_break()
+        t = t + n
+    return t
+
+
+def makes_a_leaf(t):
+    leaf = (t * 2).detach().requires_grad_()
+    return (leaf * 3).sum()
+
+
+def enlarges(t):
+    return torch.add(t, t, out=torch.empty(0)) + t
+
+
+parameter = nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([parameter], lr=0.0)
+
+
+def steps(t):
+    optimizer.step()
+    return t + 1
+
+
+def imports(t):
+    import colorsys
+
+    return t + colorsys.ONE_THIRD
+
+
+def warns(t):
+    logging.getLogger("framejit.tests.reports").debug("seen %d", 1) if not framejit.is_compiling() else None
+    return t + 1
+
+
+def counts_flops(program):
+    def called(*args):
+        with FlopCounterMode(display=False):
+            return program(*args)
+
+    return called
+
+
+def plain(t):
+    return t + 1
+
+
+def leaf() -> torch.Tensor:
+    return x.clone().requires_grad_()
+
+
+def sparse() -> torch.Tensor:
+    return x.to_sparse()
+
+
+HINTS: list[tuple[str, Any, Any, Any, Any]] = [
+    # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
+    ("FJ001", lambda t: torch.from_numpy(t.numpy() * 2) + 1, None, lambda t: doubled(t) + 1, None),
+    ("FJ001", lambda t, view: t + view[0], lambda: (x, memoryview(b"a")), lambda t, n: t + n, lambda: (x, memoryview(b"a")[0])),
+    ("FJ002", lambda t, s: t + s.to_dense(), lambda: (x, sparse()), lambda t, s: t + s, lambda: (x, sparse().to_dense())),
+    ("FJ002", lambda t: t + 1, lambda: (sparse().coalesce().values(),), plain, lambda: (sparse().coalesce().values().clone(),)),
+    ("FJ003", lambda t: torch.cond(t.sum() > 0, plain, torch.neg, (t,)), None, lambda t: torch.where(t.sum() > 0, plain(t), -t), None),
+    ("FJ003", lambda t: torch.autograd.grad((t * 2).sum(), t)[0], lambda: (leaf(),), lambda t: (t * 2).sum(), lambda: (leaf(),)),
+    ("FJ004", with_except_star, None, with_except_group, None),
+    ("FJ005", lambda t: t * 2 if t.sum() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
+    ("FJ005", lambda t: t[t > 0].sum(), None, lambda t: torch.where(t > 0, t, 0).sum(), None),
+    ("FJ005", lambda t: t.sum().item(), None, lambda t: t.sum(), None),
+    ("FJ006", lambda t: t @ t, None, lambda t: t @ t.T, None),
+    ("FJ007", lambda t, names: t * names["factor"], lambda: (x, {}), found_or_zero, lambda: (x, {})),
+    ("FJ008", lambda t: (framejit.graph_break(), t + 1)[1], None, plain, None),
+    ("FJ009", lambda t: disabled(t * 2), None, lambda t: plain(t * 2), None),
+    ("FJ009", lambda t: disabled(t * 2), None, lambda t, result: t * 2 + result, lambda: (x, disabled(x * 2))),
+    ("FJ010", makes_coroutine, None, plain, None),
+    ("FJ011", changes_data, lambda: (x, torch.ones(2, 3)), lambda t, other: (t * 2, t * 2 + 1), lambda: (x, torch.ones(2, 3))),
+    ("FJ011", asks_for_gradients, lambda: (x, x.clone()), lambda t, other: t * other, lambda: (x, leaf())),
+    ("FJ012", lambda t: (print(end=""), t + 1)[1], None, lambda t: (None if framejit.is_compiling() else print(end=""), t + 1)[1], None),
+    ("FJ013", lambda t: t + 1, lambda: (x.as_subclass(Sub),), plain, lambda: (x.as_subclass(Sub).as_subclass(torch.Tensor),)),
+    ("FJ014", returns_stale_iterator, None, lambda t: (["a", "b"], t + 1), None),
+    ("FJ015", hooks, lambda: (leaf(),), lambda t: t * 2, lambda: (with_hook(leaf()),)),
+    ("FJ016", recursive, lambda: (x, 60), repeated, lambda: (x, 60)),
+    ("FJ017", repeated, lambda: (x, 300), plain, None),
+    ("FJ018", lambda t, items: t + next(items), lambda: (x, (n for n in [1, 2])), lambda t, items: t + next(iter(items)), lambda: (x, (1, 2))),
+    ("FJ020", own_variables, None, plain, None),
+    ("FJ020", lambda t: (sys._getframe(), t + 1)[1], None, plain, None),
+    ("FJ021", lambda t: t + context.get()[0], None, lambda t, n: t + n, lambda: (x, context.get()[0])),
+    ("FJ021", in_a_device, None, lambda t: t + torch.ones(3, device="cpu"), None),
+    ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, names: t + names["k"], lambda: (x, {"k": 2})),
+    ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, o: t + {o: 2}[o], lambda: (x, Plain())),
+    ("FJ023", lambda t: (torch.rand(3, generator=generator), t)[1], None, lambda t: (torch.rand(3), t)[1], None),
+    ("FJ023", lambda t: (torch.manual_seed(0), torch.rand(3), t)[2], None, lambda t, drawn: t + drawn, lambda: (x, torch.zeros(3))),
+    ("FJ024", lambda t: (framejit.skip_frame(), t + 1)[1], None, plain, None),
+    ("FJ025", sets_stance, None, plain, None),
+    ("FJ026", lambda t: t + times_global(2), None, lambda t, n: t + n, lambda: (x, times_global(2))),
+    ("FJ026", lambda t: t + listed(2)[0], None, lambda t: t + assumed(2)[0], None),
+    ("FJ029", lets_go, None, closes, None),
+    ("FJ030", breaks_in_a_loop, lambda: (x, {1, 2}), lambda t, items: breaks_in_a_loop(t, list(items)), lambda: (x, {1, 2})),
+    ("FJ030", breaks_in_a_loop, lambda: (x, {1, 2}), lambda t, items: [t := t + n for n in items][-1], lambda: (x, {1, 2})),
+    ("FJ035", makes_a_leaf, lambda: (leaf(),), lambda t: (t * 3).sum(), lambda: ((leaf() * 2).detach().requires_grad_(),)),
+    ("FJ035", enlarges, None, lambda t: t + t + t, None),
+    ("FJ036", steps, None, lambda t: (t * parameter).sum(), None),
+    ("FJ037", imports, None, imports, None),
+    ("FJ038", counts_flops(plain), None, plain, None),
+    ("FJ043", lambda t: (logging.getLogger("framejit.tests.reports"), t + 1)[1], None, warns, None),
+]  # fmt: skip
+
+
+def with_hook(t: torch.Tensor) -> torch.Tensor:
+    t.register_hook(lambda grad: grad * 2)
+    return t
+
+
+@pytest.mark.parametrize(("id", "breaking", "arguments", "advised", "others"), HINTS)
+def test_advice_works(id, breaking, arguments, advised, others):
+    backend = "aot_eager" if id == "FJ035" else "eager"
+    sys.modules.pop("colorsys", None)
+    with config.replace(inline_depth_limit=50, unroll_limit=200):
+        framejit.reset()
+        compiled = counts_flops(framejit.compile(plain, backend="eager")) if id == "FJ038" else framejit.compile(breaking, backend=backend)
+        with contextlib.suppress(KeyError, RuntimeError) if id in ("FJ006", "FJ007") else contextlib.nullcontext():
+            compiled(*(arguments or default)())
+        assert any(reason.startswith(id) for reason in framejit.statistics()["reasons"]), framejit.statistics()["reasons"]
+        framejit.reset()
+        found = framejit.compile(advised, backend=backend, fullgraph=id != "FJ030")(*(others or default)())
+        assert not any(reason.startswith(id) for reason in framejit.statistics()["reasons"])
+        Comparison().same(found, advised(*(others or default)()))
+
+
+def default() -> tuple[Any, ...]:
+    return (x,)
+
+
+WITHOUT_A_REWRITE = {
+    "FJ019": "recompilation: test_recompiles.py", "FJ027": "threads: test_threads.py", "FJ028": "below", "FJ031": "framejit is wrong: test_predictions.py",
+    "FJ033": "debuggers: test_looks.py", "FJ061": "Python 3.12 only: test_super.py",
+}  # fmt: skip
+
+
+def test_every_reason_has_advice_that_is_tried():
+    assert {id for id, *_ in HINTS} | set(WITHOUT_A_REWRITE) == set(breaks.CATALOGUE) and not {id for id, *_ in HINTS} & set(WITHOUT_A_REWRITE)
+
+
+def behind_break(t, n):
+    framejit.graph_break()
+    return t * n
+
+
+def ids_after(program, calls_, **options):
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", **options)
+    for args in calls_:
+        compiled(*args)
+    return {reason.partition(" ")[0] for reason in framejit.statistics()["reasons"]}
+
+
+def test_advice_on_what_changes_from_call_to_call():
+    numbers, tensors = [(x, float(n)) for n in range(12)], [(x, torch.tensor(float(n))) for n in range(12)]
+    assert ids_after(behind_break, numbers) == {"FJ008", "FJ028"} and ids_after(lambda t, n: t * n, numbers) == {"FJ019"}
+    assert ids_after(behind_break, tensors) == {"FJ008"} and ids_after(lambda t, n: t * n, tensors) == set()
+    assert ids_after(behind_break, numbers, recompile_limit=12) == {"FJ008"} and ids_after(lambda t, n: t * n, numbers, recompile_limit=12) == set()
+
+
+@pytest.mark.parametrize("program", [returns_stale_iterator, returns_stale_deque_iterator, returns_lost_traceback])
+def test_a_trace_that_cannot_end_runs_as_written(program):
+    for _ in range(2):
+        value, found = framejit.compile(program, backend="eager")(x)
+        assert torch.equal(found, x + 1) and type(value) is type(program(x)[0])
+        if hasattr(value, "__next__"):
+            with pytest.raises(RuntimeError, match="changed size|mutated during"):
+                next(value)
+    assert any(reason.startswith("FJ014") for reason in framejit.statistics()["reasons"])
+
+
+def test_values_of_sparse_tensors():
+    for tensor in (x.to_sparse().coalesce(), x.to_sparse_csr()):
+        assert torch.equal(framejit.compile(plain, backend="eager")(tensor.values()), tensor.values() + 1)
+
+
+def test_no_advice_that_does_not_work():
+    with pytest.raises(framejit.Unsupported):
+        framejit.compile(lambda t: torch.cond(t.sum() > 0, lambda t: t, lambda t: -t, (t,)), backend="eager", fullgraph=True)(x)
+    for reason in breaks.CATALOGUE.values():
+        text = " ".join(reason.hints)
+        assert "torch.cond" not in text and not re.search(r"in a function marked with|mark the function", text), reason.id
+
+
+def test_advice_is_one_list():
+    reason = breaks.DataDependent("item()")
+    text = errors.explain_break(reason, [])
+    assert text.count("What to do: ") == 1 and "\n      or: " in text
+    assert logs.NAMES["fallbacks"]

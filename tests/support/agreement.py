@@ -1,0 +1,163 @@
+"""Whether compiled and eager runs of one function agree in everything a caller can observe."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import re
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+import framejit
+
+ATOMS = (type(None), bool, int, float, complex, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum,
+         torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice, type(...), np.generic)  # fmt: skip
+
+
+class Comparison:
+    """Structural equality of two values, identity within each included: what is shared on one side is shared on the other."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+        self.keep: list[Any] = []
+
+    def same(self, a: Any, b: Any, path: str = "result") -> None:
+        assert type(a).__qualname__ == type(b).__qualname__, f"{path}: {type(a)} and {type(b)}"
+        if isinstance(a, float):
+            assert a == b or (a != a and b != b), f"{path}: {a} and {b}"
+            return
+        if isinstance(a, types.FunctionType):
+            assert a.__qualname__ == b.__qualname__, path
+            return
+        if isinstance(a, ATOMS):
+            assert a == b or repr(a) == repr(b), f"{path}: {a!r} and {b!r}"  # numbers of a class that leaves `==` to others
+            return
+        if type(a) is tuple and all(isinstance(item, ATOMS) for item in a):
+            assert len(a) == len(b), f"{path}: {a!r} and {b!r}"
+            for left, right in zip(a, b):  # constants: which of two equal tuples it is, is an accident
+                self.same(left, right, path)
+            return
+        if id(a) in self.seen:
+            assert self.seen[id(a)] == id(b), f"{path}: shared in one run only"
+            return
+        self.seen[id(a)] = id(b)
+        self.keep += (a, b)
+        if isinstance(a, torch.Tensor):
+            self.same_tensor(a, b, path)
+        elif isinstance(a, dict):
+            assert list(map(repr, a)) == list(map(repr, b)), f"{path}: keys {list(a)} and {list(b)}"
+            for (key, left), right in zip(a.items(), b.values(), strict=True):
+                self.same(left, right, f"{path}[{key!r}]")
+        elif isinstance(a, (list, tuple, deque)):
+            assert len(a) == len(b), f"{path}: lengths {len(a)} and {len(b)}"
+            for i, (left, right) in enumerate(zip(a, b, strict=True)):
+                self.same(left, right, f"{path}[{i}]")
+        elif isinstance(a, (set, frozenset)):
+            assert sorted(map(repr, a)) == sorted(map(repr, b)), path
+        elif isinstance(a, BaseException):
+            assert a.args == b.args or list(map(repr, a.args)) == list(map(repr, b.args)), f"{path}: {a!r} and {b!r}"
+        if hasattr(a, "__dict__") and not isinstance(a, (torch.Tensor, torch.nn.Module)):
+            self.same(vars(a), vars(b), f"vars({path})")
+        for member in (m for cls in type(a).__mro__ for m in vars(cls).values() if isinstance(m, types.MemberDescriptorType)):
+            if dataclasses.is_dataclass(a) or type(a).__module__ not in ("builtins", "collections", "functools"):
+                assert hasattr(a, member.__name__) == hasattr(b, member.__name__), f"{path}.{member.__name__}"
+                if hasattr(a, member.__name__):
+                    self.same(getattr(a, member.__name__), getattr(b, member.__name__), f"{path}.{member.__name__}")
+
+    def same_tensor(self, a: torch.Tensor, b: torch.Tensor, path: str) -> None:
+        for name in ("dtype", "device", "shape", "requires_grad", "is_leaf", "layout"):
+            assert getattr(a, name) == getattr(b, name), f"{path}.{name}: {getattr(a, name)} and {getattr(b, name)}"
+        assert a.stride() == b.stride(), f"{path}: strides {a.stride()} and {b.stride()}"
+        torch.testing.assert_close(a.detach(), b.detach(), rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{path}: {text}")
+
+
+def outcome(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[str, Any]:
+    """("returned", value) or ("raised", exception)."""
+    torch.manual_seed(0)
+    try:
+        return "returned", fn(*args, **kwargs)
+    except Exception as error:
+        return "raised", error
+
+
+def agree(fn: Callable[..., Any], *args: Any, backend: Any = "eager", fullgraph: bool = True, calls: int = 2, **kwargs: Any) -> Any:
+    """Run `fn` eagerly and compiled, several times, on copies of the arguments: results, exceptions and mutations must be the same.
+
+    Returns the compiled function. With `fullgraph`, the compiled run must not have fallen back, unless eager raises as well.
+    """
+    compiled = framejit.compile(fn, backend=backend, fullgraph=fullgraph, isolate_recompiles=True)
+    for _ in range(calls):
+        left, right = copy.deepcopy((args, kwargs)), copy.deepcopy((args, kwargs))
+        before = framejit.statistics()["fallbacks"]
+        expected = outcome(fn, *left)
+        got = outcome(compiled, *right)
+        if "raised" in (expected[0], got[0]) and expected[0] != got[0]:
+            raise AssertionError(f"eager {expected[0]} {expected[1]!r}, compiled {got[0]} {got[1]!r}") from (
+                got[1] if got[0] == "raised" else None
+            )
+        comparison = Comparison()
+        comparison.same((expected[1], left), (got[1], right))
+        if fullgraph and expected[0] == "returned":
+            assert framejit.statistics()["fallbacks"] == before, framejit.statistics()["reasons"][-1]
+    return compiled
+
+
+def agree_in_text(fn: Callable[[], Any], calls: int = 2) -> None:
+    """Run a program that takes nothing, eagerly and compiled, several times: what it returns or raises must look the same, addresses apart."""
+
+    def seen(run: Callable[[], Any]) -> str:
+        kind, value = outcome(run, (), {})
+        return f"{kind} {re.sub('0x[0-9a-f]+', '0x', repr(value))}"
+
+    expected = [seen(fn) for _ in range(calls)]
+    compiled = framejit.compile(fn, backend="eager")
+    assert [seen(compiled) for _ in range(calls)] == expected
+
+
+def tried(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a call returns, or the name and text of its exception: for programs, which are compiled with it."""
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        return type(error).__name__, str(error)
+
+
+def raising(function: Callable[[], Any]) -> tuple[str, Any]:
+    """The exception that a call raises, as the traced program sees it."""
+    try:
+        return "returned", function()
+    except Exception as error:
+        return type(error).__name__, error.args
+
+
+def agree_over_calls(program: Callable[[Callable[..., Any]], list[Any]], stops: bool = False) -> None:
+    """Run `program(compile)` eagerly and compiled; it makes its own state, calls what it has compiled several times, and returns what it saw.
+
+    Unless it `stops` (tracing is expected to stop somewhere), everything must have been compiled.
+    """
+
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        def wrapped(fn: Callable[..., Any]) -> Callable[..., Any]:
+            made = wrap(fn)
+
+            def called(*args: Any, **kwargs: Any) -> Any:
+                kind, value = outcome(made, args, kwargs)
+                return (kind, type(value).__name__, value.args) if kind == "raised" else value
+
+            return called
+
+        return program(wrapped)
+
+    framejit.reset()
+    expected = run(lambda fn: fn)
+    before = framejit.statistics()["fallbacks"]
+    got = run(lambda fn: framejit.compile(fn, backend="eager"))
+    Comparison().same(expected, got)
+    reasons = framejit.statistics()["reasons"][before:]
+    assert bool(reasons) == stops, reasons
