@@ -12,7 +12,7 @@ from typing import Any
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
-from framejit.guards import global_state  # noqa: F401  (whose kind of guard has a leaf too)
+from framejit.guards import global_state, shapes  # noqa: F401  (whose kinds of guards have leaves too)
 from framejit.guards.kinds import KINDS, Equals, Guard, Relation, TypeIs
 from framejit.guards.source import (
     ACCESSORS,
@@ -25,11 +25,12 @@ from framejit.guards.source import (
     Root,
     Source,
 )  # fmt: skip
+from framejit.guards.tensor_source import TENSOR_NUMBERS
 
 STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index}
 """How a source's payload is given to the C++ accessor, where not as it is."""
 
-STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in ACCESSORS}
+STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_NUMBERS)}
 
 
 LEAVES = {kind: LEAF_NUMBERS[leaf] for leaf, kind in KINDS.items()}

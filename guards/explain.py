@@ -12,6 +12,7 @@ from framejit.errors import behind_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.global_state import GlobalState
 from framejit.guards.kinds import Change, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
+from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
 
@@ -140,6 +141,11 @@ def failure_of(guard: Guard, call: Call) -> Failure:
     if isinstance(guard, GlobalState):
         return state_failure(guard)
     value = guard.source.fetch(call)
+    demand = guard.failing(call) if isinstance(guard, ShapesHold) else None
+    if demand is not None:
+        assert isinstance(guard, ShapesHold)
+        about, expected, line = guard.failure(demand)
+        return Failure(guard, about, expected, guard.found(value, call), line, guard.advice)
     return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value))
 
 

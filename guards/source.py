@@ -575,7 +575,7 @@ ACCESSORS: tuple[type[Source], ...] = (
     Root, Local, FrameFunction, HandledException, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeAttr,
     CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, Referent, IteratorItem, IteratorField,
 )  # fmt: skip
-"""Every step there is; the C++ side has one accessor for each `accessor` name."""
+"""Every step but those of tensor_source.py; the C++ side has one accessor for each `accessor` name."""
 
 
 @dataclass(frozen=True, slots=True)

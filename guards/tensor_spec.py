@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from framejit._runtime import has_plain_sizes
+from framejit._runtime import has_plain_sizes, has_plain_strides
 
 BASE = torch._C.TensorBase
 
@@ -91,6 +91,23 @@ def mismatch(value: Any, spec: TensorSpec) -> tuple[str, str] | None:
             return "conjugate", "the conjugate or negative bit"
     keys = torch._C._dispatch_keys(value)
     return None if keys.raw_repr() == spec.keys else ("dispatch keys", f"dispatch keys {keys}")
+
+
+def size_of(value: Any, dim: int) -> int | None:
+    """A tensor's size in a dimension; None where it has none, or none that lies in its C++ object, and for what is no tensor."""
+    if not issubclass(type(value), torch.Tensor) or not has_plain_sizes(value):
+        return None
+    with torch._C.DisableTorchFunction():
+        shape = READERS["shape"](value)
+    return shape[dim] if dim < len(shape) else None
+
+
+def strides_and_offset(value: Any) -> tuple[tuple[int, ...], int] | None:
+    """A tensor's strides and its offset in its storage, in elements; None where they don't lie in its C++ object, and for what is no tensor."""
+    if not issubclass(type(value), torch.Tensor) or not has_plain_strides(value):
+        return None
+    with torch._C.DisableTorchFunction():
+        return tuple(BASE.stride(value)), BASE.storage_offset(value)
 
 
 def storage_and_offset(value: Any) -> tuple[int, int] | None:

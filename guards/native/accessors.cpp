@@ -73,6 +73,11 @@ PyObject *keep(GuardTree &tree, PyObject *created) {
     return created;
 }
 
+PyObject *tensor_number_object(GuardTree &tree, PyObject *tensor, TensorNumber which, Py_ssize_t dim) {
+    int64_t number;
+    return tensor_number(tensor, which, dim, &number) ? keep(tree, PyLong_FromLongLong(number)) : nullptr;
+}
+
 }  // namespace
 
 PyTypeObject *deque_type() { return deque; }
@@ -186,6 +191,9 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
         case Accessor::iterator_item: return keep(tree, iterator_item(base, node.number));
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
+        case Accessor::tensor_size: return tensor_number_object(tree, base, TensorNumber::size, node.number);
+        case Accessor::tensor_stride: return tensor_number_object(tree, base, TensorNumber::stride, node.number);
+        case Accessor::tensor_offset: return tensor_number_object(tree, base, TensorNumber::offset, 0);
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
             PyObject *object = FJ_Weakref_Object(base);
@@ -253,6 +261,8 @@ int lower_payload(Node &node, PyObject *payload) {
         case Accessor::index:
         case Accessor::closure_cell:
         case Accessor::deque_index:
+        case Accessor::tensor_size:
+        case Accessor::tensor_stride:
         case Accessor::iterator_item: return read_number(node, payload);
         case Accessor::function_field: return find_field(function_fields, payload, &node.number);
         case Accessor::method_field: return find_field(method_fields, payload, &node.number);

@@ -82,7 +82,7 @@ struct PythonDevice {
     c10::Device value;
 };
 
-PyTypeObject *tensor_base, *dtype_type, *layout_type, *device_type;
+PyTypeObject *tensor_base, *plain_tensor, *dtype_type, *layout_type, *device_type;
 
 /* Names protected members; only its non-virtual functions are called, on any TensorImpl. */
 struct Reader : c10::TensorImpl {
@@ -111,6 +111,14 @@ struct Reader : c10::TensorImpl {
 };
 
 const Reader &read(PyObject *tensor) { return *static_cast<const Reader *>(reinterpret_cast<PythonTensor *>(tensor)->impl); }
+
+/* Whether sizes, device and layout lie in the C++ object. */
+bool is_plain(const Reader &tensor) {
+    return !tensor.has_custom_sizes() && !tensor.has_custom_device() && !tensor.has_custom_layout() && tensor.has_device();
+}
+
+/* Whether strides and offset do too. */
+bool has_strides(const Reader &tensor) { return !tensor.has_custom_strides() && tensor.layout() == c10::kStrided; }
 
 bool all_equal(const std::vector<int64_t> &expected, c10::IntArrayRef found, bool any) {
     if (found.size() != expected.size()) return false;
@@ -253,12 +261,19 @@ PyObject *has_plain_sizes(PyObject *self, PyObject *tensor) {
         PyErr_SetString(PyExc_TypeError, "has_plain_sizes() takes a tensor");
         return nullptr;
     }
-    const Reader &reader = read(tensor);
-    bool plain = !reader.has_custom_sizes() && !reader.has_custom_device() && !reader.has_custom_layout() && reader.has_device();
-    return PyBool_FromLong(plain);
+    return PyBool_FromLong(is_plain(read(tensor)));
+}
+
+PyObject *has_plain_strides(PyObject *self, PyObject *tensor) {
+    PyObject *plain = has_plain_sizes(self, tensor);
+    if (plain == Py_True && !has_strides(read(tensor))) return PyBool_FromLong(0);
+    return plain;
 }
 
 PyMethodDef functions[] = {
+    {"has_plain_strides", has_plain_strides, METH_O,
+     "has_plain_strides(tensor, /)\n--\n\n"
+     "Whether the tensor has strides and an offset, and they lie in its C++ object as its sizes do."},
     {"has_plain_sizes", has_plain_sizes, METH_O,
      "has_plain_sizes(tensor, /)\n--\n\n"
      "Whether the tensor's sizes, device and layout lie in its C++ object, where a guard can read them: not symbolic, not given by Python code."},
@@ -319,11 +334,13 @@ bool looks_same(const TensorLook &look, PyObject *value) {
     return difference == 0 && tensor.needs_grad() == look.requires_grad;
 }
 
-/* How a tensor looks. NULL where that isn't all in one place, or where too many looks are known: then the facts are compared each time. */
-const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value) {
+/* How a tensor that a leaf holds for looks. NULL where sizes or strides may vary, so that the next tensor looks otherwise, where not all is in
+ * one place, and where too many looks are known: then the facts are compared each time. */
+const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value) {
     constexpr size_t most = 512;
+    const auto &facts = *static_cast<const TensorFacts *>(leaf.facts);
     const Reader &tensor = read(value);
-    if (!tensor.keeps_sizes_inside()) return nullptr;
+    if (facts.any_size || facts.any_stride || !tensor.keeps_sizes_inside()) return nullptr;
     for (TensorLook *look : looks) {
         if (looks_same(*look, value)) return look;
     }
@@ -338,6 +355,20 @@ const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value) {
 const void *tensor_data(PyObject *value) { return reinterpret_cast<PythonTensor *>(value)->impl; }
 
 void delete_look(TensorLook *look) { delete look; }
+
+/* A size, stride or offset that lies in a tensor's C++ object. False where there is none, or `value` is no tensor. */
+bool tensor_number(PyObject *value, TensorNumber which, int64_t dim, int64_t *found) {
+    if (!Py_IS_TYPE(value, plain_tensor) && !PyObject_TypeCheck(value, tensor_base)) return false;
+    const Reader &tensor = read(value);
+    if (!is_plain(tensor) || (which != TensorNumber::size && !has_strides(tensor))) return false;
+    if (which == TensorNumber::offset) {
+        *found = tensor.offset();
+        return true;
+    }
+    if (dim >= tensor.dim()) return false;
+    *found = which == TensorNumber::size ? tensor.sizes()[dim] : tensor.strides()[dim];
+    return true;
+}
 
 /* The storages, numbered by first appearance, and the offsets are those of the trace. Two numbers for each tensor: of its storage, and its offset. */
 static bool storages_match(const Relation &relation, const std::vector<PyObject *> &values) {
@@ -409,10 +440,11 @@ int init_leaf_tensor(PyObject *module) {
     int status = -1;
     if (native != nullptr) {
         tensor_base = type_attribute(native, "TensorBase");
+        plain_tensor = type_attribute(torch, "Tensor");
         dtype_type = type_attribute(torch, "dtype");
         layout_type = type_attribute(torch, "layout");
         device_type = type_attribute(torch, "device");
-        if (tensor_base != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
+        if (tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
     }
     Py_XDECREF(native);
     Py_DECREF(torch);

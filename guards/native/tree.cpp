@@ -2,6 +2,7 @@
 #include "tree.h"
 
 #include "guards.h"
+#include "shape_vm.h"
 
 #include <algorithm>
 #include <exception>
@@ -84,7 +85,8 @@ bool read_node(GuardTree &tree, PyObject *item) {
         if (node.object == nullptr) return false;
     }
     if (lower_payload(node, payload) < 0) return false;
-    if (!first) tree.nodes[parent].has_children = true;
+    bool relies = node.accessor != Accessor::tensor_size && node.accessor != Accessor::tensor_stride && node.accessor != Accessor::tensor_offset;
+    if (!first && relies) tree.nodes[parent].has_children = true;
     bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
     node.in_versioned = in_dict || node.accessor == Accessor::type_attr;
     if (in_dict) tree.nodes[parent].versioned = Versioned::dict;
@@ -127,7 +129,8 @@ bool read_relation(GuardTree &tree, PyObject *item) {
     kind -= static_cast<long>(registered<LeafKind>().size());
     const size_t size = PyTuple_GET_SIZE(nodes), count = PyTuple_GET_SIZE(numbers);
     bool known = kind >= 0 && static_cast<size_t>(kind) < kinds.size();
-    if (!known || size == 0 || (kinds[kind]->nodes != 0 && size != kinds[kind]->nodes) || count != size * kinds[kind]->numbers) {
+    if (!known || size == 0 || (kinds[kind]->nodes != 0 && size != kinds[kind]->nodes) ||
+        (kinds[kind]->read == nullptr && count != size * kinds[kind]->numbers)) {
         PyErr_SetString(PyExc_ValueError, "a relation's kind or sizes are wrong");
         return false;
     }
@@ -138,7 +141,7 @@ bool read_relation(GuardTree &tree, PyObject *item) {
         relation.nodes.push_back(index);
     }
     for (size_t i = 0; i < count; i++) relation.numbers.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, i)));
-    if (PyErr_Occurred()) return false;
+    if (PyErr_Occurred() || (kinds[kind]->read != nullptr && !kinds[kind]->read(tree, relation))) return false;
     tree.relations.push_back(std::move(relation));
     return true;
 }
@@ -284,6 +287,8 @@ PyObject *tree_nodes(PyObject *self, void *) { return PyLong_FromSize_t(as_tree(
 
 PyObject *tree_visited(PyObject *self, void *) { return PyLong_FromLong(as_tree(self).visited); }
 
+PyObject *tree_looks(PyObject *self, void *) { return PyLong_FromSize_t(as_tree(self).looks.size()); }
+
 PyObject *tree_alive(PyObject *self, void *) { return PyBool_FromLong(!as_tree(self).alive->dead); }
 
 PyMethodDef tree_methods[] = {
@@ -302,6 +307,7 @@ PyGetSetDef tree_properties[] = {
     {"num_captures", tree_num_captures, nullptr, "How many values a match captures.", nullptr},
     {"num_nodes", tree_nodes, nullptr, "How many steps from value to value the tree has.", nullptr},
     {"visited", tree_visited, nullptr, "How many steps the last walk took all the same.", nullptr},
+    {"looks", tree_looks, nullptr, "How many tensors that look different it remembers.", nullptr},
     {"alive", tree_alive, nullptr, "False once an object that a guard compares with is gone: the tree will never match again.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -361,7 +367,10 @@ extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_c
 extern "C" int FJ_Guards_Init(PyObject *module) {
     runtime_module = module;
     if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0) return -1;
-    if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", kind_names()) < 0) return -1;
+    if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", kind_names()) < 0 ||
+        add_numbers(module, "SHAPE_OPERATIONS", shape_operation_names) < 0) {
+        return -1;
+    }
     PyObject *type = PyType_FromSpec(&tree_spec);
     if (type == nullptr) return -1;
     FJ_GuardTreeType = reinterpret_cast<PyTypeObject *>(type);

@@ -31,7 +31,7 @@ namespace framejit {
 #define FRAMEJIT_ACCESSORS(X)                                                                                                        \
     X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
     X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index)    \
-    X(referent) X(iterator_item) X(iterator_field)
+    X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
@@ -60,7 +60,7 @@ struct LeafKind {
     bool holds_of_missing = false; /* it holds where the path ends early */
     bool knows_type = false;       /* it holds for one exact type only, and vouches for the type first */
     bool knows_keys = false;       /* it holds as long as the version of the dict that is the value stands */
-    bool looks_at_tensor = false;  /* it holds for each tensor that looks (TensorLook) as one that it has held for */
+    bool looks_at_tensor = false;  /* its facts are about a tensor: it holds for each that looks (TensorLook) as one that it has held for */
 };
 
 /* A kind of guard about several values, as a Relation in guards/kinds.py. Relations are checked after the walk. */
@@ -69,8 +69,10 @@ struct RelationKind {
     /* The check. `values`: of all nodes. */
     bool (*holds)(const Relation &relation, const std::vector<PyObject *> &values);
     size_t nodes = 0;         /* how many paths it relates; 0: any number */
-    size_t numbers = 0;       /* how many numbers Guard.native() gives for each path */
+    size_t numbers = 0;       /* how many numbers Guard.native() gives for each path, where it has no `read` */
     bool by_identity = false; /* it goes on to hold while the values are the same objects */
+    /* Makes facts of the numbers; false with an exception set where they aren't of this kind. */
+    bool (*read)(GuardTree &tree, Relation &relation) = nullptr;
     /* What a walk checks in place of all relations of the kind that a tree has; NULL: each of them. */
     std::vector<Relation> (*merge)(const std::vector<Relation> &relations) = nullptr;
 };
@@ -106,11 +108,13 @@ struct Leaf {
     };
 };
 
-/* A fact about several nodes' values. numbers: those of each node, then those of the next. */
+/* A fact about several nodes' values. numbers: those of each node, then those of the next. facts: what its kind reads from them, one of
+ * GuardTree::facts. */
 struct Relation {
     const RelationKind *kind;
     std::vector<int32_t> nodes;
     std::vector<int64_t> numbers;
+    const Facts *facts = nullptr;
 };
 
 struct Node {
@@ -119,7 +123,7 @@ struct Node {
     bool in_versioned : 1; /* the parent's version says whether the value is the same */
     bool volatile_ : 1;    /* no word vouches for the value: an argument, or what an accessor creates */
     bool none_if_null : 1; /* payload of a slot_member */
-    bool has_children : 1;
+    bool has_children : 1; /* and they rely on what its leaves say */
     bool related : 1;      /* a relation compares its value by identity */
     bool type_checked : 1; /* one of its leaves is of a kind that knows the type */
     bool deferred : 1;     /* its only leaf looks at a tensor and has a memo of its own */
@@ -285,7 +289,9 @@ int init_leaf_container();
 /* leaf_tensor.cpp */
 int init_leaf_tensor(PyObject *module);
 bool looks_same(const TensorLook &look, PyObject *value);
-const TensorLook *new_look(std::vector<TensorLook *> &looks, PyObject *value);
+enum class TensorNumber : uint8_t { size, stride, offset };
+bool tensor_number(PyObject *value, TensorNumber which, int64_t dim, int64_t *found);
+const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value);
 const void *tensor_data(PyObject *value);
 void delete_look(TensorLook *look);
 

@@ -146,7 +146,7 @@ int32_t check_tensors(GuardTree &tree, PyObject **captures) {
         TensorMemo &memo = tree.tensors[i];
         if (memo.look == nullptr || !looks_same(*memo.look, memo.tensor)) {
             if (!holds(tree.leaves[memo.leaf], memo.tensor)) return memo.leaf;
-            memo.look = memo.is_new ? nullptr : new_look(tree.looks, memo.tensor);
+            memo.look = memo.is_new ? nullptr : new_look(tree.looks, tree.leaves[memo.leaf], memo.tensor);
             memo.near = tensor_data(memo.tensor);
             memo.is_new = false;
         }
@@ -259,7 +259,7 @@ void cut_into_chunks(GuardTree &tree) {
     std::vector<int32_t> chunk_of;
     std::vector<std::vector<int32_t>> outside(tree.nodes.size());
     for (const Relation &relation : tree.relations) {
-        for (int32_t node : relation.nodes) tree.nodes[node].related = true;
+        for (int32_t node : relation.nodes) tree.nodes[node].related |= relation.kind->by_identity;
     }
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         Node &node = tree.nodes[i];
@@ -267,7 +267,8 @@ void cut_into_chunks(GuardTree &tree) {
         bool given = node.accessor == Accessor::local || node.accessor == Accessor::frame_function;
         bool created = node.accessor == Accessor::handled_exception || node.accessor == Accessor::c_attr ||
                        node.accessor == Accessor::deque_index || node.accessor == Accessor::referent ||
-                       node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field;
+                       node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field ||
+                       node.accessor == Accessor::tensor_size || node.accessor == Accessor::tensor_stride || node.accessor == Accessor::tensor_offset;
         const Node &parent = tree.nodes[node.parent];
         bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;
         node.volatile_ = given || created || of_created;

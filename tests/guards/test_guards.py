@@ -35,6 +35,8 @@ from framejit.guards.kinds import (
     ValueIs,
     same_constant,
 )
+from framejit.guards.shape_vm import ShapeInstruction, ShapeProgram
+from framejit.guards.shapes import Read, ShapesHold
 from framejit.guards.source import (
     ACCESSORS,
     MISSING,
@@ -48,11 +50,12 @@ from framejit.guards.source import (
     Slot,
     Source,
 )
+from framejit.guards.tensor_source import TENSOR_NUMBERS
 from framejit.guards.tensor_spec import tensor_spec
 
 
 def test_every_accessor_and_leaf_exists_on_both_sides() -> None:
-    assert {source.accessor for source in ACCESSORS} == set(_runtime.ACCESSORS)
+    assert {source.accessor for source in (*ACCESSORS, *TENSOR_NUMBERS)} == set(_runtime.ACCESSORS)
     assert set(KINDS) == set(_runtime.LEAVES)
 
 
@@ -262,6 +265,7 @@ def test_every_kind_explains_itself() -> None:
         DictKeys(x, HERE, ("k",)), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
         IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))), Same(x, HERE, y), Distinct(x, HERE, (y,)),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),
+        ShapesHold(x, HERE, (x,), (Read(0, "size", 1),), ShapeProgram(1, (2,), (ShapeInstruction("need_le", 1, 0),), (0,)), (HERE,)),
     ]  # fmt: skip
     assert {type(guard) for guard in guards} == set(KINDS.values())
     text = describe(guards)

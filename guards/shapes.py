@@ -1,0 +1,106 @@
+"""The kind of guard that says of the sizes and numbers of a call what a trace has decided by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from framejit.guards.kinds import Relation
+from framejit.guards.shape_vm import LARGEST, SMALLEST, ShapeProgram
+from framejit.guards.source import Call, Source, UserLine
+from framejit.guards.tensor_spec import size_of, strides_and_offset
+
+READS = ("size", "stride", "offset", "int", "float")
+"""What can be read at a path; the C++ side knows them by their places."""
+
+
+class Read(NamedTuple):
+    """Where an input of a program comes from. path: the number of the path. what: one of READS. dim: of a size or stride."""
+
+    path: int
+    what: str
+    dim: int = 0
+
+    def of(self, value: Any) -> int | float | None:
+        """What is read of a value; None where there is nothing of the kind, as for ints beyond 64 bits."""
+        if self.what == "int":
+            return value if type(value) is int and SMALLEST <= value <= LARGEST else None
+        if self.what == "float":
+            return value if type(value) is float else None
+        if self.what == "size":
+            return size_of(value, self.dim)
+        found = strides_and_offset(value)
+        if found is None or self.what == "offset":
+            return None if found is None else found[1]
+        return found[0][self.dim] if self.dim < len(found[0]) else None
+
+    def told(self, path: Source) -> str:
+        if self.what in ("int", "float"):
+            return path.told()
+        return f"{path.told()}.{'storage_offset()' if self.what == 'offset' else f'{self.what}({self.dim})'}"
+
+
+@dataclass(frozen=True, eq=False)
+class ShapesHold(Relation):
+    """What a program demands of sizes, strides and offsets of tensors and of ints and floats is so.
+
+    paths: to tensors, ints and floats. source: the first. reads: the program's inputs. lines: where each of the expressions that the program was
+    made of became necessary.
+    """
+
+    paths: tuple[Source, ...]
+    reads: tuple[Read, ...]
+    program: ShapeProgram
+    lines: tuple[UserLine | None, ...]
+    leaf: ClassVar[str] = "shapes_hold"
+    cost: ClassVar[int] = 4
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "sizes and numbers for which the program goes the same way share what is compiled; others are compiled once each"
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.paths
+
+    def native(self) -> tuple[int, ...]:
+        reads = (number for read in self.reads for number in (read.path, READS.index(read.what), read.dim))
+        return len(self.reads), *reads, *self.program.native()
+
+    def values(self, call: Call) -> list[int | float | None]:
+        """The program's inputs in a call; None where there is nothing to read."""
+        found = [path.fetch(call) for path in self.paths]
+        return [read.of(found[read.path]) for read in self.reads]
+
+    def failing(self, call: Call) -> int | None:
+        """Which instruction of the program makes the demand that isn't met; its first, where something can't be read."""
+        values = self.values(call)
+        read = [value for value in values if value is not None]
+        return self.program.failing(read) if len(read) == len(values) else self.program.demands[0]
+
+    def check(self, value: Any, call: Call) -> bool:
+        values = self.values(call)
+        return None not in values and self.failing(call) is None
+
+    def names(self) -> Sequence[str]:
+        """The inputs as users know them."""
+        return [read.told(self.paths[read.path]) for read in self.reads]
+
+    def expected(self) -> str:
+        names = self.names()
+        return "satisfies " + ", ".join(self.program.text(number, names) for number in self.program.demands)
+
+    def found(self, value: Any, call: Call) -> str:
+        number, values, names = self.failing(call), self.values(call), self.names()
+        if number is None:
+            return "as expected"
+        if None in values:
+            return "no " + ", no ".join(name for name, value in zip(names, values, strict=True) if value is None)
+        return ", ".join(f"{names[i]} is {values[i]!r}" for i in self.program.inputs_of(number))
+
+    def failure(self, number: int) -> tuple[str, str, UserLine | None]:
+        """Of the demand of an instruction: what it is about, what it says, and the line that it is needed for."""
+        names, inputs, origin = self.names(), self.program.inputs_of(number), self.program.origins[number]
+        assert origin is not None
+        return names[inputs[0]] if inputs else "a size", f"satisfies {self.program.text(number, names)}", self.lines[origin]
+
+    def key(self) -> Any:
+        return (tuple(map(id, self.paths)), self.reads, self.program)

@@ -1,0 +1,58 @@
+"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from framejit.guards.source import MISSING, Source
+from framejit.guards.tensor_spec import size_of, strides_and_offset
+
+
+class TensorSize(Source):
+    """`t.size(dim)`. Payload: the dimension, 0 <= dim. MISSING where the tensor has fewer dimensions, or sizes that are computed."""
+
+    __slots__ = ()
+    accessor = "tensor_size"
+
+    def step(self, value: Any) -> Any:
+        size = size_of(value, self.payload)
+        return MISSING if size is None else size
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}.size({self.payload})"
+
+
+class TensorStride(Source):
+    """`t.stride(dim)`. Payload: the dimension, 0 <= dim. MISSING where the tensor has fewer dimensions, or no strides of its own."""
+
+    __slots__ = ()
+    accessor = "tensor_stride"
+
+    def step(self, value: Any) -> Any:
+        found = strides_and_offset(value)
+        return found[0][self.payload] if found is not None and self.payload < len(found[0]) else MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}.stride({self.payload})"
+
+
+class TensorOffset(Source):
+    """`t.storage_offset()`, in elements. MISSING for tensors without strides."""
+
+    __slots__ = ()
+    accessor = "tensor_offset"
+
+    def step(self, value: Any) -> Any:
+        found = strides_and_offset(value)
+        return MISSING if found is None else found[1]
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}.storage_offset()"
+
+
+TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
+"""The steps from a tensor to a number; the C++ side has one accessor for each."""
