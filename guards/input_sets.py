@@ -1,0 +1,198 @@
+"""Sets of inputs that entries accept: whether one lies in another, which guards tell them apart, and the smallest member.
+
+    wide = InputSet([s >= 2], {("x", "size", 0): s})
+    even = InputSet([Eq(Mod(t, 2), 0), t >= 2], {("x", "size", 0): t})
+    subsumes(wide, even)        # True: an entry with the guards of `even` is superfluous beside one with those of `wide`
+    smallest([Eq(Mod(t, 7), 0), t > 10], {t: 2})        # {t: 14}
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import z3
+
+from framejit.guards.prove import Prover, Ranges, bounds
+from framejit.guards.shape_values import NotComputed, value_of
+from framejit.guards.to_z3 import Translation
+from framejit.guards.z3_numbers import NumberTerm, magnitude
+
+
+class Undecided(Exception):
+    """z3 has not found an answer in its time."""
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """The inputs that an entry accepts, as far as their numbers are concerned.
+
+    Attributes:
+        guards: sympy conditions over symbols.
+        reads: for each number that the entry reads of its input, called the same in all entries, what it must be: a symbol, or an expression.
+            Two reads with one symbol must be equal.
+        ranges: of the symbols.
+    """
+
+    guards: Sequence[Any]
+    reads: Mapping[Hashable, Any]
+    ranges: Ranges = field(default_factory=dict)
+
+
+Requirement = Any
+"""What an input must satisfy: a condition, or a read with what it must be (a tuple of two)."""
+
+
+class _Requirements:
+    """What an input set requires, over variables that stand for the numbers read and are common to all sets of one comparison.
+
+    Attributes:
+        terms: for each requirement, that an input satisfies it.
+        unread: symbols that no read is. Some number must exist for them, which is more than z3 is asked about.
+    """
+
+    def __init__(self, inputs: InputSet, context: z3.Context, prefix: str) -> None:
+        self._translation = Translation(context, prefix=prefix)
+        symbols: dict[str, NumberTerm] = {}
+        others: list[tuple[Hashable, Any]] = []
+        for read, expression in inputs.reads.items():
+            if isinstance(expression, sympy.Symbol) and expression.name not in symbols:
+                symbols[expression.name] = self._variable(read, expression)
+            else:
+                others.append((read, expression))
+        self._translation.symbols.update(symbols)
+        self.terms: list[tuple[Requirement, Any]] = [((read, expression), self._is(read, expression)) for read, expression in others]
+        self.terms += [(condition, self._translation.truth(condition)) for condition in (*inputs.guards, *bounds(inputs.ranges))]
+        self.unread = set(self._translation.symbols) - set(symbols)
+
+    @property
+    def facts(self) -> list[Any]:
+        """What holds for every input."""
+        return self._translation.facts
+
+    def _variable(self, read: Hashable, expression: Any) -> NumberTerm:
+        make = self._translation.integer_variable if expression.is_integer else self._translation.float_variable
+        return make(f"read {read!r}")
+
+    def _is(self, read: Hashable, expression: Any) -> Any:
+        number = self._translation.number(expression)
+        equal = self._translation.compare(lambda a, b: a == b, self._variable(read, expression), number)
+        return z3.And(*number.defined, equal)
+
+
+class _Comparison:
+    """Input sets over common variables, and z3 to ask about them."""
+
+    def __init__(self, sets: Sequence[InputSet], budget_seconds: float) -> None:
+        context = z3.Context()
+        self._deadline = time.monotonic() + budget_seconds
+        self.sets = [_Requirements(inputs, context, f"{i}: ") for i, inputs in enumerate(sets)]
+        self._solver = z3.Solver(ctx=context)
+        self._solver.set("ctrl_c", False)
+        for requirements in self.sets:
+            self._solver.add(requirements.facts)
+
+    def excludes(self, assumed: Iterable[Any], denied: Iterable[Any]) -> bool:
+        """Whether no input satisfies all that is assumed, without all that is denied. False where z3 can't say."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            return False
+        self._solver.set("timeout", max(1, int(left * 1000)))
+        denied = list(denied)
+        not_all = [z3.Not(z3.And(denied))] if denied else []
+        return bool(denied) and bool(self._solver.check(*assumed, *not_all) == z3.unsat)
+
+
+def subsumes(general: InputSet, special: InputSet, budget_seconds: float = 1.0) -> bool:
+    """Whether every input in `special` is proven to be in `general`, so that an entry for `special` is superfluous beside one for `general`."""
+    comparison = _Comparison((general, special), budget_seconds)
+    wide, narrow = comparison.sets
+    required = [term for _, term in wide.terms]
+    return not wide.unread and (not required or comparison.excludes([term for _, term in narrow.terms], required))
+
+
+def tells_apart(entries: Sequence[InputSet], budget_seconds: float = 1.0) -> tuple[tuple[Requirement, ...], ...]:
+    """For each of several entries, requirements that suffice to tell it from the others, none of which can be left out.
+
+    An input that is in one of the sets, and satisfies these requirements of an entry, is in that entry's set. Where z3 can't say in its time whether a
+    requirement is needed, it counts as needed.
+    """
+    comparison = _Comparison(entries, budget_seconds)
+    return tuple(_needed(comparison, i) for i in range(len(entries)))
+
+
+def _needed(comparison: _Comparison, index: int) -> tuple[Requirement, ...]:
+    """Requirements of one set, those left out that the others and being in another set imply."""
+    own, others = comparison.sets[index], [other for i, other in enumerate(comparison.sets) if i != index]
+    required = [term for _, term in own.terms]
+    needed = list(own.terms)
+    for requirement in own.terms if not own.unread else ():
+        rest = [other for other in needed if other is not requirement]
+        if all(comparison.excludes([term for _, term in (*other.terms, *rest)], required) for other in others):
+            needed = rest
+    return tuple(requirement for requirement, _ in needed)
+
+
+def negations(guards: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """What inputs satisfy that pass the first guards and fail the next, for each guard: together, all inputs that fail some guard."""
+    return [(*guards[:i], sympy.Not(guard)) for i, guard in enumerate(guards)]
+
+
+def smallest(constraints: Sequence[Any], symbols: Mapping[Any, int | None], budget_seconds: float = 1.0) -> dict[Any, int] | None:
+    """The smallest integers that satisfy the constraints; None where there are none.
+
+    `symbols` have lower bounds, or None. Smallest is first the sum of the distances from there, or from 0, then the first symbol's distance, then the
+    next one's. Where time runs out, the integers satisfy the constraints, but may not be the smallest. Raises Undecided where none were found.
+    """
+    conditions = [*constraints, *bounds({symbol: (lower, None) for symbol, lower in symbols.items()})]
+    prover = Prover(conditions, time.monotonic() + budget_seconds)
+    terms = [prover.translation.symbol(symbol).value for symbol in symbols]
+    prover.assert_facts()
+    distances = [magnitude(term - (lower or 0)) for term, lower in zip(terms, symbols.values())]
+    total = z3.Sum([prover.translation.integer(0), *distances])
+    excluded_unseen = False
+    while (answer := prover.check()) == z3.sat:
+        model = prover.solver.model()
+        prover.solver.push()
+        for objective in (total, *distances):
+            model = _least(prover, objective, model)
+        prover.solver.pop()
+        found = prover.assignment(model)
+        right = _satisfies(found, conditions)
+        if right:
+            return {symbol: int(found[symbol.name]) for symbol in symbols}
+        excluded_unseen |= right is None
+        prover.solver.add(z3.Or(*(term != found[symbol.name] for term, symbol in zip(terms, symbols)), prover.translation.context))
+    if answer == z3.unknown or excluded_unseen:
+        raise Undecided("no numbers were found that satisfy the constraints, and it wasn't proven that there are none")
+    return None
+
+
+def _least(prover: Prover, objective: Any, model: Any) -> Any:
+    """A model in which an Int that is not negative is as small as can be found, and is from now on asserted to be."""
+    least, value = 0, model.eval(objective, model_completion=True).as_long()
+    while least < value:
+        middle = (least + value) // 2
+        prover.solver.push()
+        prover.solver.add(objective <= middle)
+        if prover.check(prover.seconds_left() / 4) == z3.sat:
+            model = prover.solver.model()
+            value = model.eval(objective, model_completion=True).as_long()
+        else:
+            least = middle + 1
+        prover.solver.pop()
+    prover.solver.add(objective == value)
+    return model
+
+
+def _satisfies(numbers: Mapping[str, int | float], conditions: Iterable[Any]) -> bool | None:
+    """Whether Python finds conditions true; None where it can't be said."""
+    try:
+        return all(value_of(condition, numbers) for condition in conditions)
+    except NotComputed:
+        return None
+    except (ArithmeticError, ValueError, TypeError):
+        return False

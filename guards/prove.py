@@ -1,0 +1,283 @@
+"""The referee of shape guards: do they imply every decision of the trace? z3 proves it, or finds numbers for which they don't.
+
+    prove([Eq(Mod(s, 4), 0)], [(Eq(Mod(s, 2), 0), line, "x.size(0) is even")], ranges={s: (2, None)}).require()
+
+Guards are what an entry checks, decisions what its trace has taken to be true, both as sympy conditions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+import sympy
+import z3
+
+from framejit.errors import FramejitError
+from framejit.guards.shape_values import NotComputed, value_of
+from framejit.guards.to_z3 import Translation
+from framejit.guards.z3_numbers import FINITE, NAN
+
+Ranges = Mapping[Any, tuple[Any, Any]]
+"""For symbols, the least and the greatest number that they stand for, None or an infinity where there is none."""
+Assignment = dict[str, int | float]
+"""Numbers for symbols, by name."""
+SMALL = (10, 100, 1000)
+"""Counterexamples are looked for among numbers up to these first."""
+LEAST_SECONDS = 0.02
+"""z3 is not asked for a shorter time."""
+
+
+class TraceDecision(NamedTuple):
+    """A condition that a trace has taken to be true. `line`: where in the user's program, printed as it is; `text`: the condition as a user reads it."""
+
+    condition: Any
+    line: Any
+    text: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What became of one decision. `counterexample`: for a refuted one, numbers that satisfy all guards, but not the decision."""
+
+    decision: TraceDecision
+    outcome: Literal["proven", "refuted", "unknown"]
+    counterexample: Assignment | None = None
+    why: str = ""
+
+    def told(self, called: Mapping[str, str]) -> str:
+        """The finding for a user; `called`: what the program calls the symbols."""
+        line = self.decision.line
+        place = "" if line is None else "\n" + (line.render() if hasattr(line, "render") else f"  {line}")
+        if self.counterexample is None:
+            return f"{self.decision.text}: {self.why}{place}"
+        named = {symbol.name for symbol in self.decision.condition.free_symbols} or set(self.counterexample)
+        numbers = ", ".join(f"{called.get(name, name)} = {value!r}" for name, value in sorted(self.counterexample.items()) if name in named)
+        return f"{self.decision.text} doesn't follow: the guards hold for {numbers or 'all calls'}, where {self.why}{place}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of all decisions.
+
+    Attributes:
+        satisfiable: False where z3 has proven that no call can satisfy the guards; None where it couldn't say.
+        seconds: how long it took.
+        called: what the program calls the symbols.
+    """
+
+    proofs: tuple[Proof, ...]
+    satisfiable: bool | None
+    seconds: float
+    called: Mapping[str, str]
+
+    @property
+    def refuted(self) -> tuple[Proof, ...]:
+        return tuple(proof for proof in self.proofs if proof.outcome == "refuted")
+
+    @property
+    def unknown(self) -> tuple[Proof, ...]:
+        return tuple(proof for proof in self.proofs if proof.outcome == "unknown")
+
+    @property
+    def holds(self) -> bool:
+        """Whether every decision is proven, by guards that some call may satisfy."""
+        return self.satisfiable is not False and all(proof.outcome == "proven" for proof in self.proofs)
+
+    def told(self) -> str:
+        """The verdict for a user: first the decisions that don't follow, then those that nothing is known of."""
+        parts = ["no call can satisfy the guards: they contradict each other"] if self.satisfiable is False else []
+        parts += [proof.told(self.called) for proof in (*self.refuted, *self.unknown)]
+        proven = len(self.proofs) - len(self.refuted) - len(self.unknown)
+        return "\n".join([f"{proven} of {len(self.proofs)} decisions follow from the guards ({self.seconds:.2f} s)", *parts])
+
+    def require(self) -> None:
+        """Raises GuardsTooWeak where a decision is refuted, or where the guards contradict each other."""
+        if self.refuted or self.satisfiable is False:
+            raise GuardsTooWeak(self)
+
+
+class GuardsTooWeak(FramejitError):
+    """The shape guards of an entry don't imply what its trace has taken to be true. It would run for calls that it isn't right for."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(f"the shape guards of a compiled entry are wrong: {verdict.told()}")
+        self.verdict = verdict
+
+
+def prove(
+    guards: Iterable[Any],
+    decisions: Iterable[tuple[Any, Any, str]],
+    ranges: Ranges | None = None,
+    budget_seconds: float = 5.0,
+    called: Mapping[str, str] | None = None,
+) -> Verdict:
+    """Whether an entry that checks `guards` and `ranges` runs only where each of the decisions is true. An integer that is no int64 fits no entry.
+
+    A decision that was not decided within the budget, for all of them together, is unknown. `called`: what the program calls the symbols, by their names.
+    """
+    started = time.monotonic()
+    ranges = ranges or {}
+    guards = list(guards)
+    asked = [TraceDecision(*decision) for decision in decisions]
+    known = {consequence for guard in guards for consequence in consequences(guard)}
+    plain = [is_plain(decision.condition, known, ranges) for decision in asked]
+    prover = Prover([*guards, *bounds(ranges)], started + budget_seconds)
+    satisfiable = prover.is_satisfiable()
+    proofs = {i: Proof(decision, "proven") for i, decision in enumerate(asked) if plain[i]}
+    for patience in (0.25, 1.0):  # what is easy to prove comes first, whatever the order
+        left = [i for i in range(len(asked)) if i not in proofs or proofs[i].outcome == "unknown"]
+        for position, i in enumerate(left):
+            proofs[i] = prover.proof(asked[i], patience * prover.seconds_left() / (len(left) - position))
+    return Verdict(tuple(proofs[i] for i in range(len(asked))), satisfiable, time.monotonic() - started, called or {})
+
+
+def bounds(ranges: Ranges) -> list[Any]:
+    """Ranges as conditions."""
+    relations = []
+    for symbol, limits in ranges.items():
+        for relation, limit in zip((sympy.Ge, sympy.Le), limits):
+            if limit is not None and sympy.sympify(limit).is_finite is not False and abs(limit) < 2**63:
+                relations.append(relation(symbol, limit, evaluate=False))
+    return relations
+
+
+WEAKER: dict[Any, tuple[Any, ...]] = {sympy.Eq: (sympy.Ge, sympy.Le), sympy.Gt: (sympy.Ge, sympy.Ne), sympy.Lt: (sympy.Le, sympy.Ne)}
+
+
+def consequences(guard: Any) -> Iterator[Any]:
+    """Conditions that plainly hold where `guard` does: its parts, and relations that are weaker or read from right to left."""
+    if isinstance(guard, sympy.And):
+        for part in guard.args:
+            yield from consequences(part)
+        return
+    yield guard
+    if type(guard) in WEAKER or isinstance(guard, (sympy.Ge, sympy.Le, sympy.Ne)):
+        for relation in (guard.func, *WEAKER.get(type(guard), ())):
+            weaker = relation(*guard.args, evaluate=False)
+            yield from (weaker, weaker.reversed)
+
+
+def is_plain(condition: Any, known: set[Any], ranges: Ranges) -> bool:
+    """Whether a condition is among those that are known, or compares one symbol with a number outside of its range."""
+    if condition in (True, sympy.true) or condition in known:
+        return True
+    if isinstance(condition, (sympy.And, sympy.Or)):
+        parts = (is_plain(part, known, ranges) for part in condition.args)
+        return all(parts) if isinstance(condition, sympy.And) else any(parts)
+    if not isinstance(condition, sympy.core.relational.Relational):
+        return False
+    if isinstance(condition.rhs, sympy.Symbol):
+        condition = condition.reversed
+    symbol, number = condition.args
+    if symbol not in ranges or not isinstance(number, sympy.Integer) or not symbol.is_integer:
+        return False
+    lower, upper = ranges[symbol]
+    above = lower is not None and (lower > number or isinstance(condition, sympy.Ge) and lower >= number)
+    below = upper is not None and (upper < number or isinstance(condition, sympy.Le) and upper <= number)
+    return bool({sympy.Ne: above or below, sympy.Ge: above, sympy.Gt: above, sympy.Le: below, sympy.Lt: below}.get(type(condition), False))
+
+
+class Prover:
+    """Conditions that are taken to hold, and z3's answers to what follows from them. After `deadline` (of time.monotonic) it knows nothing more."""
+
+    def __init__(self, conditions: Iterable[Any], deadline: float) -> None:
+        self.translation = Translation(z3.Context())
+        self.solver = z3.Solver(ctx=self.translation.context)
+        self._deadline = deadline
+        self._conditions = list(conditions)
+        self._facts = 0
+        for condition in self._conditions:
+            self.solver.add(self.translation.truth(condition))
+
+    def seconds_left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def check(self, seconds: float | None = None) -> Any:
+        """z3's answer to what is asserted: sat, unsat or unknown."""
+        seconds = min(self.seconds_left(), self.seconds_left() if seconds is None else max(seconds, LEAST_SECONDS))
+        if seconds <= 0:
+            return z3.unknown
+        self.solver.set("timeout", max(1, int(seconds * 1000)))
+        self.solver.set("ctrl_c", False)  # z3 would swallow a Ctrl-C of the user's
+        return self.solver.check()
+
+    def assert_facts(self) -> None:
+        """Tells z3 what holds for the terms made since the last time."""
+        self.solver.add(self.translation.facts[self._facts :])
+        self._facts = len(self.translation.facts)
+
+    def is_satisfiable(self) -> bool | None:
+        """Whether the conditions hold for any numbers; None where z3 can't say."""
+        self.assert_facts()
+        answer = self.check()
+        return None if answer == z3.unknown else bool(answer == z3.sat)
+
+    def proof(self, decision: TraceDecision, seconds: float) -> Proof:
+        """Whether a decision follows from the conditions."""
+        if self.seconds_left() == 0:
+            return Proof(decision, "unknown", None, "there was no time left to prove it")
+        truth = self.translation.truth(decision.condition)
+        self.assert_facts()
+        self.solver.push()
+        try:
+            self.solver.add(z3.Not(truth))
+            answer = self.check(seconds)
+            if answer == z3.unsat:
+                return Proof(decision, "proven")
+            if answer == z3.unknown:
+                return Proof(decision, "unknown", None, "z3 could neither prove nor refute it in its time")
+            for numbers in self.assignments():
+                fault = self.fault(decision.condition, numbers)
+                if fault is not None:
+                    return Proof(decision, "refuted", numbers, fault)
+        finally:
+            self.solver.pop()
+        alone = Translation(self.translation.context)
+        alone.truth(decision.condition)
+        names = ", ".join(sorted(alone.unmodelled or self.translation.unmodelled)) or "floats"
+        return Proof(decision, "unknown", None, f"it can't be proven without knowing more of: {names}")
+
+    def assignments(self) -> Iterator[Assignment]:
+        """Numbers for which what is asserted holds, as far as z3 knows: small ones first. The last check's answer was sat."""
+        first = self.solver.model()
+        integers = [term.value for term in self.translation.symbols.values() if term.exact]
+        for limit in SMALL:
+            self.solver.push()
+            self.solver.add([z3.And(value >= -limit, value <= limit) for value in integers])
+            if self.check(0.1) == z3.sat:
+                yield self.assignment(self.solver.model())
+            self.solver.pop()
+        yield self.assignment(first)
+
+    def assignment(self, model: Any) -> Assignment:
+        """The numbers that a model has for the symbols."""
+        return {name: self.number(model, term) for name, term in self.translation.symbols.items()}
+
+    def number(self, model: Any, term: Any) -> int | float:
+        """The number that a term is in a model, as an int or as the float that is next to it."""
+        value = model.eval(term.value, model_completion=True)
+        if term.exact:
+            return int(value.as_long())
+        kind = model.eval(term.kind, model_completion=True).as_long()
+        if kind != FINITE:
+            return float("nan") if kind == NAN else kind * float("inf")
+        exact = value.approx(20) if z3.is_algebraic_value(value) else value
+        return float(Fraction(exact.numerator_as_long(), exact.denominator_as_long()))
+
+    def fault(self, condition: Any, numbers: Assignment) -> str | None:
+        """How a condition fails for numbers that satisfy the others, as Python computes them; None where it can't be said that it does."""
+        try:
+            if not all(value_of(other, numbers) for other in self._conditions):
+                return None
+        except (NotComputed, ArithmeticError, ValueError, TypeError):
+            return None
+        try:
+            return None if value_of(condition, numbers) else "it is false"
+        except (NotComputed, TypeError):
+            return None
+        except (ArithmeticError, ValueError) as error:
+            return f"it raises {type(error).__name__}: {error}"

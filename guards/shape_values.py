@@ -1,0 +1,159 @@
+"""What Python computes for a shape expression, given the values of its symbols."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import sympy
+from sympy.logic.boolalg import BooleanAtom
+from torch.utils._sympy import functions as shape
+from torch.utils._sympy.numbers import IntInfinity, NegativeIntInfinity
+
+Value = int | float | bool | Fraction
+
+
+class NotComputed(Exception):
+    """An expression doesn't say what Python computes: its function is unknown, or sympy has forgotten the order of floats in a sum."""
+
+
+def value_of(expression: Any, values: Mapping[str, int | float]) -> Any:
+    """The value of an expression, a number or a truth value; `values` by the names of its symbols. Rationals are exact.
+
+    Raises what Python raises where the expression isn't defined (ZeroDivisionError, OverflowError, ValueError), and NotComputed.
+    """
+    if isinstance(expression, (bool, BooleanAtom)):
+        return bool(expression)
+    if isinstance(expression, sympy.Symbol):
+        if expression.name not in values:
+            raise NotComputed(expression.name)
+        return values[expression.name]
+    if isinstance(expression, sympy.Rational):
+        return int(expression.p) if expression.q == 1 else Fraction(int(expression.p), int(expression.q))
+    if isinstance(expression, (sympy.Float, sympy.core.numbers.Infinity, sympy.core.numbers.NegativeInfinity, sympy.core.numbers.NaN)):
+        return float(expression)
+    if isinstance(expression, (IntInfinity, NegativeIntInfinity)):
+        return math.copysign(math.inf, 1 if expression.is_extended_positive else -1)
+    if isinstance(expression, (sympy.Piecewise, shape.Where)):
+        return _chosen(expression, values)
+    compute = COMPUTED.get(expression.func) or _of_module_math(expression.func.__name__)
+    if compute is None:
+        raise NotComputed(expression.func.__name__)
+    return compute(*[value_of(argument, values) for argument in expression.args])
+
+
+def _chosen(expression: Any, values: Mapping[str, int | float]) -> Any:
+    """The value of the case that applies."""
+    cases = expression.args if isinstance(expression, sympy.Piecewise) else ((expression.args[1], expression.args[0]), (expression.args[2], True))
+    for value, condition in cases:
+        if value_of(condition, values):
+            return value_of(value, values)
+    raise NotComputed("no case applies")
+
+
+def _of_module_math(name: str) -> Callable[[Any], Any] | None:
+    """What torch's OpaqueUnaryFn_sqrt and its siblings compute."""
+    prefix = "OpaqueUnaryFn_"
+    return getattr(math, name.removeprefix(prefix), None) if name.startswith(prefix) else None
+
+
+def _in_any_order(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """An operation on several numbers. Of more than two, one of them a float, the order matters."""
+
+    def compute(*numbers: Any) -> Any:
+        signs = [number for number in numbers if type(number) is int and number == -1 and combine is operator.mul]
+        if any(isinstance(number, float) for number in numbers) and len(numbers) - len(signs) > 2:
+            raise NotComputed("the order of floats in a sum or product")
+        return functools.reduce(combine, numbers)
+
+    return compute
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, float) or not isinstance(exponent, int):
+        raise NotComputed("a power of floats")
+    return base**exponent if exponent >= 0 else Fraction(1) / base**-exponent
+
+
+def _power_by_natural(base: int, exponent: int) -> int:
+    if exponent < 0:
+        raise ValueError("negative exponent")
+    return base**exponent
+
+
+def _modular_indexing(number: int, divisor: int, modulus: int) -> int:
+    if number < 0 or divisor < 0 or modulus < 0:
+        raise NotComputed("ModularIndexing of negative numbers")
+    return number // divisor % modulus
+
+
+def _floor_division(a: Any, b: Any) -> Any:
+    if isinstance(a, float) or isinstance(b, float):
+        raise NotComputed("FloorDiv of floats")
+    return a // b
+
+
+def _modulo(a: Any, b: Any) -> Any:
+    if isinstance(a, float) or isinstance(b, float):
+        raise NotComputed("Mod of floats")
+    return a % b
+
+
+def _extreme(choose: Callable[..., Any]) -> Callable[..., Any]:
+    def compute(*numbers: Any) -> Any:
+        if any(number != number for number in numbers):
+            raise NotComputed("the order in which a nan is compared")
+        return choose(numbers)
+
+    return compute
+
+
+COMPUTED: dict[Any, Callable[..., Any]] = {
+    sympy.Eq: operator.eq,
+    sympy.Ne: operator.ne,
+    sympy.Lt: operator.lt,
+    sympy.Le: operator.le,
+    sympy.Gt: operator.gt,
+    sympy.Ge: operator.ge,
+    sympy.Not: operator.not_,
+    sympy.And: lambda *conditions: all(conditions),
+    sympy.Or: lambda *conditions: any(conditions),
+    sympy.Xor: lambda *conditions: sum(conditions) % 2 == 1,
+    sympy.Add: _in_any_order(operator.add),
+    sympy.Mul: _in_any_order(operator.mul),
+    sympy.Pow: _power,
+    sympy.Abs: abs,
+    sympy.Max: _extreme(max),
+    sympy.Min: _extreme(min),
+    sympy.Mod: _modulo,
+    sympy.floor: math.floor,
+    sympy.ceiling: math.ceil,
+    shape.Max: _extreme(max),
+    shape.Min: _extreme(min),
+    shape.PowByNatural: _power_by_natural,
+    shape.FloatPow: lambda base, exponent: float(base) ** float(exponent),
+    shape.FloorDiv: _floor_division,
+    shape.CleanDiv: _floor_division,
+    shape.Mod: _modulo,
+    shape.PythonMod: _modulo,
+    shape.ModularIndexing: _modular_indexing,
+    shape.LShift: operator.lshift,
+    shape.RShift: operator.rshift,
+    shape.IntTrueDiv: operator.truediv,
+    shape.FloatTrueDiv: lambda a, b: float(a) / float(b),
+    shape.ToFloat: float,
+    shape.FloorToInt: math.floor,
+    shape.CeilToInt: math.ceil,
+    shape.TruncToInt: math.trunc,
+    shape.TruncToFloat: lambda number: float(math.trunc(number)),
+    shape.RoundToInt: round,
+    shape.RoundDecimal: round,
+    shape.Identity: lambda number: number,
+    shape.BitwiseFn_bitwise_and: operator.and_,
+    shape.BitwiseFn_bitwise_or: operator.or_,
+    shape.BitwiseFn_bitwise_xor: operator.xor,
+}

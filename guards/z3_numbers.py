@@ -1,0 +1,225 @@
+"""Python's numbers as z3 terms: integers and rationals, floats with infinities and nan, and the operations on them.
+
+What z3 proves of the terms holds for what Python computes:
+
+- Integers and rationals are exact.
+- A float is finite, infinite or nan; 0.0 and -0.0 are one, as for every comparison. A sum, product or quotient is the exact one, rounded: z3 knows how
+  far rounding goes and where it changes nothing, but not what it gives.
+- What can't be said exactly is an uninterpreted function of its arguments: what is proven holds whatever the function gives.
+
+An integer that becomes a float is taken to be below 2**1023. Python raises OverflowError beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain
+from typing import Any
+
+import z3
+
+FINITE, INFINITE, NAN = 0, 1, 2
+"""Kinds of floats; that of minus infinity is -INFINITE."""
+OVERFLOW = 2**1024 - 2**970
+"""The least number that rounds to an infinite float."""
+EXACT = 2**53
+"""Integers up to here are floats, and rounding is off by at most one part in as many."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberTerm:
+    """A number as z3 knows it.
+
+    Attributes:
+        value: an Int or Real; of a float that is not finite, without a meaning.
+        kind: of a float, an Int: one of the kinds above. None for integers and rationals.
+        defined: what must hold for Python to compute the number without an error.
+    """
+
+    value: Any
+    kind: Any = None
+    defined: tuple[Any, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        return self.kind is None
+
+
+def needs(*numbers: NumberTerm) -> tuple[Any, ...]:
+    """What must hold for all of the numbers to be computed."""
+    return tuple(chain.from_iterable(number.defined for number in numbers))
+
+
+def nonzero(divisor: NumberTerm) -> tuple[Any, ...]:
+    """What must hold for Python to divide by a number."""
+    if z3.is_int_value(divisor.value) and divisor.value.as_long() != 0:
+        return ()
+    return (divisor.value != 0,) if divisor.exact else (z3.Or(divisor.kind != FINITE, divisor.value != 0),)
+
+
+class Numbers:
+    """Makes terms in `context`. Contexts share nothing, so that each can be used by a thread of its own.
+
+    Attributes:
+        facts: what holds for every input: to be asserted beside whatever is proven of the terms.
+        unmodelled: the functions that are left uninterpreted.
+    """
+
+    def __init__(self, context: z3.Context) -> None:
+        self.context = context
+        self.facts: list[Any] = []
+        self.unmodelled: set[str] = set()
+        self._said: dict[int, Any] = {}
+
+    def integer(self, value: int) -> Any:
+        return z3.IntVal(value, self.context)
+
+    def real(self, value: Any) -> Any:
+        """An Int or Real term, an int or a Fraction as a Real."""
+        if not z3.is_expr(value):
+            return z3.RealVal(value, self.context)
+        if z3.is_int_value(value):
+            return z3.RealVal(value.as_long(), self.context)
+        return z3.ToReal(value) if value.is_int() else value
+
+    def finite(self, value: Any, defined: tuple[Any, ...] = ()) -> NumberTerm:
+        """A finite float."""
+        return NumberTerm(self.real(value), self.integer(FINITE), defined)
+
+    def as_float(self, number: NumberTerm) -> NumberTerm:
+        """A number for comparisons with floats, which Python makes without rounding."""
+        return self.finite(number.value, number.defined) if number.exact else number
+
+    def as_operand(self, number: NumberTerm) -> NumberTerm:
+        """A number for float arithmetic, for which Python rounds integers."""
+        return self.finite(self.rounded(number.value), number.defined) if number.exact else number
+
+    def integer_variable(self, name: str) -> NumberTerm:
+        """An int64, which is what a guard can read."""
+        value = z3.Int(name, self.context)
+        self._say(value, value >= -(2**63), value < 2**63)
+        return NumberTerm(value)
+
+    def float_variable(self, name: str) -> NumberTerm:
+        """Any float."""
+        return NumberTerm(z3.Real(name, self.context), self._kind(z3.Int(f"kind of {name}", self.context)))
+
+    def uninterpreted(self, name: str, arguments: Sequence[NumberTerm], integer: bool) -> NumberTerm:
+        """Some function of the arguments, whose results are integers or else floats."""
+        self.unmodelled.add(name)
+        value = self._some(name, arguments, z3.IntSort(self.context) if integer else z3.RealSort(self.context))
+        kind = None if integer else self._kind(self._some(f"kind of {name}", arguments, z3.IntSort(self.context)))
+        return NumberTerm(value, kind, needs(*arguments))
+
+    def unknown(self, name: str, arguments: Sequence[NumberTerm], integer: bool) -> NumberTerm:
+        """Some function of the arguments that may raise an error."""
+        result = self.uninterpreted(name, arguments, integer)
+        defined = self._some(f"{name} is defined", arguments, z3.BoolSort(self.context))
+        return NumberTerm(result.value, result.kind, (*result.defined, defined))
+
+    def _some(self, name: str, arguments: Sequence[NumberTerm], sort: Any) -> Any:
+        terms = [term for argument in arguments for term in (argument.value, argument.kind) if term is not None]
+        return z3.Function(name, *(term.sort() for term in terms), sort)(*terms) if terms else z3.Const(name, sort)
+
+    def _kind(self, kind: Any) -> Any:
+        self._say(kind, kind >= -INFINITE, kind <= NAN)
+        return kind
+
+    def _say(self, about: Any, *facts: Any) -> None:
+        """Notes the facts about a term, once."""
+        if about.get_id() not in self._said:
+            self._said[about.get_id()] = about  # which keeps the id from being used for another term
+            self.facts += facts
+
+    def rounded(self, exact: Any) -> Any:
+        """The float next to a number, as a Real. Rounding crosses no float, and leaves alone what is one."""
+        exact = self.real(exact)
+        if z3.is_rational_value(exact):
+            return self.real(Fraction(float(exact.as_fraction())))
+        result = z3.Function("rounded", exact.sort(), exact.sort())(exact)
+        below, above = self.real(1 - Fraction(1, EXACT)), self.real(1 + Fraction(1, EXACT))
+        size, rounded_size, error = magnitude(exact), magnitude(result), magnitude(result - exact)
+        self._say(
+            result,
+            z3.If(exact >= 0, result >= 0, result <= 0),
+            z3.If(size >= 1, z3.And(rounded_size >= size * below, rounded_size <= size * above), error <= self.real(Fraction(1, EXACT))),
+            *(z3.Implies(z3.And(size * scale <= EXACT, z3.IsInt(exact * scale)), result == exact) for scale in (1, 1024)),
+        )
+        return result
+
+    def float_operation(self, name: str, exact: Callable[[Any, Any], Any], a: NumberTerm, b: NumberTerm, *defined: Any) -> NumberTerm:
+        """An operation on two numbers one of which is a float. `exact` computes it with the operands' values."""
+        a, b = self.as_operand(a), self.as_operand(b)
+        both_finite = z3.And(a.kind == FINITE, b.kind == FINITE)
+        result = exact(a.value, b.value)
+        kind = z3.If(result >= OVERFLOW, self.integer(INFINITE), z3.If(result <= -OVERFLOW, self.integer(-INFINITE), self.integer(FINITE)))
+        other = self.uninterpreted(f"{name} with infinities", [a, b], integer=False)
+        return NumberTerm(z3.If(both_finite, self.rounded(result), other.value), z3.If(both_finite, kind, other.kind), (*needs(a, b), *defined))
+
+    def choice(self, condition: Any, then: NumberTerm, other: NumberTerm, *defined: Any) -> NumberTerm:
+        """One of two numbers; the other one need not be computable."""
+        if not (then.exact and other.exact):
+            then, other = self.as_float(then), self.as_float(other)
+        kind = None if then.exact else z3.If(condition, then.kind, other.kind)
+        of_then, of_other = ([z3.Implies(where, need) for need in term.defined] for where, term in ((condition, then), (z3.Not(condition), other)))
+        return NumberTerm(z3.If(condition, then.value, other.value), kind, (*defined, *of_then, *of_other))
+
+    def compare(self, relation: Callable[[Any, Any], Any], a: NumberTerm, b: NumberTerm) -> Any:
+        """==, <, <=, > or >= as Python has it: infinities are ordered by their signs, and nothing holds for nan."""
+        if a.exact and b.exact:
+            return relation(a.value, b.value)
+        a, b = self.as_float(a), self.as_float(b)
+        by_value = z3.And(a.kind == FINITE, b.kind == FINITE)
+        return z3.And(a.kind != NAN, b.kind != NAN, z3.If(by_value, relation(a.value, b.value), relation(a.kind, b.kind)))
+
+
+def magnitude(value: Any) -> Any:
+    """The absolute value of an Int or Real."""
+    return z3.If(value >= 0, value, -value)
+
+
+def floor_division(a: Any, b: Any) -> Any:
+    """Python's `a // b` of Ints or Reals. z3's division of Ints rounds down for positive divisors only."""
+    if not (a.is_int() and b.is_int()):
+        return z3.ToInt(a / b)
+    if z3.is_int_value(b):
+        return a / b if b.as_long() > 0 else -a / -b
+    return z3.If(b > 0, a / b, -a / -b)
+
+
+def modulo(a: Any, b: Any) -> Any:
+    """Python's `a % b` of Ints or Reals, whose sign is that of `b`."""
+    if not (a.is_int() and b.is_int()):
+        return a - b * floor_division(a, b)
+    if z3.is_int_value(b):
+        return a % b if b.as_long() > 0 else -(-a % -b)
+    return z3.If(b > 0, a % b, -(-a % -b))
+
+
+def ceiling(value: Any) -> Any:
+    """The least Int that is not below a Real."""
+    return -z3.ToInt(-value)
+
+
+def truncated(value: Any) -> Any:
+    """A Real without its fraction, as an Int."""
+    return z3.If(value >= 0, z3.ToInt(value), ceiling(value))
+
+
+def rounded_to_even(value: Any) -> Any:
+    """The Int next to a Real, the even one where two are."""
+    below = z3.ToInt(value)
+    rest = 2 * (value - z3.ToReal(below))
+    return z3.If(z3.Or(rest < 1, z3.And(rest == 1, below % 2 == 0)), below, below + 1)
+
+
+def bits(value: Any, mask: int) -> Any:
+    """Python's `value & mask` of an Int: for each run of ones in the mask, what lies below its end without what lies below its start."""
+    if mask < 0:
+        return value - bits(value, ~mask)
+    text = bin(mask)[:1:-1] + "0"  # the lowest bit first
+    edges = [place for place, (bit, lower) in enumerate(zip(text, "0" + text)) if bit != lower]
+    runs = [value % 2**end - value % 2**start for start, end in zip(edges[::2], edges[1::2])]
+    return z3.Sum(runs) if runs else value * 0
