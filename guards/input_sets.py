@@ -83,7 +83,7 @@ class _Requirements:
         return z3.And(*number.defined, equal)
 
 
-class _Comparison:
+class _ComparedSets:
     """Input sets over common variables, and z3 to ask about them."""
 
     def __init__(self, sets: Sequence[InputSet], budget_seconds: float) -> None:
@@ -108,7 +108,7 @@ class _Comparison:
 
 def subsumes(general: InputSet, special: InputSet, budget_seconds: float = 1.0) -> bool:
     """Whether every input in `special` is proven to be in `general`, so that an entry for `special` is superfluous beside one for `general`."""
-    comparison = _Comparison((general, special), budget_seconds)
+    comparison = _ComparedSets((general, special), budget_seconds)
     wide, narrow = comparison.sets
     required = [term for _, term in wide.terms]
     return not wide.unread and (not required or comparison.excludes([term for _, term in narrow.terms], required))
@@ -120,11 +120,11 @@ def tells_apart(entries: Sequence[InputSet], budget_seconds: float = 1.0) -> tup
     An input that is in one of the sets, and satisfies these requirements of an entry, is in that entry's set. Where z3 can't say in its time whether a
     requirement is needed, it counts as needed.
     """
-    comparison = _Comparison(entries, budget_seconds)
+    comparison = _ComparedSets(entries, budget_seconds)
     return tuple(_needed(comparison, i) for i in range(len(entries)))
 
 
-def _needed(comparison: _Comparison, index: int) -> tuple[Requirement, ...]:
+def _needed(comparison: _ComparedSets, index: int) -> tuple[Requirement, ...]:
     """Requirements of one set, those left out that the others and being in another set imply."""
     own, others = comparison.sets[index], [other for i, other in enumerate(comparison.sets) if i != index]
     required = [term for _, term in own.terms]

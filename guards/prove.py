@@ -15,11 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 import sympy
 import z3
+from torch.utils._sympy.numbers import is_infinite
 
 from framejit.errors import FramejitError
 from framejit.guards.shape_values import NotComputed, value_of
 from framejit.guards.to_z3 import Translation
-from framejit.guards.z3_numbers import FINITE, NAN
+from framejit.guards.z3_numbers import FINITE, NAN, OVERFLOW
 
 Ranges = Mapping[Any, tuple[Any, Any]]
 """For symbols, the least and the greatest number that they stand for, None or an infinity where there is none."""
@@ -27,6 +28,7 @@ Assignment = dict[str, int | float]
 """Numbers for symbols, by name."""
 SMALL = (10, 100, 1000)
 """Counterexamples are looked for among numbers up to these first."""
+NO_TIME = "z3 could neither prove nor refute it in its time"
 LEAST_SECONDS = 0.02
 """z3 is not asked for a shorter time."""
 
@@ -124,15 +126,14 @@ def prove(
     guards = list(guards)
     asked = [TraceDecision(*decision) for decision in decisions]
     known = {consequence for guard in guards for consequence in consequences(guard)}
-    plain = [is_plain(decision.condition, known, ranges) for decision in asked]
     prover = Prover([*guards, *bounds(ranges)], started + budget_seconds)
     satisfiable = prover.is_satisfiable()
-    proofs = {i: Proof(decision, "proven") for i, decision in enumerate(asked) if plain[i]}
+    proofs = [Proof(decision, "proven") if is_plain(decision.condition, known, ranges) else Proof(decision, "unknown", None, NO_TIME) for decision in asked]
     for patience in (0.25, 1.0):  # what is easy to prove comes first, whatever the order
-        left = [i for i in range(len(asked)) if i not in proofs or proofs[i].outcome == "unknown"]
+        left = [i for i, proof in enumerate(proofs) if proof.why is NO_TIME]
         for position, i in enumerate(left):
             proofs[i] = prover.proof(asked[i], patience * prover.seconds_left() / (len(left) - position))
-    return Verdict(tuple(proofs[i] for i in range(len(asked))), satisfiable, time.monotonic() - started, called or {})
+    return Verdict(tuple(proofs), satisfiable, time.monotonic() - started, called or {})
 
 
 def bounds(ranges: Ranges) -> list[Any]:
@@ -140,7 +141,7 @@ def bounds(ranges: Ranges) -> list[Any]:
     relations = []
     for symbol, limits in ranges.items():
         for relation, limit in zip((sympy.Ge, sympy.Le), limits):
-            if limit is not None and sympy.sympify(limit).is_finite is not False and abs(limit) < 2**63:
+            if limit is not None and not is_infinite(sympy.sympify(limit)):
                 relations.append(relation(symbol, limit, evaluate=False))
     return relations
 
@@ -213,13 +214,13 @@ class Prover:
     def is_satisfiable(self) -> bool | None:
         """Whether the conditions hold for any numbers; None where z3 can't say."""
         self.assert_facts()
-        answer = self.check()
+        answer = self.check(self.seconds_left() / 4)
         return None if answer == z3.unknown else bool(answer == z3.sat)
 
     def proof(self, decision: TraceDecision, seconds: float) -> Proof:
         """Whether a decision follows from the conditions."""
         if self.seconds_left() == 0:
-            return Proof(decision, "unknown", None, "there was no time left to prove it")
+            return Proof(decision, "unknown", None, NO_TIME)
         truth = self.translation.truth(decision.condition)
         self.assert_facts()
         self.solver.push()
@@ -229,7 +230,7 @@ class Prover:
             if answer == z3.unsat:
                 return Proof(decision, "proven")
             if answer == z3.unknown:
-                return Proof(decision, "unknown", None, "z3 could neither prove nor refute it in its time")
+                return Proof(decision, "unknown", None, NO_TIME)
             for numbers in self.assignments():
                 fault = self.fault(decision.condition, numbers)
                 if fault is not None:
@@ -266,7 +267,8 @@ class Prover:
         if kind != FINITE:
             return float("nan") if kind == NAN else kind * float("inf")
         exact = value.approx(20) if z3.is_algebraic_value(value) else value
-        return float(Fraction(exact.numerator_as_long(), exact.denominator_as_long()))
+        exact = Fraction(exact.numerator_as_long(), exact.denominator_as_long())
+        return float(exact) if abs(exact) < OVERFLOW else float("inf")
 
     def fault(self, condition: Any, numbers: Assignment) -> str | None:
         """How a condition fails for numbers that satisfy the others, as Python computes them; None where it can't be said that it does."""

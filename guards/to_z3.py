@@ -82,7 +82,7 @@ class Translation(Numbers):
         if spelt_out != condition:
             return self.truth(spelt_out, expected)
         self.unmodelled.add(str(condition))
-        unknown = z3.Bool(self._prefix + str(condition), self.context)
+        unknown = z3.Bool(self._prefix + sympy.srepr(condition), self.context)
         return unknown if expected else z3.Not(unknown)
 
     def _relation(self, relation: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -107,11 +107,13 @@ class Translation(Numbers):
         return [self.number(argument) for argument in expression.args]
 
     def symbol(self, symbol: sympy.Symbol) -> NumberTerm:
-        """The term of a symbol."""
+        """The term of a symbol, an integer or else a float. ValueError where the name has been used for a number of the other type."""
         term = self.symbols.get(symbol.name)
         if term is None:
             make = self.integer_variable if symbol.is_integer else self.float_variable
             term = self.symbols[symbol.name] = make(self._prefix + symbol.name)
+        if term.exact != bool(symbol.is_integer):
+            raise ValueError(f"{symbol.name} stands for an integer and for a float")
         return term
 
 
@@ -137,10 +139,10 @@ def _condition(t: Translation, e: Any) -> NumberTerm:
 
 def _unmodelled(t: Translation, e: Any) -> NumberTerm:
     """An expression that no rule is for."""
-    return t.unknown(e.func.__name__, t.numbers(e), bool(e.is_integer))
+    return t.unknown(e.func.__name__ if e.args else sympy.srepr(e), t.numbers(e), bool(e.is_integer))
 
 
-worth(sympy.Symbol, sympy.Dummy)(Translation.symbol)
+worth(sympy.Symbol)(Translation.symbol)
 
 
 @worth(sympy.Integer, constants.Zero, constants.One, constants.NegativeOne)

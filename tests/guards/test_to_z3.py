@@ -156,3 +156,16 @@ def test_an_integer_is_an_int64() -> None:
     possible = Possible(s)
     assert possible.is_possible({}, 2**63 - 1) and possible.is_possible({}, -(2**63))
     assert not possible.is_possible({}, 2**63) and not possible.is_possible({}, -(2**63) - 1)
+
+
+def test_what_has_no_name_of_its_own_is_not_mixed_up() -> None:
+    translation = Translation(CONTEXT)
+    a, b = sympy.Dummy("n", integer=True), sympy.Dummy("n", integer=True)
+    solver = z3.Solver(ctx=CONTEXT)
+    assert solver.check(translation.truth(sympy.Eq(a, 1)), translation.truth(sympy.Eq(b, 2))) == z3.sat
+    assert solver.check(translation.truth(sympy.Eq(a, 1)), translation.truth(sympy.Eq(a, 2))) == z3.unsat
+
+
+def test_a_name_stands_for_one_number() -> None:
+    with pytest.raises(ValueError, match="s stands for an integer and for a float"):
+        Translation(CONTEXT).truth(sympy.Gt(sympy.Symbol("s", real=True), s))
