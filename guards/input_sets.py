@@ -17,7 +17,7 @@ import sympy
 import z3
 
 from framejit.guards.prove import Prover, Ranges, bounds
-from framejit.guards.shape_values import NotComputed, value_of
+from framejit.guards.shape_values import NoPythonValue, value_of
 from framejit.guards.to_z3 import Translation
 from framejit.guards.z3_numbers import NumberTerm, magnitude
 
@@ -192,7 +192,7 @@ def _satisfies(numbers: Mapping[str, int | float], conditions: Iterable[Any]) ->
     """Whether Python finds conditions true; None where it can't be said."""
     try:
         return all(value_of(condition, numbers) for condition in conditions)
-    except NotComputed:
+    except NoPythonValue:
         return None
     except (ArithmeticError, ValueError, TypeError):
         return False

@@ -18,7 +18,7 @@ import z3
 from torch.utils._sympy.numbers import is_infinite
 
 from framejit.errors import FramejitError
-from framejit.guards.shape_values import NotComputed, value_of
+from framejit.guards.shape_values import NoPythonValue, value_of
 from framejit.guards.to_z3 import Translation
 from framejit.guards.z3_numbers import FINITE, NAN, OVERFLOW
 
@@ -275,11 +275,11 @@ class Prover:
         try:
             if not all(value_of(other, numbers) for other in self._conditions):
                 return None
-        except (NotComputed, ArithmeticError, ValueError, TypeError):
+        except (NoPythonValue, ArithmeticError, ValueError, TypeError):
             return None
         try:
             return None if value_of(condition, numbers) else "it is false"
-        except (NotComputed, TypeError):
+        except (NoPythonValue, TypeError):
             return None
         except (ArithmeticError, ValueError) as error:
             return f"it raises {type(error).__name__}: {error}"

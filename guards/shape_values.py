@@ -17,20 +17,20 @@ from torch.utils._sympy.numbers import IntInfinity, NegativeIntInfinity
 Value = int | float | bool | Fraction
 
 
-class NotComputed(Exception):
+class NoPythonValue(Exception):
     """An expression doesn't say what Python computes: its function is unknown, or sympy has forgotten the order of floats in a sum."""
 
 
 def value_of(expression: Any, values: Mapping[str, int | float]) -> Any:
     """The value of an expression, a number or a truth value; `values` by the names of its symbols. Rationals are exact.
 
-    Raises what Python raises where the expression isn't defined (ZeroDivisionError, OverflowError, ValueError), and NotComputed.
+    Raises what Python raises where the expression isn't defined (ZeroDivisionError, OverflowError, ValueError), and NoPythonValue.
     """
     if isinstance(expression, (bool, BooleanAtom)):
         return bool(expression)
     if isinstance(expression, sympy.Symbol):
         if expression.name not in values:
-            raise NotComputed(expression.name)
+            raise NoPythonValue(expression.name)
         return values[expression.name]
     if isinstance(expression, sympy.Rational):
         return int(expression.p) if expression.q == 1 else Fraction(int(expression.p), int(expression.q))
@@ -42,7 +42,7 @@ def value_of(expression: Any, values: Mapping[str, int | float]) -> Any:
         return _chosen(expression, values)
     compute = COMPUTED.get(expression.func) or _of_module_math(expression.func.__name__)
     if compute is None:
-        raise NotComputed(expression.func.__name__)
+        raise NoPythonValue(expression.func.__name__)
     return compute(*[value_of(argument, values) for argument in expression.args])
 
 
@@ -52,7 +52,7 @@ def _chosen(expression: Any, values: Mapping[str, int | float]) -> Any:
     for value, condition in cases:
         if value_of(condition, values):
             return value_of(value, values)
-    raise NotComputed("no case applies")
+    raise NoPythonValue("no case applies")
 
 
 def _of_module_math(name: str) -> Callable[[Any], Any] | None:
@@ -67,7 +67,7 @@ def _in_any_order(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def compute(*numbers: Any) -> Any:
         signs = [number for number in numbers if type(number) is int and number == -1 and combine is operator.mul]
         if any(isinstance(number, float) for number in numbers) and len(numbers) - len(signs) > 2:
-            raise NotComputed("the order of floats in a sum or product")
+            raise NoPythonValue("the order of floats in a sum or product")
         return functools.reduce(combine, numbers)
 
     return compute
@@ -75,7 +75,7 @@ def _in_any_order(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(base, float) or not isinstance(exponent, int):
-        raise NotComputed("a power of floats")
+        raise NoPythonValue("a power of floats")
     return base**exponent if exponent >= 0 else Fraction(1) / base**-exponent
 
 
@@ -87,26 +87,26 @@ def _power_by_natural(base: int, exponent: int) -> int:
 
 def _modular_indexing(number: int, divisor: int, modulus: int) -> int:
     if number < 0 or divisor < 0 or modulus < 0:
-        raise NotComputed("ModularIndexing of negative numbers")
+        raise NoPythonValue("ModularIndexing of negative numbers")
     return number // divisor % modulus
 
 
 def _floor_division(a: Any, b: Any) -> Any:
     if isinstance(a, float) or isinstance(b, float):
-        raise NotComputed("FloorDiv of floats")
+        raise NoPythonValue("FloorDiv of floats")
     return a // b
 
 
 def _modulo(a: Any, b: Any) -> Any:
     if isinstance(a, float) or isinstance(b, float):
-        raise NotComputed("Mod of floats")
+        raise NoPythonValue("Mod of floats")
     return a % b
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[..., Any]:
     def compute(*numbers: Any) -> Any:
         if any(number != number for number in numbers):
-            raise NotComputed("the order in which a nan is compared")
+            raise NoPythonValue("the order in which a nan is compared")
         return choose(numbers)
 
     return compute
