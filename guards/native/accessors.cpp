@@ -73,9 +73,13 @@ PyObject *keep(GuardTree &tree, PyObject *created) {
     return created;
 }
 
-PyObject *tensor_number_object(GuardTree &tree, PyObject *tensor, TensorNumber which, Py_ssize_t dim) {
-    int64_t number;
-    return tensor_number(tensor, which, dim, &number) ? keep(tree, PyLong_FromLongLong(number)) : nullptr;
+PyObject *tensor_number(GuardTree &tree, const Node &node, PyObject *tensor) {
+    TensorNumbers numbers;
+    if (!tensor_numbers(tensor, &numbers)) return nullptr;
+    const bool is_size = node.accessor == Accessor::tensor_size, is_offset = node.accessor == Accessor::tensor_offset;
+    if ((!is_size && numbers.strides == nullptr) || (!is_offset && node.number >= numbers.dims)) return nullptr;
+    const int64_t number = is_offset ? numbers.offset : (is_size ? numbers.sizes : numbers.strides)[node.number];
+    return keep(tree, PyLong_FromLongLong(number));
 }
 
 }  // namespace
@@ -191,9 +195,9 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
         case Accessor::iterator_item: return keep(tree, iterator_item(base, node.number));
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
-        case Accessor::tensor_size: return tensor_number_object(tree, base, TensorNumber::size, node.number);
-        case Accessor::tensor_stride: return tensor_number_object(tree, base, TensorNumber::stride, node.number);
-        case Accessor::tensor_offset: return tensor_number_object(tree, base, TensorNumber::offset, 0);
+        case Accessor::tensor_size:
+        case Accessor::tensor_stride:
+        case Accessor::tensor_offset: return tensor_number(tree, node, base);
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
             PyObject *object = FJ_Weakref_Object(base);

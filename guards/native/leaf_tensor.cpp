@@ -356,17 +356,14 @@ const void *tensor_data(PyObject *value) { return reinterpret_cast<PythonTensor 
 
 void delete_look(TensorLook *look) { delete look; }
 
-/* A size, stride or offset that lies in a tensor's C++ object. False where there is none, or `value` is no tensor. */
-bool tensor_number(PyObject *value, TensorNumber which, int64_t dim, int64_t *found) {
+/* The numbers that lie in a tensor's C++ object. False where its sizes don't, or `value` is no tensor. */
+bool tensor_numbers(PyObject *value, TensorNumbers *found) {
     if (!Py_IS_TYPE(value, plain_tensor) && !PyObject_TypeCheck(value, tensor_base)) return false;
     const Reader &tensor = read(value);
-    if (!is_plain(tensor) || (which != TensorNumber::size && !has_strides(tensor))) return false;
-    if (which == TensorNumber::offset) {
-        *found = tensor.offset();
-        return true;
-    }
-    if (dim >= tensor.dim()) return false;
-    *found = which == TensorNumber::size ? tensor.sizes()[dim] : tensor.strides()[dim];
+    if (!is_plain(tensor)) return false;
+    const c10::IntArrayRef sizes = tensor.sizes();
+    const bool strided = has_strides(tensor);
+    *found = {static_cast<int64_t>(sizes.size()), sizes.data(), strided ? tensor.strides().data() : nullptr, tensor.offset()};
     return true;
 }
 

@@ -2,6 +2,8 @@
 #include "shape_vm.h"
 #include "tree.h"
 
+#include <algorithm>
+
 namespace framejit {
 
 namespace {
@@ -13,10 +15,11 @@ struct Input {
     int32_t node;
     Read read;
     int64_t dim;
+    size_t place; /* its register */
 };
 
 struct ShapeFacts : Facts {
-    std::vector<Input> inputs;
+    std::vector<Input> inputs; /* those from one node are together */
     ShapeProgram program;
 };
 
@@ -34,17 +37,16 @@ bool read_float(PyObject *value, int64_t *found) {
     return true;
 }
 
-/* Exact ints and floats, and numbers that lie in a tensor's C++ object. */
-bool read_input(const Input &input, PyObject *value, int64_t *found) {
-    if (value == nullptr) return false;
-    switch (input.read) {
-        case Read::size: return tensor_number(value, TensorNumber::size, input.dim, found);
-        case Read::stride: return tensor_number(value, TensorNumber::stride, input.dim, found);
-        case Read::offset: return tensor_number(value, TensorNumber::offset, 0, found);
-        case Read::integer: return read_int(value, found);
-        case Read::floating: return read_float(value, found);
+/* Reads numbers that lie in a tensor's C++ object: those of `input` and of the inputs behind it that are from the same node. */
+bool read_tensor(const Input *&input, const Input *end, PyObject *value, int64_t *registers) {
+    TensorNumbers numbers;
+    if (!tensor_numbers(value, &numbers)) return false;
+    for (const int32_t node = input->node; input != end && input->node == node && input->read <= Read::offset; input++) {
+        const bool is_size = input->read == Read::size, is_offset = input->read == Read::offset;
+        if ((!is_size && numbers.strides == nullptr) || (!is_offset && input->dim >= numbers.dims)) return false;
+        registers[input->place] = is_offset ? numbers.offset : (is_size ? numbers.sizes : numbers.strides)[input->dim];
     }
-    return false;
+    return true;
 }
 
 /* numbers: how many inputs; of each, which path, what is read of it and the dimension; then the program. */
@@ -56,12 +58,13 @@ bool read_shapes(GuardTree &tree, Relation &relation) {
     for (size_t i = 0; right && i < count; i++) {
         const int64_t path = numbers[1 + 3 * i], read = numbers[2 + 3 * i], dim = numbers[3 + 3 * i];
         right = path >= 0 && static_cast<size_t>(path) < relation.nodes.size() && read >= 0 && read <= static_cast<int64_t>(Read::floating) && dim >= 0;
-        if (right) facts->inputs.push_back({relation.nodes[path], static_cast<Read>(read), dim});
+        if (right) facts->inputs.push_back({relation.nodes[path], static_cast<Read>(read), dim, i});
     }
     if (!right || !facts->program.read(numbers.data() + 1 + 3 * count, numbers.data() + numbers.size(), count)) {
         PyErr_SetString(PyExc_ValueError, "a program over shapes is malformed");
         return false;
     }
+    std::stable_sort(facts->inputs.begin(), facts->inputs.end(), [](const Input &a, const Input &b) { return a.node < b.node; });
     relation.numbers.clear();
     relation.facts = facts.get();
     tree.facts.push_back(std::move(facts));
@@ -70,9 +73,18 @@ bool read_shapes(GuardTree &tree, Relation &relation) {
 
 bool shapes_hold(const Relation &relation, const std::vector<PyObject *> &values) {
     const auto &facts = *static_cast<const ShapeFacts *>(relation.facts);
-    int64_t *found = facts.program.registers.data();
-    for (const Input &input : facts.inputs) {
-        if (!read_input(input, values[input.node], found++)) return false;
+    int64_t *registers = facts.program.registers.data();
+    const Input *input = facts.inputs.data(), *const end = input + facts.inputs.size();
+    while (input != end) {
+        PyObject *value = values[input->node];
+        if (value == nullptr) return false;
+        if (input->read <= Read::offset) {
+            if (!read_tensor(input, end, value, registers)) return false;
+            continue;
+        }
+        int64_t *place = &registers[input->place];
+        if (!(input->read == Read::integer ? read_int(value, place) : read_float(value, place))) return false;
+        input++;
     }
     return facts.program.holds();
 }

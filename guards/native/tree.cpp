@@ -38,7 +38,11 @@ int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
     }
     tree.walking = false;
     if (collecting) PyGC_Enable();
-    if (!tree.temporary.empty()) {
+    auto is_int = [](PyObject *object) { return PyLong_CheckExact(object); };
+    if (std::all_of(tree.temporary.begin(), tree.temporary.end(), is_int)) { /* sizes of tensors: their release runs nothing */
+        for (PyObject *object : tree.temporary) Py_DECREF(object);
+        tree.temporary.clear();
+    } else {
         std::vector<PyObject *> temporary;
         temporary.swap(tree.temporary); /* releasing one may run Python, which may match this tree */
         for (PyObject *object : temporary) Py_DECREF(object);

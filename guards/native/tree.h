@@ -289,8 +289,12 @@ int init_leaf_container();
 /* leaf_tensor.cpp */
 int init_leaf_tensor(PyObject *module);
 bool looks_same(const TensorLook &look, PyObject *value);
-enum class TensorNumber : uint8_t { size, stride, offset };
-bool tensor_number(PyObject *value, TensorNumber which, int64_t dim, int64_t *found);
+struct TensorNumbers {
+    int64_t dims;
+    const int64_t *sizes, *strides; /* strides: NULL where it has none of its own; then the offset says nothing either */
+    int64_t offset;
+};
+bool tensor_numbers(PyObject *value, TensorNumbers *found);
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value);
 const void *tensor_data(PyObject *value);
 void delete_look(TensorLook *look);
