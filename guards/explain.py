@@ -11,15 +11,26 @@ from typing import Any
 from framejit.errors import behind_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.global_state import GlobalState
-from framejit.guards.kinds import Change, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
+from framejit.guards.kinds import Change, Difference, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
 
+MOST_LISTED = 3
+"""Expectations that are told, of entries that differ only in these."""
+
+
+def listed(expected: list[str]) -> str:
+    """What several entries expect; of many, the first and how many more."""
+    few = expected if len(expected) <= MOST_LISTED else expected[: MOST_LISTED - 1]
+    more = len(expected) - len(few)
+    return " or ".join(few) + (f" or {more} others" if more else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A guard that didn't hold. guard: None where only its note was kept. line: the user's line that made it necessary."""
+    """A guard that didn't hold. guard: None where only its note was kept. line: the user's line that made it necessary. numbers: where a tensor's
+    sizes or strides are all that differs, these."""
 
     guard: Guard | None
     source: str
@@ -27,6 +38,7 @@ class Failure:
     found: str
     line: UserLine | None
     hint: str | None
+    numbers: tuple[Difference, ...] = ()
 
     def __str__(self) -> str:
         text = f"{self.difference}{', needed here:' if self.line else ''}"
@@ -37,7 +49,16 @@ class Failure:
     @property
     def difference(self) -> str:
         """Expected and found, in one line."""
-        return f"{self.source}: expected that it {self.expected}; found {self.found}"
+        return f"{self.source}: expected that it {self.expected}; found {self.found}{self.how_numbers_differ()}"
+
+    def how_numbers_differ(self) -> str:
+        """Which sizes differ; strides are named where no size does, since they follow sizes."""
+        named = [number for number in self.numbers if number.what == "size"] or self.numbers
+        before: dict[tuple[str, float], list[str]] = {}
+        for what, dim, old, new in named:
+            before.setdefault((f"{self.source}.{what}({dim})", new), []).append(str(old))
+        texts = [f"{what}: {listed(list(dict.fromkeys(olds)))} -> {new}" for (what, new), olds in before.items()]
+        return f" ({', '.join(texts)})" if texts else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +167,8 @@ def failure_of(guard: Guard, call: Call) -> Failure:
         assert isinstance(guard, ShapesHold)
         about, expected, line = guard.failure(demand)
         return Failure(guard, about, expected, guard.found(value, call), line, guard.advice)
-    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value))
+    numbers = guard.differences(value) if isinstance(guard, TensorMatch) else ()
+    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value), numbers)
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
@@ -162,7 +184,7 @@ def failures(guards: Iterable[Guard], call: Call) -> list[Failure]:
 
 def changed_contents(guards: Iterable[Guard], call: Call) -> list[Change]:
     """The values that are not what the guards expect, whatever their types are; one change for each."""
-    changes = [guard.change() for guard in guards if guard.of_contents and check_all([guard], call) is not None]
+    changes = [guard.change(call) for guard in guards if guard.of_contents and check_all([guard], call) is not None]
     return list({change.path: change for change in changes}.values())
 
 

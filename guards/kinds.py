@@ -9,12 +9,12 @@ from __future__ import annotations
 import numbers
 import struct
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from framejit.guards.source import MISSING, Call, Item, Path, Reference, Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, mismatch, storage_and_offset
+from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch, storage_and_offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +60,34 @@ class Guard:
         """Two guards with the same source, class and key are one."""
         return None
 
-    def change(self) -> Change:
-        """What differs between two calls of which the guard holds for one only."""
-        return Change(self.source.path(), type(self))
+    def differences(self, value: Any) -> tuple[Difference, ...]:
+        """The numbers that keep the guard from holding for a value, if nothing else does."""
+        return ()
+
+    def change(self, call: Call) -> Change:
+        """What differs between a call for which the guard holds and one for which it doesn't."""
+        return Change(self.source.path(), type(self), self.differences(self.source.fetch(call)))
+
+
+class Difference(NamedTuple):
+    """A number as a guard expects it, and as it is in a call: a tensor's size or stride in a dimension, or the value itself, an int or a float."""
+
+    what: Literal["size", "stride", "value"]
+    dim: int
+    before: int | float
+    now: int | float
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that differs between calls: the value at a path, as to what guards of a kind say of it (which object it is, its length, ...)."""
+    """Something that differs between calls: the value at a path, as to what guards of a kind say of it (which object it is, its length, ...).
+
+    numbers: where nothing but numbers differs, these. Two changes are one whatever numbers differ: they count against the same limit.
+    """
 
     path: Path
     kind: type[Guard]
+    numbers: tuple[Difference, ...] = field(default=(), compare=False)
 
 
 class Relation(Guard):
@@ -246,6 +263,10 @@ class Equals(Guard):
 
     def found(self, value: Any, call: Call) -> str:
         return super().found(value, call) if value is MISSING or not is_switch(self.source) else "on" if value else "off"
+
+    def differences(self, value: Any) -> tuple[Difference, ...]:
+        is_number = type(value) in (int, float) and type(value) is type(self.value) and not same_constant(value, self.value)
+        return (Difference("value", 0, self.value, value),) if is_number else ()
 
     def key(self) -> Any:
         return exact_key(self.value) if isinstance(self.value, (int, tuple, frozenset)) else (type(self.value), repr(self.value))
@@ -456,13 +477,21 @@ class TensorMatch(Guard):
     def expected(self) -> str:
         spec = self.spec
         grad = ", requires_grad" if spec.requires_grad else ""
-        return f"is a {spec.cls.__name__}({list(spec.sizes)}, strides {spec.strides}, {spec.dtype}, {spec.device}{grad})"
+        sizes = ", ".join("any" if size is None else str(size) for size in spec.sizes)
+        strides = "" if spec.strides is None else f"strides ({', '.join('any' if stride is None else str(stride) for stride in spec.strides)}"
+        ending = "" if spec.strides is None else ",), " if len(spec.strides) == 1 else "), "
+        return f"is a {spec.cls.__name__}([{sizes}], {strides}{ending}{spec.dtype}, {spec.device}{grad})"
 
     def found(self, value: Any, call: Call) -> str:
         if value is MISSING or type(value) is not self.spec.cls:
             return super().found(value, call)
         difference = mismatch(value, self.spec)
         return "as expected" if difference is None else difference[1]
+
+    def differences(self, value: Any) -> tuple[Difference, ...]:
+        if value is MISSING or type(value) is not self.spec.cls:
+            return ()
+        return tuple(Difference(*number) for number in differing_numbers(value, self.spec))
 
     def key(self) -> Any:
         return self.spec

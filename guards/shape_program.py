@@ -11,9 +11,8 @@ from typing import Any, Literal
 import sympy
 
 from framejit.guards.shape_vm import LARGEST, LARGEST_IN_FLOAT, OPERATIONS, SMALLEST, ShapeInstruction, ShapeProgram
-from framejit.guards.shapes import Read, ShapesHold
+from framejit.guards.shapes import STEPS, Read, ShapesHold
 from framejit.guards.source import Source, UserLine
-from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 
 Kind = Literal["int", "float", "bool"]
 Term = tuple[int, Kind]
@@ -445,7 +444,7 @@ def compile_shapes(
     return writer.program(), writer.symbols()
 
 
-NUMBER_OF_TENSOR: dict[type[Source], str] = {TensorSize: "size", TensorStride: "stride", TensorOffset: "offset"}
+NUMBER_OF_TENSOR = {step: what for what, step in STEPS.items()}
 
 
 def shapes_hold(

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from framejit.guards.kinds import Relation
+from framejit.guards.kinds import Change, Relation
 from framejit.guards.shape_vm import LARGEST, SMALLEST, ShapeProgram
 from framejit.guards.source import Call, Source, UserLine
+from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.guards.tensor_spec import size_of, strides_and_offset
 
 READS = ("size", "stride", "offset", "int", "float")
 """What can be read at a path; the C++ side knows them by their places."""
+
+
+STEPS: dict[str, type[Source]] = {"size": TensorSize, "stride": TensorStride, "offset": TensorOffset}
+"""The step from a tensor to a number that is read of it."""
 
 
 class Read(NamedTuple):
@@ -55,7 +60,6 @@ class ShapesHold(Relation):
     lines: tuple[UserLine | None, ...]
     leaf: ClassVar[str] = "shapes_hold"
     cost: ClassVar[int] = 4
-    of_contents: ClassVar[bool] = True
     advice: ClassVar[str | None] = "sizes and numbers for which the program goes the same way share what is compiled; others are compiled once each"
 
     def sources(self) -> tuple[Source, ...]:
@@ -95,6 +99,15 @@ class ShapesHold(Relation):
         if None in values:
             return "no " + ", no ".join(name for name, value in zip(names, values, strict=True) if value is None)
         return ", ".join(f"{names[i]} is {values[i]!r}" for i in self.program.inputs_of(number))
+
+    def change(self, call: Call) -> Change:
+        """Of the first number that the demand which isn't met is about."""
+        number, values = self.failing(call), self.values(call)
+        assert number is not None
+        inputs = [i for i, value in enumerate(values) if value is None] or self.program.inputs_of(number) or (0,)
+        read = self.reads[inputs[0]]
+        path, step = self.paths[read.path].path(), STEPS.get(read.what)
+        return Change(path if step is None else (*path, (step, None if step is TensorOffset else read.dim)), type(self))
 
     def failure(self, number: int) -> tuple[str, str, UserLine | None]:
         """Of the demand of an instruction: what it is about, what it says, and the line that it is needed for."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 
@@ -91,6 +91,25 @@ def mismatch(value: Any, spec: TensorSpec) -> tuple[str, str] | None:
             return "conjugate", "the conjugate or negative bit"
     keys = torch._C._dispatch_keys(value)
     return None if keys.raw_repr() == spec.keys else ("dispatch keys", f"dispatch keys {keys}")
+
+
+def differing_numbers(value: Any, spec: TensorSpec) -> list[tuple[Literal["size", "stride"], int, int, int]]:
+    """The sizes and strides in which a tensor of the spec's class differs from the spec: what, in which dimension, expected and found.
+
+    None are given where something else differs too, as the number of dimensions.
+    """
+    if mismatch(value, replace(spec, sizes=(None,) * len(spec.sizes), strides=None)) is not None:
+        return []
+    with torch._C.DisableTorchFunction():
+        found: dict[Literal["size", "stride"], Any] = {"size": (spec.sizes, tuple(READERS["shape"](value)))}
+        if spec.strides is not None:
+            found["stride"] = (spec.strides, tuple(BASE.stride(value)))
+    return [
+        (what, dim, before, now)
+        for what, (expected, numbers) in found.items()
+        for dim, (before, now) in enumerate(zip(expected, numbers, strict=True))
+        if before is not None and before != now
+    ]
 
 
 def size_of(value: Any, dim: int) -> int | None:

@@ -17,8 +17,6 @@ from framejit.guards.kinds import Change, Guard
 from framejit.guards.source import Call
 from framejit.library import MODULE_CALLS
 
-MOST_LISTED = 3
-"""Expectations that are told, of entries that differ only in these."""
 UNKNOWN = Change((), Guard)
 """What has changed and changed back: no guard fails any more."""
 
@@ -46,7 +44,7 @@ def first_failing(entry: Entry, call: Call) -> Any:
 def cause_of(entry: Entry, call: Call) -> Change:
     """The guard of the entry that the call fails."""
     guard = first_failing(entry, call)
-    return UNKNOWN if guard is None else guard.change()  # type: ignore[no-any-return]
+    return UNKNOWN if guard is None else guard.change(call)  # type: ignore[no-any-return]
 
 
 def failure_of(entry: Entry, call: Call) -> Any:
@@ -60,28 +58,24 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> l
 
     Entries that differ only in what they expect at the same place are told of together.
     """
-    alike: dict[Any, tuple[Any, list[str], list[int]]] = {}
+    alike: dict[Any, tuple[Any, list[str], list[int], list[Any]]] = {}
     for entry in sorted(entries, key=lambda entry: entry.spec.origin.number):
         found = explain().failures(entry.spec.guards, call) if everything else [failure_of(entry, call)]
         for failure in [failure for failure in found if failure is not None] or [None]:
             key = None if failure is None else (type(failure.guard), failure.source, failure.found, failure.line, failure.hint)
-            _, expected, numbers = alike.setdefault(key, (failure, [], []))
+            _, expected, numbers, differences = alike.setdefault(key, (failure, [], [], []))
             if entry.spec.origin.number not in numbers:  # those of other functions have numbers of their own
                 numbers.append(entry.spec.origin.number)
             if failure is not None and failure.expected not in expected:
                 expected.append(failure.expected)
+                differences += failure.numbers
     lines = []
-    for failure, expected, numbers in alike.values():
-        text = "its guards hold now" if failure is None else str(replace(failure, expected=listed(expected)))
+    for failure, expected, numbers, differences in alike.values():
+        text = "its guards hold now"
+        if failure is not None:
+            text = str(replace(failure, expected=explain().listed(expected), numbers=tuple(differences)))
         lines.append(f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers))}: {text}")
     return lines
-
-
-def listed(expected: list[str]) -> str:
-    """What several entries expect; of many, the first and how many more."""
-    few = expected if len(expected) <= MOST_LISTED else expected[: MOST_LISTED - 1]
-    more = len(expected) - len(few)
-    return " or ".join(few) + (f" or {more} others" if more else "")
 
 
 def log(name: str, number: int, entries: tuple[Entry, ...], call: Call) -> None:

@@ -70,7 +70,8 @@ def test_sources_of_two_traces_have_equal_paths_where_they_are_reached_alike() -
     assert [source.path() for source in here] == [source.path() for source in there]
     assert len({source.path() for source in here}) == len(here)
     assert here[1].path()[: len(here[0].path())] == here[0].path()
-    assert Length(here[0], None, 3).change() == Length(there[0], None, 4).change() != Equals(there[0], None, 3).change()
+    call = call_of(5)
+    assert Length(here[0], None, 3).change(call) == Length(there[0], None, 4).change(call) != Equals(there[0], None, 3).change(call)
 
 
 def test_reports_name_what_lies_in_a_state_as_the_program_does() -> None:

@@ -16,7 +16,7 @@ from torch.utils._sympy import functions as F
 
 from framejit.guards.build import BuiltGuards, build
 from framejit.guards.explain import describe, explain_failure, notes
-from framejit.guards.kinds import Distinct, Same, TensorMatch, TypeIs
+from framejit.guards.kinds import Distinct, Equals, Same, TensorMatch, TypeIs
 from framejit.guards.shape_program import shapes_hold
 from framejit.guards.shapes import Read
 from framejit.guards.source import MISSING, Index, InstanceDict, Item, Root, Source, UserLine
@@ -288,6 +288,65 @@ def test_ints_that_are_captured_are_released() -> None:
     assert found == 1_000_003
     gc.collect()
     assert sys.getrefcount(found) <= 3
+
+
+def test_a_failing_demand_is_a_change_of_the_number_that_it_is_about() -> None:
+    root = Root()
+    x, n = slot(root), slot(root, 1)
+    reads = {S: x.child(TensorSize, 0), T: x.child(TensorStride, 1), X: x.child(TensorOffset), N: n}
+    k = sympy.Symbol("k", integer=True)
+    guard = shapes_hold([(S >= 2, HERE), (T < 9, HERE), (k < 1, HERE), (N > 0, HERE)], {**reads, k: x.child(TensorOffset)})
+    assert guard is not None
+    base = torch.ones(40, 20)
+    calls = {
+        reads[S].path(): (base[:1, :4], 1), reads[T].path(): (base.t(), 1), reads[X].path(): (base[1:, :4], 1), n.path(): (base[:, :4], 0),
+        x.child(TensorStride, 1).path(): (torch.ones(4), 1),
+    }  # fmt: skip
+    for path, values in calls.items():
+        assert guard.change(call_of(*values)).path == path
+    never = shapes_hold([(sympy.false, HERE), (N > 0, HERE)], {N: n})
+    assert never is not None and never.change(call_of(None, 3)).path == n.path()
+    failure = explain_failure([never], call_of(None, 3))
+    assert failure is not None and failure.source == "a size"
+
+
+@pytest.mark.parametrize("value,numbers", [
+    (torch.ones(9, 3), [("size", 0, 8, 9)]),
+    (torch.ones(9, 4), [("size", 0, 8, 9), ("size", 1, 3, 4), ("stride", 0, 3, 4)]),
+    (torch.ones(3, 8).t(), [("stride", 0, 3, 1), ("stride", 1, 1, 8)]),
+    (torch.ones(8, 3), []),
+    (torch.ones(9, 3, dtype=torch.float64), []),
+    (torch.ones(9, 3, requires_grad=True), []),
+    (torch.ones(9), []),
+    (torch.nn.Parameter(torch.ones(9, 3)), []),
+    (3, []),
+    (MISSING, []),
+])  # fmt: skip
+def test_which_sizes_changed(value: Any, numbers: list[tuple[str, int, int, int]]) -> None:
+    guard = TensorMatch(slot(Root()), HERE, tensor_spec(torch.ones(8, 3)))
+    change = guard.change(call_of(value))
+    assert [tuple(number) for number in change.numbers] == numbers
+    assert change == guard.change(call_of(torch.ones(1))) and hash(change) == hash(guard.change(call_of(torch.ones(1))))
+
+
+def test_sizes_that_may_vary_are_no_difference() -> None:
+    guard = TensorMatch(slot(Root()), HERE, free(torch.ones(8, 3), 0))
+    assert [tuple(number) for number in guard.change(call_of(torch.ones(9, 4))).numbers] == [("size", 1, 3, 4)]
+    assert guard.expected() == "is a Tensor([any, 3], strides (any, any), torch.float32, cpu)"
+    failure = explain_failure([guard], call_of(torch.ones(9, 4)))
+    assert failure is not None and failure.difference.endswith("; found size [9, 4] (x0.size(1): 3 -> 4)")
+
+
+def test_strides_are_told_where_no_size_differs() -> None:
+    guard = TensorMatch(slot(Root()), HERE, tensor_spec(torch.ones(8, 3)))
+    failure = explain_failure([guard], call_of(torch.ones(3, 8).t()))
+    assert failure is not None and failure.difference.endswith("(x0.stride(0): 3 -> 1, x0.stride(1): 1 -> 8)")
+
+
+@pytest.mark.parametrize("before,now,known", [(3, 4, True), (3, 4.0, False), (True, False, False), (0.0, -0.0, True), (3, 3, False), ("a", "b", False)])
+def test_which_number_changed(before: Any, now: Any, known: bool) -> None:
+    change = Equals(slot(Root()), HERE, before).change(call_of(now))
+    assert [tuple(number) for number in change.numbers] == ([("value", 0, before, now)] if known else [])
 
 
 def test_under_the_debug_allocator() -> None:

@@ -165,6 +165,21 @@ def test_the_log_says_which_guard_where_and_what_to_do(told, name):
         assert code[carets.index("^") : carets.rindex("^") + 1].startswith(marked), text
 
 
+def test_the_log_says_which_dimensions_changed(told):
+    f = eager(lambda t, n: t + n)
+    f(torch.ones(8, 3), 1)
+    f(torch.ones(9, 3), 1)
+    assert "found size [9, 3] (t.size(0): 8 -> 9), needed here:" in told()
+    f(torch.ones(7, 3), 1)
+    text = told()
+    assert "entries 0, 1: t: expected that it is a Tensor([8, 3], strides (3, 1), torch.float32, cpu) or is a Tensor([9, 3]," in text
+    assert "found size [7, 3] (t.size(0): 8 or 9 -> 7), needed here:" in text
+    f(torch.ones(3, 8).t(), 1)
+    assert "(t.stride(0): 3 -> 1, t.stride(1): 1 -> 8), needed here:" in told()
+    causes = {entry.spec.origin.number: entry.spec.origin.cause for entry in f.entries}
+    assert [tuple(number) for number in causes[1].numbers] == [("size", 0, 8, 9)] and causes[1] == causes[2]
+
+
 def test_the_log_tells_of_modes_and_settings(told):
     f = eager(lambda t: t + 1)
     f(x)
@@ -205,7 +220,7 @@ def test_the_log_tells_of_globals_closures_and_defaults(told, monkeypatch):
 
 def test_every_kind_of_guard_is_told_of():
     if len(TOLD) >= 10:  # the tests above have run
-        assert set(KINDS) == set(TOLD)
+        assert set(KINDS) == {*TOLD, "shapes_hold"}  # for that, see tests/guards/test_shape_guards.py
 
 
 def test_entries_that_fail_alike_are_told_of_together(told):
