@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -351,12 +352,9 @@ def test_which_number_changed(before: Any, now: Any, known: bool) -> None:
 
 def test_under_the_debug_allocator() -> None:
     """The tests of this file and of programs pass under CPython's checking allocator."""
-    here = os.path.dirname(__file__)
     selected = "numbers or sizes or strange or malformed or corners or share or lists"
-    files = [os.path.join(here, name) for name in ("test_shape_guards.py", "test_shape_program.py")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", f"({selected}) and not allocator", *files],
-        env={**os.environ, "PYTHONMALLOC": "debug"}, capture_output=True, text=True, cwd=here,
-    )  # fmt: skip
+    files = [str(path) for path in Path(__file__).parent.glob("test_shape_*.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", f"({selected}) and not allocator", *files]
+    done = subprocess.run(command, env={**os.environ, "PYTHONMALLOC": "debug"}, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
