@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import sympy
 import torch
 from torch import nn
 
 from framejit.guards.build import BuiltGuards, build
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import DictKeys, Equals, Guard, KeyAbsent, Length, SetEquals, TensorMatch, TypeIs, ValueIs
+from framejit.guards.shape_program import shapes_hold
 from framejit.guards.source import Call, Index, InstanceDict, Item, Local, Pinned, Root, Slot, Source, TypeAttr
+from framejit.guards.tensor_source import TensorSize
 from framejit.guards.tensor_spec import tensor_spec
 
 COPIES = 200
@@ -89,6 +93,35 @@ def per_item() -> None:
     print(f"{'item and type_is, changed':28}{(best_of(change_and_match) - best_of(change) - nothing) / len(names):8.1f} ns")
 
 
+def shapes() -> None:
+    """Bounds of sizes, on tensors whose other metadata are guarded too; a size that is captured; a tensor whose size varies."""
+    root = Root()
+    tensors = [root.child(Local, Slot(i, f"x{i}")) for i in range(25)]
+    values = tuple(torch.ones(3, 4, 5, 6) for _ in tensors)
+    spec = replace(tensor_spec(values[0]), sizes=(None,) * 4, strides=(None,) * 4)
+    symbols = sympy.symbols("s0:100", integer=True, positive=True)
+    for count in (1, 20, 100):
+        used = tensors[: count // 4 + 1]
+        guards: list[Guard] = [TensorMatch(tensor, None, spec) for tensor in used]
+        nothing = match_time(build(guards, [], []), values)
+        start = time.perf_counter()
+        reads = {symbol: tensors[i // 4].child(TensorSize, i % 4) for i, symbol in enumerate(symbols[:count])}
+        bounds = shapes_hold([(symbol >= 2, None) for symbol in reads], reads)
+        assert bounds is not None
+        milliseconds = (time.perf_counter() - start) * 1e3
+        whole = match_time(build([*guards, bounds], [], []), values)
+        print(f"{f'shapes_hold, {count} bounds':28}{whole - nothing:8.1f} ns, made in {milliseconds:.1f} ms")
+    match = TensorMatch(tensors[0], None, spec)
+    nothing = match_time(build([match], [], []), values)
+    print(f"{'a size captured':28}{match_time(build([match], [tensors[0].child(TensorSize, 0)], []), values) - nothing:8.1f} ns")
+    calls = [(torch.empty(size, 4, 5, 6, device="meta"),) for size in range(1, 65)]
+    for name, varied in (("one size, 64 tensors", [(torch.empty(3, 4, 5, 6, device="meta"),) for _ in calls]), ("64 sizes, 64 tensors", calls)):
+        built = build([TensorMatch(tensors[0], None, replace(tensor_spec(varied[0][0]), sizes=(None,) * 4))], [tensors[0]], [])
+        assert built.tree.failing(varied[-1], frame_function) is None
+        each = best_of(lambda built=built, varied=varied: [built.tree.match(call, frame_function) for call in varied], 200) / len(varied)  # type: ignore[misc]
+        print(f"{name:28}{each:8.1f} ns, with what calls the tree")
+
+
 class Block(nn.Module):
     """Ten modules."""
 
@@ -144,4 +177,5 @@ def whole_model() -> None:
 if __name__ == "__main__":
     per_kind()
     per_item()
+    shapes()
     whole_model()
