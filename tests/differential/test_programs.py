@@ -160,6 +160,8 @@ def test_programs(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...
     note(source.removeprefix(PRELUDE))
     path = Path(tmp_path_factory.getbasetemp()) / f"program{next(numbers)}.py"
     limit = sys.getrecursionlimit()
+    gc.collect()
+    gc.freeze()  # this program's garbage is collected after each call: what hypothesis remembers of thousands before it isn't looked at
     try:
         check(source, calls, path)
     finally:

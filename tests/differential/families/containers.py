@@ -130,7 +130,9 @@ FAMILY = Family(
         "LOG.append(tried(lambda: bisect.{insort;bisect_left}(r, {i}{;, key=lambda v: -v;, n})))", "xs[:1] = [{t}]", "xs[n % 3:] = [x, y]",
         "xs.sort(key=lambda v: n)", "xs.reverse()", "xs.insert(0, xs.pop())",
         "LOG.append(tried(lambda: xs.sort(key=lambda v: xs.append(v) or n)))", "o.rows = r", "r = getattr(o, 'rows', r)", "Shared.rows = r",
-        "a, *b = {r}; LOG.append((a, len(b)))", "[a, b] = {r}", "LOG.append(tried(lambda: r.__iadd__({r}) is r))", "r += {r}",
+        "a, *b = {r}; LOG.append((a, len(b)))", "[a, b] = {r}",
+        # A list that is extended by an iterator over itself takes all the memory there is, in eager too: what `{r}` gives is copied or bounded here.
+        "LOG.append(tried(lambda: r.__iadd__({r;u;q;[*{r}];(v for v in {r} if len(r) < 9)}) is r))", "r += {r;u;q;[*{r}];(v for v in {r} if len(r) < 9)}",
         "r *= {2;0;n;-1}", "s |= {{n}}", "s -= {{n}}", "u |= {{n: m}}", "u |= [(n, m)]", "q += [n]",
     ),
     breaking_statements=(
