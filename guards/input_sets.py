@@ -17,7 +17,7 @@ import sympy
 import z3
 
 from framejit.guards.prove import Prover, Ranges, bounds
-from framejit.guards.shape_values import NoPythonValue, value_of
+from framejit.guards.shape_values import NoPythonValue, name_of, value_of
 from framejit.guards.to_z3 import Translation
 from framejit.guards.z3_numbers import NumberTerm, magnitude
 
@@ -59,8 +59,8 @@ class _Requirements:
         symbols: dict[str, NumberTerm] = {}
         others: list[tuple[Hashable, Any]] = []
         for read, expression in inputs.reads.items():
-            if isinstance(expression, sympy.Symbol) and expression.name not in symbols:
-                symbols[expression.name] = self._variable(read, expression)
+            if isinstance(expression, sympy.Symbol) and name_of(expression) not in symbols:
+                symbols[name_of(expression)] = self._variable(read, expression)
             else:
                 others.append((read, expression))
         self._translation.symbols.update(symbols)
@@ -163,9 +163,9 @@ def smallest(constraints: Sequence[Any], symbols: Mapping[Any, int | None], budg
         found = prover.assignment(model)
         right = _satisfies(found, conditions)
         if right:
-            return {symbol: int(found[symbol.name]) for symbol in symbols}
+            return {symbol: int(found[name_of(symbol)]) for symbol in symbols}
         excluded_unseen |= right is None
-        prover.solver.add(z3.Or(*(term != found[symbol.name] for term, symbol in zip(terms, symbols)), prover.translation.context))
+        prover.solver.add(z3.Or(*(term != found[name_of(symbol)] for term, symbol in zip(terms, symbols)), prover.translation.context))
     if answer == z3.unknown or excluded_unseen:
         raise Undecided("no numbers were found that satisfy the constraints, and it wasn't proven that there are none")
     return None

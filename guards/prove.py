@@ -2,13 +2,13 @@
 
     prove([Eq(Mod(s, 4), 0)], [(Eq(Mod(s, 2), 0), line, "x.size(0) is even")], ranges={s: (2, None)}).require()
 
-Guards are what an entry checks, decisions what its trace has taken to be true, both as sympy conditions.
+Guards are what an entry checks: sympy conditions, or the programs that were made of them. Decisions are what its trace has taken to be true.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -18,12 +18,16 @@ import z3
 from torch.utils._sympy.numbers import is_infinite
 
 from framejit.errors import FramejitError
-from framejit.guards.shape_values import NoPythonValue, value_of
+from framejit.guards.program_to_z3 import demanded
+from framejit.guards.shape_values import NoPythonValue, name_of, value_of
+from framejit.guards.shape_vm import ShapeProgram
 from framejit.guards.to_z3 import Translation
 from framejit.guards.z3_numbers import FINITE, NAN, OVERFLOW
 
 Ranges = Mapping[Any, tuple[Any, Any]]
 """For symbols, the least and the greatest number that they stand for, None or an infinity where there is none."""
+Program = tuple[ShapeProgram, Sequence[Any]]
+"""A program of the guard walk, and the symbols that its inputs stand for."""
 Assignment = dict[str, int | float]
 """Numbers for symbols, by name."""
 SMALL = (10, 100, 1000)
@@ -56,7 +60,7 @@ class Proof:
         place = "" if line is None else "\n" + (line.render() if hasattr(line, "render") else f"  {line}")
         if self.counterexample is None:
             return f"{self.decision.text}: {self.why}{place}"
-        named = {symbol.name for symbol in self.decision.condition.free_symbols} or set(self.counterexample)
+        named = {name_of(symbol) for symbol in sympy.sympify(self.decision.condition).free_symbols} or set(self.counterexample)
         numbers = ", ".join(f"{called.get(name, name)} = {value!r}" for name, value in sorted(self.counterexample.items()) if name in named)
         return f"{self.decision.text} doesn't follow: the guards hold for {numbers or 'all calls'}, where {self.why}{place}"
 
@@ -116,17 +120,19 @@ def prove(
     ranges: Ranges | None = None,
     budget_seconds: float = 5.0,
     called: Mapping[str, str] | None = None,
+    programs: Iterable[Program] = (),
 ) -> Verdict:
-    """Whether an entry that checks `guards` and `ranges` runs only where each of the decisions is true. An integer that is no int64 fits no entry.
+    """Whether an entry that checks `guards`, `ranges` and `programs` runs only where each of the decisions is true. An integer that is no int64 fits none.
 
-    A decision that was not decided within the budget, for all of them together, is unknown. `called`: what the program calls the symbols, by their names.
+    A decision that was not decided within the budget, for all of them together, is unknown. What a program leaves out because it always holds (sizes
+    aren't negative) belongs into `ranges`. `called`: what the user's program calls the symbols, by their names.
     """
     started = time.monotonic()
     ranges = ranges or {}
     guards = list(guards)
     asked = [TraceDecision(*decision) for decision in decisions]
     known = {consequence for guard in guards for consequence in consequences(guard)}
-    prover = Prover([*guards, *bounds(ranges)], started + budget_seconds)
+    prover = Prover([*guards, *bounds(ranges)], started + budget_seconds, programs)
     satisfiable = prover.is_satisfiable()
     proofs = [Proof(decision, "proven") if is_plain(decision.condition, known, ranges) else Proof(decision, "unknown", None, NO_TIME) for decision in asked]
     for patience in (0.25, 1.0):  # what is easy to prove comes first, whatever the order
@@ -183,16 +189,19 @@ def is_plain(condition: Any, known: set[Any], ranges: Ranges) -> bool:
 
 
 class Prover:
-    """Conditions that are taken to hold, and z3's answers to what follows from them. After `deadline` (of time.monotonic) it knows nothing more."""
+    """Conditions and programs that are taken to hold, and z3's answers to what follows from them, until `deadline` (of time.monotonic)."""
 
-    def __init__(self, conditions: Iterable[Any], deadline: float) -> None:
+    def __init__(self, conditions: Iterable[Any], deadline: float, programs: Iterable[Program] = ()) -> None:
         self.translation = Translation(z3.Context())
         self.solver = z3.Solver(ctx=self.translation.context)
         self._deadline = deadline
         self._conditions = list(conditions)
+        self._programs = list(programs)
         self._facts = 0
         for condition in self._conditions:
             self.solver.add(self.translation.truth(condition))
+        for program, symbols in self._programs:
+            self.solver.add(demanded(self.translation, program, [self.translation.symbol(symbol) for symbol in symbols]))
 
     def seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
@@ -273,7 +282,8 @@ class Prover:
     def fault(self, condition: Any, numbers: Assignment) -> str | None:
         """How a condition fails for numbers that satisfy the others, as Python computes them; None where it can't be said that it does."""
         try:
-            if not all(value_of(other, numbers) for other in self._conditions):
+            accepted = all(program.failing([numbers[name_of(symbol)] for symbol in symbols]) is None for program, symbols in self._programs)
+            if not accepted or not all(value_of(other, numbers) for other in self._conditions):
                 return None
         except (NoPythonValue, ArithmeticError, ValueError, TypeError):
             return None

@@ -21,6 +21,11 @@ class NoPythonValue(Exception):
     """An expression doesn't say what Python computes: its function is unknown, or sympy has forgotten the order of floats in a sum."""
 
 
+def name_of(symbol: sympy.Symbol) -> str:
+    """The name of a symbol, which no other symbol of the same expressions has; sympy's dummies are told apart by their numbers."""
+    return f"{symbol.name}_{symbol.dummy_index}" if isinstance(symbol, sympy.Dummy) else str(symbol.name)
+
+
 def value_of(expression: Any, values: Mapping[str, int | float]) -> Any:
     """The value of an expression, a number or a truth value; `values` by the names of its symbols. Rationals are exact.
 
@@ -29,9 +34,10 @@ def value_of(expression: Any, values: Mapping[str, int | float]) -> Any:
     if isinstance(expression, (bool, BooleanAtom)):
         return bool(expression)
     if isinstance(expression, sympy.Symbol):
-        if expression.name not in values:
-            raise NoPythonValue(expression.name)
-        return values[expression.name]
+        name = name_of(expression)
+        if name not in values:
+            raise NoPythonValue(name)
+        return values[name]
     if isinstance(expression, sympy.Rational):
         return int(expression.p) if expression.q == 1 else Fraction(int(expression.p), int(expression.q))
     if isinstance(expression, (sympy.Float, sympy.core.numbers.Infinity, sympy.core.numbers.NegativeInfinity, sympy.core.numbers.NaN)):

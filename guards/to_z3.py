@@ -6,6 +6,7 @@ A condition counts as true where Python computes it without an error and finds i
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -17,25 +18,24 @@ from sympy.logic.boolalg import Boolean, BooleanAtom
 from torch.utils._sympy import functions as shape
 from torch.utils._sympy.numbers import IntInfinity, NegativeIntInfinity
 
+from framejit.guards.shape_values import name_of
 from framejit.guards.z3_numbers import (
-    FINITE,
     INFINITE,
     NAN,
     Numbers,
     NumberTerm,
-    bits,
+    absolute,
     ceiling,
+    divided,
     floor_division,
-    magnitude,
+    made_integer,
     modulo,
     needs,
+    negated,
     nonzero,
     rounded_to_even,
     truncated,
 )
-
-LARGEST_POWER = 16
-"""Powers up to this one are written as products."""
 
 Rule = Callable[["Translation", Any], NumberTerm]
 RULES: dict[Any, Rule] = {}
@@ -108,21 +108,22 @@ class Translation(Numbers):
 
     def symbol(self, symbol: sympy.Symbol) -> NumberTerm:
         """The term of a symbol, an integer or else a float. ValueError where the name has been used for a number of the other type."""
-        term = self.symbols.get(symbol.name)
+        name = name_of(symbol)
+        term = self.symbols.get(name)
         if term is None:
             make = self.integer_variable if symbol.is_integer else self.float_variable
-            term = self.symbols[symbol.name] = make(self._prefix + symbol.name)
+            term = self.symbols[name] = make(self._prefix + name)
         if term.exact != bool(symbol.is_integer):
-            raise ValueError(f"{symbol.name} stands for an integer and for a float")
+            raise ValueError(f"{name} stands for an integer and for a float")
         return term
 
 
 RELATIONS: dict[Any, Callable[[Any, Any], Any]] = {
-    sympy.Eq: lambda a, b: a == b,
-    sympy.Lt: lambda a, b: a < b,
-    sympy.Le: lambda a, b: a <= b,
-    sympy.Gt: lambda a, b: a > b,
-    sympy.Ge: lambda a, b: a >= b,
+    sympy.Eq: operator.eq,
+    sympy.Lt: operator.lt,
+    sympy.Le: operator.le,
+    sympy.Gt: operator.gt,
+    sympy.Ge: operator.ge,
 }
 
 
@@ -142,7 +143,7 @@ def _unmodelled(t: Translation, e: Any) -> NumberTerm:
     return t.unknown(e.func.__name__ if e.args else sympy.srepr(e), t.numbers(e), bool(e.is_integer))
 
 
-worth(sympy.Symbol)(Translation.symbol)
+worth(sympy.Symbol, sympy.Dummy)(Translation.symbol)
 
 
 @worth(sympy.Integer, constants.Zero, constants.One, constants.NegativeOne)
@@ -172,7 +173,7 @@ def _sum(t: Translation, e: Any) -> NumberTerm:
         return NumberTerm(z3.Sum([term.value for term in terms]), None, needs(*terms))
     if len(terms) > 2:
         return t.uninterpreted("sum of floats", terms, integer=False)  # sympy forgets the order
-    return t.float_operation("sum", lambda a, b: a + b, *terms)
+    return t.float_operation("sum", operator.add, *terms)
 
 
 @worth(sympy.Mul)
@@ -181,41 +182,36 @@ def _product(t: Translation, e: Any) -> NumberTerm:
     if all(factor.exact for factor in factors):
         return NumberTerm(z3.Product([factor.value for factor in factors]), None, needs(*factors))
     if e.args[0] == -1:
-        number = factors[1] if len(factors) == 2 else t.number(sympy.Mul(*e.args[1:], evaluate=False))
-        return NumberTerm(-number.value, z3.If(number.kind == NAN, number.kind, -number.kind), number.defined)
+        return negated(factors[1] if len(factors) == 2 else t.number(sympy.Mul(*e.args[1:], evaluate=False)))
     if len(factors) > 2:
         return t.uninterpreted("product of floats", factors, integer=False)
-    return t.float_operation("product", lambda a, b: a * b, *factors)
+    return t.float_operation("product", operator.mul, *factors)
 
 
 @worth(sympy.Pow, shape.PowByNatural)
 def _power(t: Translation, e: Any) -> NumberTerm:
     base, exponent = t.numbers(e)
-    if not (base.exact and exponent.exact):
+    constant = z3.is_int_value(exponent.value)
+    if not (base.exact and exponent.exact) or (e.func is sympy.Pow and not constant):
         return _unmodelled(t, e)
-    if z3.is_int_value(exponent.value) and abs(exponent.value.as_long()) <= LARGEST_POWER:
-        times = exponent.value.as_long()
-        product = z3.Product([base.value] * abs(times)) if times else t.integer(1)
-        return NumberTerm(product, None, base.defined) if times >= 0 else NumberTerm(1 / t.real(product), None, (*base.defined, *nonzero(base)))
-    if e.func is sympy.Pow:
-        return _unmodelled(t, e)
-    power = t.uninterpreted("power", [base, exponent], integer=True)
-    b, n, result = base.value, exponent.value, power.value
-    t.facts += [z3.Implies(n == 0, result == 1), z3.Implies(n == 1, result == b)]
-    t.facts += [z3.Implies(z3.And(n >= 0, b >= 1), result >= 1), z3.Implies(z3.And(n >= 0, b >= 2), result > n)]
-    return NumberTerm(result, None, (*power.defined, n >= 0))
+    if constant and exponent.value.as_long() < 0:
+        power = t.power(base, NumberTerm(t.integer(-exponent.value.as_long())))
+        return NumberTerm(1 / t.real(power.value), None, (*power.defined, *nonzero(base)))
+    return t.power(base, exponent)
 
 
-@worth(shape.FloorDiv, shape.CleanDiv)
-def _floor_division(t: Translation, e: Any) -> NumberTerm:
-    a, b = t.numbers(e)
-    return NumberTerm(floor_division(a.value, b.value), None, (*needs(a, b), *nonzero(b))) if a.exact and b.exact else _unmodelled(t, e)
+def _of_exact(compute: Callable[[NumberTerm, NumberTerm], NumberTerm]) -> Rule:
+    """The rule for an operation on two integers or rationals. On floats it is left uninterpreted."""
+
+    def rule(t: Translation, e: Any) -> NumberTerm:
+        a, b = t.numbers(e)
+        return compute(a, b) if a.exact and b.exact else _unmodelled(t, e)
+
+    return rule
 
 
-@worth(shape.Mod, shape.PythonMod, sympy.Mod)
-def _modulo(t: Translation, e: Any) -> NumberTerm:
-    a, b = t.numbers(e)
-    return NumberTerm(modulo(a.value, b.value), None, (*needs(a, b), *nonzero(b))) if a.exact and b.exact else _unmodelled(t, e)
+worth(shape.FloorDiv, shape.CleanDiv)(_of_exact(lambda a, b: divided(floor_division, a, b)))
+worth(shape.Mod, shape.PythonMod, sympy.Mod)(_of_exact(lambda a, b: divided(modulo, a, b)))
 
 
 @worth(shape.ModularIndexing)
@@ -241,29 +237,21 @@ def _right_shift(t: Translation, e: Any) -> NumberTerm:
     return NumberTerm(floor_division(number.value, power.value), None, needs(number, power))
 
 
-def _bitwise(name: str, on_bools: Callable[[Any, Any], Any], of_and: Callable[[Any, Any, Any], Any]) -> Rule:
-    """The rule for an operator, from what it does to truth values and what it is, given both operands and their `&`."""
+def _bitwise(name: str, on_conditions: Callable[[Any, Any], Any]) -> None:
+    """The rule for an operator on integers, from what it is of two conditions."""
 
     def rule(t: Translation, e: Any) -> NumberTerm:
         if all(map(is_condition, e.args)):
-            return t.number(on_bools(*e.args))
-        a, b = t.numbers(e)
-        if not z3.is_int_value(b.value):
-            a, b = b, a
-        if z3.is_int_value(b.value):
-            both = bits(a.value, b.value.as_long())
-        else:
-            a, b = sorted((a, b), key=lambda number: number.value.get_id())
-            both = t.uninterpreted("&", [a, b], integer=True).value
-            t.facts += [z3.Implies(side.value >= 0, z3.And(both >= 0, both <= side.value)) for side in (a, b)]
-        return NumberTerm(of_and(a.value, b.value, both), None, needs(a, b))
+            return t.number(on_conditions(*e.args))
+        result: NumberTerm = getattr(t, f"bit_{name}")(*t.numbers(e))
+        return result
 
-    return worth(getattr(shape, f"BitwiseFn_bitwise_{name}"))(rule)
+    worth(getattr(shape, f"BitwiseFn_bitwise_{name}"))(rule)
 
 
-_bitwise("and", sympy.And, lambda a, b, both: both)
-_bitwise("or", sympy.Or, lambda a, b, both: a + b - both)
-_bitwise("xor", sympy.Xor, lambda a, b, both: a + b - 2 * both)
+_bitwise("and", sympy.And)
+_bitwise("or", sympy.Or)
+_bitwise("xor", sympy.Xor)
 
 
 @worth(shape.IntTrueDiv, shape.FloatTrueDiv)
@@ -271,7 +259,7 @@ def _true_division(t: Translation, e: Any) -> NumberTerm:
     a, b = t.numbers(e)
     if a.exact and b.exact and e.func is shape.IntTrueDiv:  # rounded once: not the quotient of rounded integers
         return t.finite(t.rounded(t.real(a.value) / t.real(b.value)), (*needs(a, b), *nonzero(b)))
-    return t.float_operation("quotient", lambda a, b: a / b, a, b, *nonzero(b))
+    return t.float_operation("quotient", operator.truediv, a, b, *nonzero(b))
 
 
 @worth(shape.ToFloat)
@@ -279,48 +267,39 @@ def _to_float(t: Translation, e: Any) -> NumberTerm:
     return t.as_operand(t.number(e.args[0]))
 
 
-def _to_int(*classes: Any, made_integer: Callable[[Any], Any]) -> None:
-    """The rule for a conversion to int, which Python refuses for infinities and nan."""
-
-    def rule(t: Translation, e: Any) -> NumberTerm:
-        number = t.number(e.args[0])
-        is_finite = () if number.exact else (number.kind == FINITE,)
-        return NumberTerm(number.value if number.value.is_int() else made_integer(number.value), None, (*number.defined, *is_finite))
-
-    worth(*classes)(rule)
+@worth(shape.FloorToInt, sympy.floor)
+def _floor(t: Translation, e: Any) -> NumberTerm:
+    return made_integer(z3.ToInt, t.number(e.args[0]))
 
 
-_to_int(shape.FloorToInt, sympy.floor, made_integer=z3.ToInt)
-_to_int(shape.CeilToInt, sympy.ceiling, made_integer=ceiling)
-_to_int(shape.TruncToInt, made_integer=truncated)
-_to_int(shape.RoundToInt, made_integer=rounded_to_even)
+@worth(shape.CeilToInt, sympy.ceiling)
+def _ceiling(t: Translation, e: Any) -> NumberTerm:
+    return made_integer(ceiling, t.number(e.args[0]))
+
+
+@worth(shape.TruncToInt)
+def _truncated(t: Translation, e: Any) -> NumberTerm:
+    return made_integer(truncated, t.number(e.args[0]))
+
+
+@worth(shape.RoundToInt)
+def _rounded(t: Translation, e: Any) -> NumberTerm:
+    return made_integer(rounded_to_even, t.number(e.args[0]))
 
 
 @worth(sympy.Abs)
 def _absolute(t: Translation, e: Any) -> NumberTerm:
-    number = t.number(e.args[0])
-    return NumberTerm(magnitude(number.value), None if number.exact else magnitude(number.kind), number.defined)
+    return absolute(t.number(e.args[0]))
 
 
-def _extreme(*classes: Any, relation: Any) -> None:
-    """The rule for the least or greatest of numbers. With a nan, it depends on the order, which sympy forgets."""
-
-    def rule(t: Translation, e: Any) -> NumberTerm:
-        numbers = t.numbers(e)
-        best = numbers[0]
-        for number in numbers[1:]:
-            best = t.choice(t.compare(RELATIONS[relation], number, best), NumberTerm(number.value, number.kind), NumberTerm(best.value, best.kind))
-        floats = [number for number in numbers if not number.exact]
-        if floats:
-            some_nan = z3.Or([number.kind == NAN for number in floats])
-            best = t.choice(some_nan, t.uninterpreted(e.func.__name__ + " with nan", numbers, integer=False), best)
-        return NumberTerm(best.value, best.kind, needs(*numbers))
-
-    worth(*classes)(rule)
+@worth(shape.Max, sympy.Max)
+def _greatest(t: Translation, e: Any) -> NumberTerm:
+    return t.extreme(operator.gt, *t.numbers(e))
 
 
-_extreme(shape.Max, sympy.Max, relation=sympy.Gt)
-_extreme(shape.Min, sympy.Min, relation=sympy.Lt)
+@worth(shape.Min, sympy.Min)
+def _least(t: Translation, e: Any) -> NumberTerm:
+    return t.extreme(operator.lt, *t.numbers(e))
 
 
 @worth(shape.Where)

@@ -26,6 +26,8 @@ OVERFLOW = 2**1024 - 2**970
 """The least number that rounds to an infinite float."""
 EXACT = 2**53
 """Integers up to here are floats, and rounding is off by at most one part in as many."""
+LARGEST_POWER = 16
+"""Powers up to this one are written as products."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +59,27 @@ def nonzero(divisor: NumberTerm) -> tuple[Any, ...]:
     if z3.is_int_value(divisor.value) and divisor.value.as_long() != 0:
         return ()
     return (divisor.value != 0,) if divisor.exact else (z3.Or(divisor.kind != FINITE, divisor.value != 0),)
+
+
+def negated(number: NumberTerm) -> NumberTerm:
+    """Minus a number, which is never rounded."""
+    kind = None if number.exact else z3.If(number.kind == NAN, number.kind, -number.kind)
+    return NumberTerm(-number.value, kind, number.defined)
+
+
+def absolute(number: NumberTerm) -> NumberTerm:
+    return NumberTerm(magnitude(number.value), None if number.exact else magnitude(number.kind), number.defined)
+
+
+def made_integer(round_value: Callable[[Any], Any], number: NumberTerm) -> NumberTerm:
+    """A number as an int, by what makes an Int of a Real. Python refuses for infinities and nan."""
+    is_finite = () if number.exact else (number.kind == FINITE,)
+    return NumberTerm(number.value if number.value.is_int() else round_value(number.value), None, (*number.defined, *is_finite))
+
+
+def divided(divide: Callable[[Any, Any], Any], a: NumberTerm, b: NumberTerm) -> NumberTerm:
+    """What `floor_division` or `modulo` gives of integers and rationals."""
+    return NumberTerm(divide(a.value, b.value), None, (*needs(a, b), *nonzero(b)))
 
 
 class Numbers:
@@ -157,6 +180,47 @@ class Numbers:
         kind = z3.If(result >= OVERFLOW, self.integer(INFINITE), z3.If(result <= -OVERFLOW, self.integer(-INFINITE), self.integer(FINITE)))
         other = self.uninterpreted(f"{name} with infinities", [a, b], integer=False)
         return NumberTerm(z3.If(both_finite, self.rounded(result), other.value), z3.If(both_finite, kind, other.kind), (*needs(a, b), *defined))
+
+    def power(self, base: NumberTerm, exponent: NumberTerm) -> NumberTerm:
+        """An int to the power of an int, which may not be negative."""
+        b, n = base.value, exponent.value
+        if z3.is_int_value(n) and 0 <= n.as_long() <= LARGEST_POWER:
+            return NumberTerm(z3.Product([self.integer(1), *[b] * n.as_long()]), None, base.defined)
+        result = self.uninterpreted("power", [base, exponent], integer=True)
+        self._say(
+            result.value,
+            *(z3.Implies(n == 0, result.value == 1), z3.Implies(n == 1, result.value == b)),
+            *(z3.Implies(z3.And(n >= 0, b >= 1), result.value >= 1), z3.Implies(z3.And(n >= 0, b >= 2), result.value > n)),
+        )
+        return NumberTerm(result.value, None, (*result.defined, n >= 0))
+
+    def bit_and(self, a: NumberTerm, b: NumberTerm) -> NumberTerm:
+        """`a & b` of ints."""
+        if z3.is_int_value(a.value):
+            a, b = b, a
+        if z3.is_int_value(b.value):
+            return NumberTerm(bits(a.value, b.value.as_long()), None, needs(a, b))
+        first, second = sorted((a, b), key=lambda number: number.value.get_id())
+        result = self.uninterpreted("&", [first, second], integer=True)
+        self._say(result.value, *(z3.Implies(side.value >= 0, z3.And(result.value >= 0, result.value <= side.value)) for side in (a, b)))
+        return result
+
+    def bit_or(self, a: NumberTerm, b: NumberTerm) -> NumberTerm:
+        return NumberTerm(a.value + b.value - self.bit_and(a, b).value, None, needs(a, b))
+
+    def bit_xor(self, a: NumberTerm, b: NumberTerm) -> NumberTerm:
+        return NumberTerm(a.value + b.value - 2 * self.bit_and(a, b).value, None, needs(a, b))
+
+    def extreme(self, better: Callable[[Any, Any], Any], *numbers: NumberTerm) -> NumberTerm:
+        """The least of numbers, or the greatest. With a nan, it depends on their order."""
+        best = numbers[0]
+        for number in numbers[1:]:
+            best = self.choice(self.compare(better, number, best), NumberTerm(number.value, number.kind), NumberTerm(best.value, best.kind))
+        floats = [number for number in numbers if not number.exact]
+        if floats:
+            some_nan = z3.Or([number.kind == NAN for number in floats])
+            best = self.choice(some_nan, self.uninterpreted("extreme with nan", numbers, integer=False), best)
+        return NumberTerm(best.value, best.kind, needs(*numbers))
 
     def choice(self, condition: Any, then: NumberTerm, other: NumberTerm, *defined: Any) -> NumberTerm:
         """One of two numbers; the other one need not be computable."""

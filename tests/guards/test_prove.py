@@ -13,9 +13,11 @@ import pytest
 import sympy
 from shape_terms import s, t, x
 from torch.utils._sympy import functions as shape
-from traced_shapes import PROGRAMS, traced
+from traced_shapes import PROGRAMS, TracedShapes, traced
 
-from framejit.guards.prove import GuardsTooWeak, Verdict, prove
+from framejit.guards import shape_program
+from framejit.guards.prove import GuardsTooWeak, Verdict, bounds, prove
+from framejit.guards.shape_program import compile_shapes
 from framejit.guards.shape_values import value_of
 from framejit.guards.source import UserLine
 
@@ -198,6 +200,31 @@ def test_a_guard_with_the_wrong_floor_division_is_noticed() -> None:
     towards_zero = [guard.replace(FloorDiv, lambda a, b: shape.TruncToInt(shape.IntTrueDiv(a, b))) for guard in guards]
     assert prove(guards, decisions, shapes.ranges).holds
     assert len(prove(towards_zero, decisions, shapes.ranges).refuted) == len(decisions) == 1
+
+
+def program_of(shapes: TracedShapes) -> Any:
+    """The program that the guard walk would run for guards and ranges, and the symbols of its inputs."""
+    symbols = list(shapes.ranges)
+    return compile_shapes([*shapes.guards, *bounds(shapes.ranges)], symbols, symbols)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_the_guard_walk_imply_what_was_decided(name: str) -> None:
+    shapes = traced(name)
+    sizes = dict.fromkeys(shapes.ranges, (0, None))
+    found = prove([], shapes.decisions, sizes, budget_seconds=20.0, programs=[program_of(shapes)])
+    assert found.holds and found.satisfiable, found.told()
+
+
+@pytest.mark.parametrize("rounding", ["floor", "ceil"])
+def test_a_program_with_a_bound_that_is_off_by_one_is_noticed(rounding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decisions = [(2 * s >= 7, None, "2 * s >= 7"), (3 * t <= 10, None, "3 * t <= 10")]
+    right = compile_shapes([condition for condition, _, _ in decisions])
+    assert prove([], decisions, programs=[right]).holds
+    correct = getattr(shape_program, rounding)
+    monkeypatch.setattr(shape_program, rounding, lambda bound: correct(bound) + (1 if rounding == "floor" else -1))
+    (refuted,) = prove([], decisions, programs=[compile_shapes([condition for condition, _, _ in decisions])]).refuted
+    assert refuted.decision == decisions[rounding == "floor"]
 
 
 def test_no_trace_waits_for_the_referee() -> None:

@@ -138,6 +138,7 @@ class Possible:
         self.translation = Translation(CONTEXT)
         self.term = self.translation.number(expression)
         self.solver = z3.Solver(ctx=CONTEXT)
+        self.solver.set("timeout", 20_000)
         self.solver.add(self.translation.facts)
 
     def is_possible(self, values: dict[str, int], result: Any) -> bool:
