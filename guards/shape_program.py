@@ -272,6 +272,8 @@ class Demands:
         if kind == "float":
             return False
         bound = Fraction(int((right - shift).p), int((right - shift).q)) / Fraction(int(factor.p), int(factor.q))
+        if abs(bound) > LARGEST and not isinstance(term, sympy.Symbol):
+            raise UntranslatableError(f"{right} doesn't fit 64 bits")  # what the term comes to may be as large, which isn't computed
         if name in ("eq", "ne"):
             self.require_value(name, number, bound, origin)
         elif flipped == (factor > 0):  # the term is at least the bound

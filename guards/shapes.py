@@ -84,6 +84,15 @@ class ShapesHold(Relation):
         values = self.values(call)
         return None not in values and self.failing(call) is None
 
+    def inputs(self) -> list[Source]:
+        """The sources of the program's inputs."""
+        steps = {"size": TensorSize, "stride": TensorStride, "offset": TensorOffset}
+        found = []
+        for path, what, dim in self.reads:
+            step = steps.get(what)
+            found.append(self.paths[path] if step is None else self.paths[path].child(step, None if what == "offset" else dim))
+        return found
+
     def names(self) -> Sequence[str]:
         """The inputs as users know them."""
         return [read.told(self.paths[read.path]) for read in self.reads]

@@ -9,6 +9,7 @@ from framejit.errors import (  # noqa: E402
     BackendError,
     BadArgument,
     ConfigError,
+    ConstraintViolation,
     FramejitError,
     InternalError,
     RecompileError,
@@ -21,11 +22,13 @@ from framejit.report import statistics  # noqa: E402
 from framejit.stance import set_stance  # noqa: E402
 from framejit.user.api import compile, is_compiling, reset  # noqa: E402
 from framejit.user.explanation import explain  # noqa: E402
+from framejit.user.marks import mark_dynamic, mark_static, maybe_mark_dynamic  # noqa: E402
 from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = [
-    "BackendError", "BadArgument", "ConfigError", "FramejitError", "InternalError", "RecompileError", "UnknownBackend", "UnknownOption", "Unsupported",
+    "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "RecompileError", "UnknownBackend",
+    "UnknownOption", "Unsupported",
     "compile", "disable", "disable_nested_graph_breaks", "error_on_graph_break", "explain", "graph_break", "is_compiling",
-    "list_backends", "register_backend", "reset", "set_logs", "set_stance", "skip_frame", "statistics",
+    "list_backends", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "register_backend", "reset", "set_logs", "set_stance", "skip_frame", "statistics",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 PREFIX = "FRAMEJIT_"
 """What all environment variables of ours begin with."""
-CHECKS = frozenset({"compile", "guards", "results"})
+CHECKS = frozenset({"compile", "guards", "results", "shapes"})
 """The checks that the option `check` may name."""
 
 
@@ -54,10 +54,13 @@ class Config:
     """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
     unroll_limit: int = 100_000
     """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
+    automatic_dynamic: bool = False
+    """Take sizes and ints that vary from call to call as symbols, for functions compiled with dynamic=None."""
     check: str = ""
     """What framejit checks of itself, comma-separated, for functions compiled from now on: `compile`: invariants while compiling,
     new guards and models of C functions included; `guards`: on each call, the native verdict of each entry against the guards' Python
-    reference; `results`: results and mutations of calls against eager runs on copied arguments."""
+    reference; `results`: results and mutations of calls against eager runs on copied arguments; `shapes`: that the guards on symbolic sizes
+    imply all that the trace has assumed of them, by z3."""
     check_every: int = 1
     """Of how many calls of a function `check="results"` runs one eagerly too."""
 

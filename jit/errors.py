@@ -145,6 +145,10 @@ class RecompileError(FramejitError):
         return str(self.args[0])
 
 
+class ConstraintViolation(FramejitError):
+    """A declaration of symbolic sizes (`mark_dynamic`) that doesn't hold: the code needs one particular size, or a size is out of its range."""
+
+
 class ResumeError(InternalError):
     """An error inside framejit while a trace restored the frames behind a graph break: always raised, strict or not."""
 

@@ -25,6 +25,7 @@ NAMES: dict[str, str] = {
     "fallbacks": "calls that run as written, not compiled: one line each without being asked for, -fallbacks: none, fallbacks: what to do about it",
     "graph_breaks": "where tracing stopped, why, what it cost and what to do about it",
     "recompiles": "why a call matched no compiled entry: the guard that failed, the line that needs it, how to avoid it (+recompiles: all of them)",
+    "dynamic": "which sizes and numbers were seen to vary, and are symbolic in what is compiled from then on",
     "checks": "the calls that FRAMEJIT_CHECK=results compared with eager, and why others could not be",
     "guards": "the guards of each entry",
     "graph_code": "the code of each graph",

@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "backends": {"graph"},
     "reporting": {"guards"},
     "driver": {"bytecode", "guards", "backends", "reporting"},
-    "user": {"backends", "driver"},
+    "user": {"guards", "backends", "driver"},
     "tracing": {"bytecode", "guards", "app", "effects", "objects", "modules", "graph", "ceval", "codegen", "driver", "reporting"},
     "compiler": {"bytecode", "guards", "effects", "objects", "modules", "graph", "ceval", "codegen", "backends", "tracing", "driver", "reporting"},
 }

@@ -15,7 +15,7 @@ from framejit.bytecode.decode import decode
 from framejit.codegen import Continuation, emit
 from framejit.codegen.rerun import ended, follow
 from framejit.compiler.broken import plan_break, report_break
-from framejit.compiler.compiled import Compiled, compile_planned
+from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
 from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, make, run_as_written
 from framejit.compiler.planned import AsWritten, Planned, plan_end
 from framejit.compiler.surroundings import ONE_AT_A_TIME, deeper_recursion, undisturbed, wait
@@ -54,8 +54,9 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     breaks_at: dict[Place, breaks.Break] = {}
     while True:
         tracer = Tracer(
-            request.function, request.args, options.config, request.changing, breaks_at, request.names, options.backend.one_autograd_node
-        )
+            request.function, request.args, options.config, request.changing, breaks_at, request.names,
+            options.backend.one_autograd_node, request.dynamic, options.backend.needs_contexts,
+        )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
         except Restart as restart:
@@ -120,7 +121,7 @@ def specify(compiled: Compiled) -> EntrySpec:
 def spec_as_written(planned: AsWritten) -> EntrySpec:
     """The entry of a frame that runs as written, as data."""
     return EntrySpec(
-        guards=planned.guards,
+        guards=with_shapes(planned.attempt, planned.guards),
         origin=planned.attempt.request.origin,
         reason=planned.reason,
         compiles_upcalls=planned.compiles_upcalls,

@@ -10,12 +10,22 @@ from framejit import logs
 from framejit.backends.calling import with_draws_put_back
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
-from framejit.backends.request import BackendGuard, FrozenInputGuard, GraphRequest, InputInfo, SameTensorGuard, StorageOverlapGuard
+from framejit.backends.request import (
+    BackendGuard,
+    FrozenInputGuard,
+    GraphRequest,
+    InputInfo,
+    SameTensorGuard,
+    ShapeGuard,
+    StorageOverlapGuard,
+)
 from framejit.compiler.planned import Planned
+from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
-from framejit.errors import InternalError
+from framejit.compiler.traced import Attempt
 from framejit.graph.builder import GraphResult
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
+from framejit.guards.source import Call
 from framejit.report import STATISTICS
 
 
@@ -32,7 +42,7 @@ class Compiled:
 def compile_planned(planned: Planned) -> Compiled:
     """Compile the plan's graph. Raises BackendError."""
     if planned.operations is None:
-        return Compiled(planned, None, True, planned.guards)
+        return Compiled(planned, None, True, with_shapes(planned.attempt, planned.guards))
     attempt, graph = planned.attempt, planned.graph
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
@@ -46,8 +56,17 @@ def compile_planned(planned: Planned) -> Compiled:
         takes = f"{planned.operations} operations, {len(graph.inputs)} inputs, {len(planned.plan.outputs)} outputs"
         seconds = attempt.stopwatch.seconds["backend"]
         logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
-    asked = (translated for guard in compiled.guards for translated in backend_guards(guard, graph))
-    return Compiled(planned, fn, compiled.boxed, (*planned.guards, *asked))
+    asked = [translated for guard in compiled.guards for translated in backend_guards(guard, graph)]
+    return Compiled(planned, fn, compiled.boxed, with_shapes(attempt, (*planned.guards, *asked)))
+
+
+def with_shapes(attempt: Attempt, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
+    """The guards, and the one on symbolic sizes and numbers, if there are any."""
+    tracer = attempt.tracer
+    shapes = tracer.graph.shapes.guard(Call(tuple(tracer.args), tracer.function))
+    if tracer.graph.shapes.properties and "shapes" in tracer.config.checks():
+        referee(shapes, tracer.graph.shapes)
+    return guards if shapes is None else (*guards, shapes)
 
 
 def request_of(planned: Planned) -> GraphRequest:
@@ -82,6 +101,7 @@ def inputs_of(graph: GraphResult) -> list[InputInfo]:
                 is_parameter=described.is_parameter,
                 is_buffer=described.is_buffer,
                 static=described.static,
+                symbolic_context=described.symbolic,
                 origin=described.source,
             )
         )
@@ -104,4 +124,5 @@ def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
         numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
         offsets = tuple(t.storage_offset() for t in tensors)
         return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), numbers, offsets)]
-    raise InternalError(f"a guard on symbolic shapes from a static graph: {asked}")
+    assert isinstance(asked, ShapeGuard)  # the ShapeEnv has it, and is asked in the end
+    return []

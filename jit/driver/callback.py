@@ -20,12 +20,13 @@ from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
 from framejit.driver.observers import observer
 from framejit.driver.options import Options
-from framejit.driver.policy import Decision, Subject, decide, is_allowed
+from framejit.driver.policy import Decision, Subject, decide, is_allowed, note_varying
 from framejit.driver.prediction import Prediction
 from framejit.driver.request import Carried, CompileRequest, Origin
 from framejit.driver.sharing import Pool, pool_of
 from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
+from framejit.guards.dynamic import Dynamic
 from framejit.guards.source import MISSING, Call, Path
 from framejit.report import STATISTICS, BreakNote, place
 from framejit.reporting import recompiles, stacks
@@ -172,6 +173,8 @@ class Compiler:
             return None
         if loader.compiler().wait():
             return NotImplemented
+        if self.options.learns_sizes:
+            note_varying(subject)
         decision = decide(subject)
         if decision.limit:
             self._over_limit(subject, decision)
@@ -214,9 +217,11 @@ class Compiler:
         call, history = subject.call, self.history
         function = call.function
         resume = functools.partial(self._resume, subject.family)
+        dynamic = Dynamic(self.options.dynamic is True, history.varying)
         request = CompileRequest(
-            function, call.locals, self.options, subject.family, history.changing, history.names, origin, self.resumed_after, self.upcall_use, resume
-        )
+            function, call.locals, self.options, subject.family, history.changing, dynamic, history.names, origin, self.resumed_after,
+            self.upcall_use, resume,
+        )  # fmt: skip
         Compiler.compilations += 1
         try:
             return with_room(loader.compiler().compile_call, request)
@@ -243,7 +248,7 @@ class Compiler:
 
         compiled = family.compiled(function, make)
         history: History = compiled.compile_callback.history  # type: ignore[attr-defined]
-        history.inherit(self.history.changing, carried)
+        history.inherit(self.history, carried)
         history.names = names
         return compiled
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
 from framejit import breaks
 from framejit._runtime import CompiledFunction
+from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
 from framejit.guards.source import Path
 
+T = TypeVar("T")
 _family_numbers = itertools.count()
 
 
@@ -85,6 +87,7 @@ class History:
 
     Attributes:
         changing: values that were different in so many calls that the next entries don't rest on what they are, by path, each with its latest change.
+        varying: the sizes of tensors, and the numbers, that were different in two calls, by path: they are symbolic in the next entries.
         names: what the program calls that which a resumed frame's state holds; for reports.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made since it last did.
@@ -94,6 +97,7 @@ class History:
 
     def __init__(self) -> None:
         self.changing: Mapping[Path, Change] = {}
+        self.varying: Mapping[Path, Dimensions] = {}
         self.names: Mapping[Path, str] = {}
         self.lessons = 0
         self.learnt_at = 0
@@ -117,13 +121,20 @@ class History:
         self.learnt_at = self.compiles
         self.lessons += 1
 
-    def inherit(self, changing: Mapping[Path, Change], carried: Iterable[tuple[Path, Path]]) -> None:
-        """Take over the changing values of the function that this resume function continues. `carried`: (path here, path there)."""
-        if changing:
-            moved = {
-                (*here, *path[len(there) :]): change for here, there in carried for path, change in changing.items() if path[: len(there)] == there
-            }
-            self.changing = {**self.changing, **{path: replace(change, path=path) for path, change in moved.items()}}
+    def vary(self, found: Mapping[Path, Dimensions]) -> bool:
+        """Sizes and numbers have been found to vary; False where that was known."""
+        more = {path: with_more(self.varying.get(path, NONE), dimensions) for path, dimensions in found.items()}
+        if all(path in self.varying and self.varying[path] == dimensions for path, dimensions in more.items()):
+            return False
+        self.varying = {**self.varying, **more}
+        return True
+
+    def inherit(self, other: History, carried: Iterable[tuple[Path, Path]]) -> None:
+        """Take over what changes and varies in the function that this resume function continues. `carried`: (path here, path there)."""
+        if other.changing:
+            self.changing = {**self.changing, **{path: replace(change, path=path) for path, change in moved(other.changing, carried)}}
+        if other.varying:
+            self.varying = {**self.varying, **dict(moved(other.varying, carried))}
 
     def is_sampled(self, every: int) -> bool:
         """Whether this call is one of those that run eagerly too: the first, and each `every`th from there."""
@@ -136,4 +147,17 @@ class History:
         self.limits_reported.clear()
         self.observed_by.clear()
         self.called = False
-        self.changing, self.lessons, self.learnt_at = {}, 0, 0
+        self.changing, self.varying, self.lessons, self.learnt_at = {}, {}, 0, 0
+
+
+def moved(known: Mapping[Path, T], carried: Iterable[tuple[Path, Path]]) -> Iterator[tuple[Path, T]]:
+    """What is known of values by their paths in one function, by their paths in another. `carried`: (path there, path here)."""
+    for here, there in carried:
+        for path, what in known.items():
+            if path[: len(there)] == there:
+                yield (*here, *path[len(there) :]), what
+
+
+def with_more(known: Dimensions, found: Dimensions) -> Dimensions:
+    """All dimensions of a tensor that vary."""
+    return None if known is None or found is None else known | found

@@ -12,23 +12,31 @@ from framejit.driver import retained
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The arguments of `compile()`. `isolated`: share entries with no other compiled function."""
+    """The arguments of `compile()`. `isolated`: share entries with no other compiled function. `dynamic`: whether sizes and numbers are symbolic: all,
+    none, or (None) those that vary, if the option automatic_dynamic is set."""
 
     backend: Backend
     fullgraph: bool
     config: Config
     isolated: bool = False
+    dynamic: bool | None = None
 
     @property
     def shareable(self) -> bool:
         """Whether entries may serve other functions and modules. CUDA graphs are recorded for the addresses of one module's parameters."""
         return not self.isolated and not self.backend.cudagraphs()
 
+    @property
+    def learns_sizes(self) -> bool:
+        """Whether sizes and ints that have been seen to vary are symbolic in later entries."""
+        return self.config.automatic_dynamic if self.dynamic is None else self.dynamic
+
     def same_as(self, other: Options) -> bool:
         """Whether an entry made for one would be made alike for the other."""
         ours, theirs = self.backend, other.backend
         return (
             self.fullgraph == other.fullgraph
+            and self.dynamic is other.dynamic
             and self.config == other.config
             and type(ours) is type(theirs)
             and retained.function_of(ours) is retained.function_of(theirs)

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from framejit import config, stance
+from framejit import config, logs, stance
 from framejit._runtime import Entry
 from framejit.driver import torch_stance
-from framejit.driver.history import Family, History
+from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
+from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
-from framejit.guards.source import Call
+from framejit.guards.source import Call, Path
 from framejit.reporting import recompiles
 
 FEW = 2
@@ -80,6 +81,20 @@ def decide(subject: Subject) -> Decision:
     if len(subject.entries) >= subject.options.config.accumulated_recompile_limit:
         return Decision(None, limit_text("accumulated_recompile_limit", subject.options.config), subject.entries)
     return Decision(cause)
+
+
+def note_varying(subject: Subject) -> None:
+    """Note in which sizes and ints a call differs from those that the entries were made for, so that the next entry takes them as symbols."""
+    found: dict[Path, Dimensions] = {}
+    told: dict[str, None] = {}
+    for guard in (guard for entry in subject.own for guard in entry.spec.guards if guard.names_numbers):
+        for what, dim, before, now in guard.differences(guard.source.fetch(subject.call)):
+            if what != "stride" and type(before) is int:
+                path = guard.source.path()
+                found[path] = with_more(found.get(path, NONE), frozenset({dim}) if what == "size" else None)
+                told[f"{guard.source.told()}{f'.size({dim})' if what == 'size' else ''}: {before} -> {now}"] = None
+    if found and subject.history.vary(found) and logs.enabled("dynamic"):
+        logs.info("dynamic", f"symbolic from now on in {subject.name}, because they vary", "\n".join(told))
 
 
 def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:

@@ -14,6 +14,7 @@ from framejit._runtime import CompiledFunction
 from framejit.driver.history import Family
 from framejit.driver.options import Options
 from framejit.driver.upcalls import UpcallUse
+from framejit.guards.dynamic import Dynamic
 from framejit.guards.kinds import Change
 from framejit.guards.source import Path
 from framejit.report import BreakNote
@@ -52,6 +53,7 @@ class CompileRequest:
         args: the frame's raw argument slots, MISSING where unset.
         family: what the function and its resume functions have made so far.
         changing: by path, the values whose contents the entry must not rest on.
+        dynamic: which sizes and numbers are to be symbolic.
         names: what reports call that which the state of a resumed frame holds.
         origin: what is to be said of the new entry.
         resumed_after: the first graph break that led here, of a resume function; None for a call of the user's.
@@ -64,6 +66,7 @@ class CompileRequest:
     options: Options
     family: Family
     changing: Mapping[Path, Change]
+    dynamic: Dynamic
     names: Mapping[Path, str]
     origin: Origin
     resumed_after: BreakNote | None

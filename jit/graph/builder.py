@@ -13,7 +13,7 @@ import contextlib
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,18 +27,21 @@ from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote
 from framejit.graph.constants import Inexact, exact
-from framejit.graph.fake import SymbolicContextOf, meaning_of, refusal, version_of
+from framejit.graph.fake import meaning_of, refusal, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
+from framejit.graph.shapes import Shapes
 from framejit.graph.state import GlobalModes, Modes
+from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
-from framejit.guards.source import Source
-from framejit.guards.tensor_spec import tensor_spec
+from framejit.guards.source import Source, UserLine
+from framejit.guards.tensor_spec import TensorSpec, tensor_spec
 from framejit.objects.listobject import ListObject
+from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchobject import struct_sequence
+from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
 from framejit.torch_modes import MODE_CHANGES
 
@@ -94,6 +97,9 @@ class TorchVM(VM, Protocol):
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first."""
 
+    def user_line(self) -> UserLine | None:
+        """Where the program is now."""
+
     def note_handlers(self) -> bool:
         """An operation enters the graph here: whether what it raises has a handler."""
 
@@ -103,6 +109,7 @@ class GraphBuilder:
 
     `module_stack`: what `nn_module_stack` says of the nodes now made (path -> (path, class)); replaced, never changed in place,
     through the trail, by whoever inlines a module's call. `one_autograd_node`: what the backend makes of the graph (see Backend).
+    `dynamic`: which sizes and numbers are symbolic. `lifts_symbols`: each symbol of an input is an input of the graph too, be it used or not.
     """
 
     def __init__(
@@ -110,17 +117,20 @@ class GraphBuilder:
         vm: TorchVM,
         fake_mode: FakeTensorMode | None = None,
         shape_env: ShapeEnv | None = None,
-        symbolic_context: SymbolicContextOf | None = None,
         one_autograd_node: bool = False,
+        dynamic: Dynamic = STATIC,
+        lifts_symbols: bool = False,
     ) -> None:
         self.vm = vm
         self.trail = vm.trail
-        self.fakes = Fakes(self.trail, fake_mode, shape_env, symbolic_context)
+        self.fakes = Fakes(self.trail, fake_mode, shape_env)
+        self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line)
         self.modes = GlobalModes(self.effect_node, self.trail)
         self.body = self.outermost = Body(self.trail)
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.autograd_node = AutogradNode(self) if one_autograd_node else None
+        self.lifts_symbols = lifts_symbols
         self._has_inner = False  # whether there has ever been an inner graph
         self._inputs: dict[int, GraphInput] = {}
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
@@ -140,19 +150,40 @@ class GraphBuilder:
         if reason is not None:
             self.vm.unsupported(reason)
         self.refresh()
-        symbolic = self.fakes.symbolic_context_of(tensor)
+        static = is_static(source, tensor)
+        symbolic = None if static else self.shapes.context_of(source, tensor)
         fake = self.fakes.of_input(tensor, symbolic)
-        self.vm.guard(TensorMatch, source, tensor_spec(tensor))
+        if symbolic is not None:
+            self.shapes.note_input(source, tensor, fake)
+        self.vm.guard(TensorMatch, source, tensor_spec(tensor) if symbolic is None else without_symbols(tensor_spec(tensor), fake))
         node = self.outermost.placeholder(identifier(source.describe()), fake)
         obj = TensorObject(node, type(tensor), source, tensor)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         self._inputs[id(tensor)] = GraphInput(
-            source, node, obj, tensor, symbolic, is_parameter, holds_buffer(source), is_static(source, tensor)
+            source, node, obj, tensor, symbolic, is_parameter, holds_buffer(source), static
         )
         self.trail.log(self._inputs.pop, id(tensor))
         self.fakes.belongs_to(fake, obj)
         self.fakes.note_version(node)
         return obj
+
+    def number_input(self, number: NumberObject) -> fx.Node:
+        """The placeholder of a symbolic number that is read off the call."""
+        assert number.source is not None and number.sym is not None
+        node = self.outermost.placeholder(identifier(number.source.describe()), number.sym)
+        self._inputs[id(number)] = GraphInput(number.source, node, number, number.value)
+        self.trail.log(self._inputs.pop, id(number))
+        return node
+
+    def number_node(self, function: Callable[..., Any], operands: Sequence[NumberObject]) -> fx.Node:
+        """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic."""
+        args = tuple([operand.as_graph_argument(self.vm) for operand in operands])
+        inner, self.body = self.body, self.outermost
+        try:
+            return self._node("call_function", function, args, EMPTY, function(*[fake_of(arg) for arg in args]))
+        finally:
+            self.body = inner
+            self.shapes.note_lines()
 
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
         """The Object of a fake that the trace knows."""
@@ -160,7 +191,7 @@ class GraphBuilder:
 
     def input_fakes(self) -> list[torch.Tensor]:
         """The fakes of all inputs."""
-        return [described.node.meta["example_value"] for described in self._inputs.values()]
+        return [described.node.meta["example_value"] for described in self._inputs.values() if described.is_tensor]
 
     # Inner graphs, which an operator takes as arguments.
 
@@ -199,6 +230,7 @@ class GraphBuilder:
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
         result, changes = self._run(op, target, name, fakes, fake_args, fake_kwargs)
+        self.shapes.note_lines()
         if not changes:
             if isinstance(result, torch.Tensor):
                 known = self.fakes.object_of(result)
@@ -222,7 +254,7 @@ class GraphBuilder:
         snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
         writes = Writes(fakes) if -1 in before else contextlib.nullcontext()
         try:
-            with self.fakes.mode, writes:
+            with self.fakes.running(), writes:
                 result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
         except Exception as error:
             self.vm.unsupported(meaning_of(error, name))
@@ -310,8 +342,6 @@ class GraphBuilder:
             known = self.fakes.object_of(result)
             if known is not None:
                 return known
-            if result._has_symbolic_sizes_strides:
-                self.vm.unsupported(breaks.DataDependent(f"the shape that {name} gives"))
             obj = TensorObject(node, torch.Tensor)
             self.fakes.belongs_to(result, obj)
             return obj
@@ -328,8 +358,17 @@ class GraphBuilder:
         return self._constant(result, name)
 
     def _constant(self, result: Any, name: str) -> Object:
-        if isinstance(result, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            self.vm.unsupported(breaks.UnsupportedOperation(f"a symbolic number from {name}"))
+        """What an operator has given that is no tensor, be it symbolic numbers or a container of them."""
+        if isinstance(result, (tuple, list)) and any(type(item) is torch.SymInt for item in result):
+            return self.vm.from_real(with_items(result, [self._constant(item, name) for item in result]))
+        if type(result) is torch.SymInt:
+            return self.shapes.number(result)
+        if type(result) is torch.SymBool:
+            outcome = bool(result)
+            self.shapes.note_lines()
+            return self.vm.const(outcome)
+        if type(result) is torch.SymFloat:
+            self.vm.unsupported(breaks.UnsupportedOperation(f"a symbolic float from {name}"))
         return self.vm.const(result) if type(result) is torch.Size else self.vm.from_real(result)
 
     def refresh(self) -> None:
@@ -350,12 +389,14 @@ class GraphBuilder:
         self.refresh()
         body = self.body
         assert body is self.outermost
+        if self.lifts_symbols:
+            self.shapes.lift(self.input_fakes())
         graph, kept, notes = body.fx, body.kept, body.notes
         if self.autograd_node is not None:
             self.autograd_node.check_outputs(outputs)
         mutated = self.fakes.changed_inputs(kept)
         graph.output(tuple(outputs))
-        prune(graph, kept, self.fakes.mode)
+        prune(graph, kept, self.fakes.running)
         inputs = self._used_inputs()
         self._guard_aliasing(inputs, mutated)
         if debug:
@@ -375,7 +416,7 @@ class GraphBuilder:
         for node in list(graph.nodes):
             if node.op != "placeholder":
                 break
-            if node.users:
+            if node.users or (self.lifts_symbols and not by_node[node].is_tensor):
                 inputs.append(by_node[node])
             else:
                 graph.erase_node(node)
@@ -395,7 +436,7 @@ class GraphBuilder:
         return unneeded(
             reversed(self.outermost.fx.nodes),
             (*outputs, *self.outermost.kept),
-            lambda node: node in self.outermost.notes and is_computed(node.meta["example_value"]) and has_effect(node, self.fakes.mode),
+            lambda node: node in self.outermost.notes and is_computed(node.meta["example_value"]) and has_effect(node, self.fakes.running),
         )
 
     def dispose(self) -> None:
@@ -407,6 +448,7 @@ class GraphBuilder:
         if not any(described.node in mutated for described in inputs):
             return
         groups: dict[int, int] = {}
+        inputs = [described for described in inputs if described.is_tensor]
         numbers = [groups.setdefault(described.value.untyped_storage()._cdata, len(groups)) for described in inputs]
         self.vm.relate(
             StorageAliasing,
@@ -415,6 +457,20 @@ class GraphBuilder:
             tuple(numbers),
             tuple(described.value.storage_offset() for described in inputs),
         )
+
+
+def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:
+    """What is left to be compared of a tensor whose fake has symbolic sizes and strides: those are None."""
+    sizes = tuple(None if type(sym) is torch.SymInt else size for size, sym in zip(spec.sizes, fake.size()))
+    strides = None if spec.strides is None else tuple(None if type(sym) is torch.SymInt else stride for stride, sym in zip(spec.strides, fake.stride()))
+    return replace(spec, sizes=sizes, strides=strides)
+
+
+def with_items(container: Any, items: list[Object]) -> Any:
+    """A container like the one that an operator gave, of Objects; for `VM.from_real`."""
+    if isinstance(container, torch.Size):
+        return SizeObject(items, torch.Size)
+    return items if isinstance(container, list) else TupleObject(items, type(container))
 
 
 def module_with(modules: dict[str, fx.GraphModule]) -> torch.nn.Module:

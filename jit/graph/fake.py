@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.fx.experimental.validator  # which a ShapeEnv needs: it loads z3, and that keeps the frames below it until the collector runs
 from torch._subclasses.fake_tensor import (
@@ -15,14 +12,10 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, StatefulSymbolicContext
 
 from framejit import breaks, classes
 from framejit.objects.torchfunctions import PLAIN_TENSORS, overrides
-
-SymbolicContextOf = Callable[[torch.Tensor], Any]
-"""Which sizes of an input are symbolic: tensor -> SymbolicContext, or None where every size is a constant."""
-
 
 
 def make_shape_env() -> ShapeEnv:
@@ -35,7 +28,7 @@ def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
 
 
-def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) -> torch.Tensor:
+def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | None) -> torch.Tensor:
     """The fake of a real tensor: made outside inference mode unless the tensor was, so that it is as ordinary as the tensor is."""
     with torch._C.DisableTorchFunction():
         if torch.is_inference_mode_enabled() and not tensor.is_inference():
@@ -44,10 +37,10 @@ def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) -
         return _to_fake(mode, tensor, symbolic_context)
 
 
-def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Any) -> torch.Tensor:
+def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | None) -> torch.Tensor:
     if symbolic_context is None:
         return mode.from_tensor(tensor, static_shapes=True)
-    return mode.from_tensor(tensor, symbolic_context=symbolic_context)
+    return mode.from_tensor(tensor, symbolic_context=symbolic_context, source=symbolic_context.tensor_source)
 
 
 def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -8,51 +8,58 @@ same ShapeEnv.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
-from framejit.graph.fake import SymbolicContextOf, make_fake_mode, make_shape_env, to_fake, version_of
+from framejit.graph.fake import make_fake_mode, make_shape_env, to_fake, version_of
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import run_node
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
     from torch import fx
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv, StatefulSymbolicContext
 
     from framejit.objects.tensorobject import TensorObject
     from framejit.trail import Trail
 
 
 class Fakes:
-    """The fakes of one trace. `symbolic_context` says which sizes of an input are symbolic."""
+    """The fakes of one trace."""
 
-    def __init__(
-        self, trail: Trail, mode: FakeTensorMode | None = None, shape_env: ShapeEnv | None = None, symbolic_context: SymbolicContextOf | None = None
-    ) -> None:
+    def __init__(self, trail: Trail, mode: FakeTensorMode | None = None, shape_env: ShapeEnv | None = None) -> None:
         self.shape_env = make_shape_env() if shape_env is None else shape_env
         self.mode = make_fake_mode(self.shape_env) if mode is None else mode
         self.stale = False
-        self._symbolic_context = symbolic_context
+        self.symbolic = False
+        """Whether there has been a fake with symbolic sizes."""
         self._trail = trail
         self._objects: dict[int, TensorObject] = {}
         self._versions: dict[fx.Node, int] = {}
+
+    def running(self) -> AbstractContextManager[object]:
+        """In which operators run on fakes. With symbolic sizes, those that are written in C++ in terms of others are to run in Python."""
+        if not self.symbolic:
+            return self.mode
+        stack = ExitStack()
+        stack.enter_context(enable_python_dispatcher())
+        stack.enter_context(self.mode)
+        return stack
 
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
         """The Object of a fake that the trace knows."""
         return self._objects.get(id(fake))
 
-    def symbolic_context_of(self, tensor: torch.Tensor) -> Any:
-        """Which sizes of a new input are to be symbolic; None if none is."""
-        return None if self._symbolic_context is None else self._symbolic_context(tensor)
-
-    def of_input(self, tensor: torch.Tensor, symbolic: Any) -> torch.Tensor:
-        """A new fake of a real tensor."""
+    def of_input(self, tensor: torch.Tensor, symbolic: StatefulSymbolicContext | None) -> torch.Tensor:
+        """A new fake of a real tensor. `symbolic`: which of its sizes are symbolic; None if none is."""
+        self.symbolic = self.symbolic or symbolic is not None
         return to_fake(self.mode, tensor, symbolic)
 
     def belongs_to(self, fake: torch.Tensor, obj: TensorObject) -> None:
@@ -85,6 +92,8 @@ class Fakes:
         objects = list(self._objects.values())
         self.mode = make_fake_mode(self.shape_env)
         for described in inputs:
+            if not described.is_tensor:
+                continue
             fake = described.node.meta["example_value"] = self.of_input(described.value, described.symbolic)
             self._versions[described.node] = version_of(fake)
         for body in bodies:
@@ -92,7 +101,7 @@ class Fakes:
             for node in body.fx.nodes:
                 note = body.notes.get(node)
                 if note is not None and node.target not in MODE_CHANGES:
-                    with note.modes.applied(), self.mode:
+                    with note.modes.applied(), self.running():
                         node.meta["example_value"] = run_node(node)
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
 

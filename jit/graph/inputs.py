@@ -15,7 +15,7 @@ from framejit.objects.object import Object
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder of the outermost graph.
+    """One placeholder of the outermost graph: of a tensor, or of an int by which sizes differ from call to call.
 
     Attributes:
         source: where the value is found.
@@ -35,6 +35,10 @@ class GraphInput:
     is_parameter: bool = False
     is_buffer: bool = False
     static: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self.value, torch.Tensor)
 
     @property
     def name(self) -> str:

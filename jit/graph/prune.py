@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import builtins
 import operator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import fx
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.amp.autocast_mode import _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+Running = Callable[[], AbstractContextManager[object]]
+"""Makes that in which operators run on fakes."""
 SET_GRAD = torch._C._set_grad_enabled
 EXITS = frozenset({_exit_autocast, _exit_inference_mode})
 PURE_TARGETS = frozenset({getattr(operator, name) for name in dir(operator) if not name.startswith("_")} | {builtins.getattr})
@@ -64,13 +67,13 @@ class EffectRecorder(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def has_effect(node: fx.Node, mode: FakeTensorMode) -> bool:
+def has_effect(node: fx.Node, running: Running) -> bool:
     """Whether a node does more than compute its result: it is run once more, on fakes, while an EffectRecorder listens."""
     if node.target in PURE_TARGETS:
         return False
     recorder = EffectRecorder()
     try:
-        with mode, recorder:
+        with running(), recorder:
             run_node(node)
     except Exception:
         return True
@@ -84,12 +87,12 @@ def output_nodes(graph: fx.Graph) -> tuple[fx.Node, ...]:
     return found  # type: ignore[return-value]
 
 
-def prune(graph: fx.Graph, kept: set[fx.Node], mode: FakeTensorMode) -> None:
+def prune(graph: fx.Graph, kept: set[fx.Node], running: Running) -> None:
     """Remove nodes without users, last first, unless they are `kept` or have an effect; then switches of modes that switch nothing."""
     for node in reversed(graph.nodes):
         if node.op in ("placeholder", "output") or node.users or node in kept:
             continue
-        if has_effect(node, mode):
+        if has_effect(node, running):
             kept.add(node)
         else:
             graph.erase_node(node)

@@ -20,6 +20,7 @@ from framejit.objects.dictobject import dict_of
 from framejit.objects.finalizers import guard_address
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.listobject import ListObject
+from framejit.objects.numberobject import converted
 from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
@@ -149,7 +150,7 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     numbers: list[Any] | None = [] if is_number(total) else None  # so long as there is nothing else
     for item in abstract.steps(vm, iterator):
         item = vm.observe(item)
-        if numbers is not None and is_number(item):
+        if numbers is not None and is_number(item) and not item.is_symbolic(vm):
             numbers.append(item.constant(vm))
             continue
         if numbers:
@@ -284,6 +285,9 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         return fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
     if obj.cls is int:
         return obj
+    symbolic = converted(vm, "int", obj)
+    if symbolic is not None:
+        return symbolic
     if obj.is_knowable():
         return fold(vm, int, obj.constant(vm))
     for name in ("__int__", "__index__", "__trunc__"):
@@ -306,6 +310,9 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     obj = vm.observe(obj)
     if obj.cls is float:
         return obj
+    symbolic = converted(vm, "float", obj)
+    if symbolic is not None:
+        return symbolic
     if obj.is_knowable():
         return fold(vm, float, obj.constant(vm))
     found = call_special(vm, obj, "__float__")

@@ -8,6 +8,7 @@ from types import BuiltinFunctionType
 
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
+from framejit.objects.numberobject import converted
 from framejit.objects.object import VM, Object, call_special, fold
 from framejit.objects.registry import models, pure
 
@@ -23,12 +24,21 @@ def prod(vm: VM, iterable: Object, *, start: Object | None = None) -> Object:
     return total
 
 
+@models(math.sqrt)
+def sqrt(vm: VM, x: Object) -> Object:
+    x = vm.observe(x)
+    return converted(vm, "math.sqrt", x) or fold(vm, math.sqrt, x.as_real(vm))
+
+
 def rounding(name: str) -> None:
     """math.ceil, floor and trunc ask the type first."""
     function = getattr(math, name)
 
     def model(vm: VM, number: Object) -> Object:
         number = vm.observe(number)
+        symbolic = number if number.is_symbolic(vm) else converted(vm, f"math.{name}", number) if name != "trunc" else None
+        if symbolic is not None:
+            return symbolic
         if number.is_knowable():
             return fold(vm, function, number.constant(vm))
         found = call_special(vm, number, f"__{name}__")

@@ -1,68 +1,160 @@
-"""Numbers: exact ints and floats, which are known, or from outside and not asked for yet, or computed from such.
+"""Numbers: exact ints and floats, which are known, or from outside and not asked for yet, or computed from such, or symbolic.
 
-A number from outside becomes known, and is guarded, when something asks for its value. Sums, differences and products don't ask:
-they are numbers whose computation is deferred to the generated code, so that `self.step += 1` compiles once for all steps.
+A number from outside becomes known, and is guarded, when something asks for its value. Arithmetic that can't fail doesn't ask: it gives numbers
+whose computation is deferred to the generated code, so that `self.step += 1` compiles once for all steps.
+
+A symbolic number has a SymInt: what the graph and the shapes of tensors know it as. Comparing it guards the outcome and not the value; as an argument of
+a node it is a node. The generated code computes it in plain Python, from sizes and numbers of the call.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from framejit.objects.constobject import ConstObject
 from framejit.objects.object import VM, Codegen, Object
 
+if TYPE_CHECKING:
+    from torch import SymFloat, SymInt, fx
+
+    from framejit.guards.source import Source
+
 MAX_DEPTH = 16
-"""So many deferred computations may be in one another. A deeper one is asked for its value."""
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "+=": operator.add, "-=": operator.sub, "*=": operator.mul,
+"""So many deferred computations may be in one another. A deeper one is written anew, as what it simplifies to, or asked for its value."""
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "/": operator.truediv, "**": operator.pow,
+    "max": max, "min": min, "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
 }  # fmt: skip
-"""The operators that can wait. They can't fail on two numbers of one type, but for floats from huge ints."""
+"""What can be deferred."""
+UNFAILING = frozenset("+-*")
+"""The operators that can wait whatever the numbers are. They can't fail on two numbers of one type, but for floats from huge ints."""
+SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
+"""The operations that are operators of Python's; the others are functions."""
+LARGEST_EXPONENT = 8
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+ROUNDED: dict[str, Callable[[float], int]] = {"<": math.ceil, ">=": math.ceil, ">": math.floor, "<=": math.floor}
+"""How an int is compared with a float that is no whole number: `n < 2.5` is `n < 3`."""
 
 
 class NumberObject(ConstObject):
-    """An exact int or float."""
+    """An exact int or float. `sym`: its SymInt, None where it has none (yet); `node`: its node in the outermost graph, where one was needed."""
 
-    __slots__ = ()
+    __slots__ = ("sym", "node")
+
+    def __init__(self, value: Any, source: Source | None = None, pending: bool = False, sym: SymInt | None = None) -> None:
+        super().__init__(value, source, pending)
+        self.sym: SymInt | SymFloat | None = sym
+        self.node: fx.Node | None = None
+
+    def symbolic(self, vm: VM) -> SymInt | None:
+        """The SymInt of an int whose value isn't rested upon; None where it has none. An int from outside that is seen to vary gets one here."""
+        if not self.pending or self.cls is not int:
+            return None
+        if self.sym is None and self.source is not None:
+            vm.graph.shapes.make_symbolic(self)
+        return self.sym  # type: ignore[return-value]
+
+    def is_symbolic(self, vm: VM) -> bool:
+        return self.symbolic(vm) is not None
+
+    def constant(self, vm: VM) -> Any:
+        if not self.pending:
+            return self.value
+        if self.sym is None:
+            return super().constant(vm)
+        vm.graph.shapes.decide(operator.eq, self.sym, self.value)
+        vm.trail.set(self, "pending", False)
+        return self.value
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return vm.graph.shapes.node_of(self) if self.symbolic(vm) is not None else self.constant(vm)
+
+    def truth(self, vm: VM) -> bool:
+        sym = self.symbolic(vm)
+        return super().truth(vm) if sym is None else vm.graph.shapes.decide(operator.ne, sym, 0)
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
-        return negated(self, symbol) if self.pending else None
+        if symbol == "+" and self.symbolic(vm) is not None:
+            return self
+        return negated(vm, self, symbol) if self.pending else None
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        return deferred(vm, symbol, self, other, reflected)
+        other = as_number(other)
+        if not isinstance(other, NumberObject) or not (self.pending or other.pending):
+            return None
+        return deferred(vm, symbol.removesuffix("="), other, self) if reflected else deferred(vm, symbol.removesuffix("="), self, other)
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        other = as_number(other)
+        if not isinstance(other, NumberObject):
+            return vm.const(symbol == "!=") if symbol in ("==", "!=") and other.cls in (type(None), str) else None
+        if not (self.pending or other.pending):
+            return None
+        left, right = (other, self) if reflected else (self, other)
+        return compared(vm, symbol, left, right)
 
 
 class DeferredNumber(NumberObject):
-    """A number that the trace has computed by `+`, `-` or `*` from numbers that aren't known. The generated code computes it anew in each call."""
+    """A number that the trace has computed from numbers that aren't known. The generated code computes it anew in each call."""
 
-    __slots__ = ("symbol", "operands", "depth")
+    __slots__ = ("operation", "operands", "depth", "asked")
 
-    def __init__(self, symbol: str, operands: tuple[NumberObject, NumberObject], value: Any) -> None:
+    def __init__(self, operation: str, operands: tuple[NumberObject, ...], value: Any) -> None:
         super().__init__(value, None, pending=True)
-        self.symbol = symbol
+        self.operation = operation
         self.operands = operands
         self.depth = 1 + max(depth_of(operand) for operand in operands)
+        self.asked = False  # whether its operands have been asked for their SymInts
+
+    def symbolic(self, vm: VM) -> SymInt | None:
+        return self.compute(vm) if self.pending and self.cls is int else None
+
+    def compute(self, vm: VM) -> Any:
+        """Its SymInt or SymFloat, made from those of its operands; None where one of them has none."""
+        if not self.asked:
+            vm.trail.set(self, "asked", True)
+            parts = [sym_of(vm, operand) for operand in self.operands]
+            if None not in parts:
+                vm.trail.set(self, "sym", vm.graph.shapes.computed(self.operation, parts, self.value))
+        return self.sym
 
     def constant(self, vm: VM) -> Any:
         if self.pending:
+            if self.symbolic(vm) is not None:
+                return super().constant(vm)
             for operand in self.operands:
                 operand.constant(vm)
             vm.trail.set(self, "pending", False)
         return self.value
 
+    def as_graph_argument(self, vm: VM) -> Any:
+        if self.pending and self.cls is float and self.compute(vm) is not None:
+            return vm.graph.shapes.node_of(self)
+        return super().as_graph_argument(vm)
+
     def reconstruct(self, cg: Codegen) -> None:
         if not self.pending:
             cg.load_const(self.value)
             return
-        left, right = self.operands
-        cg.load(left)
-        cg.load(right)
-        cg.binary_op(self.symbol)
+        for operand in self.operands:
+            cg.load(operand)
+        if self.operation in SYMBOLS:
+            cg.binary_op(self.operation)
+        else:
+            cg.call_const(OPERATIONS[self.operation], len(self.operands))
 
     def referents(self) -> list[Object]:
         return list(self.operands) if self.pending else []
 
+
+def as_number(obj: Object) -> Object:
+    """A known bool as the int that it is to arithmetic; other Objects as they are."""
+    return NumberObject(int(obj.value)) if obj.cls is bool and obj.is_known() else obj
 
 
 def depth_of(number: NumberObject) -> int:
@@ -70,43 +162,114 @@ def depth_of(number: NumberObject) -> int:
     return number.depth if type(number) is DeferredNumber else 0
 
 
-def defers(left: NumberObject, right: NumberObject) -> bool:
-    """Whether arithmetic on the two can wait. An int and a float only if the int is known: a huge one may overflow."""
+def sym_of(vm: VM, number: NumberObject) -> Any:
+    """What stands for a number among symbolic ones: its value, SymInt or SymFloat; None where there is nothing."""
+    if not number.pending:
+        return number.value
+    return number.compute(vm) if type(number) is DeferredNumber else number.symbolic(vm)
+
+
+def defers(vm: VM, left: NumberObject, right: NumberObject) -> bool:
+    """Whether `+`, `-` and `*` of the two can wait. An int and a float only if the int is known, or symbolic: a huge one may overflow."""
     if left.cls is right.cls:
         return left.pending or right.pending
-    if left.cls is float:
-        return left.pending and not right.pending
-    return right.pending and not left.pending
+    whole, fraction = (right, left) if left.cls is float else (left, right)
+    return fraction.pending if not whole.pending else whole.symbolic(vm) is not None
 
 
-def simplified(vm: VM, symbol: str, left: NumberObject, right: NumberObject, value: Any) -> NumberObject:
-    """A deferred `left symbol right`; `(x + 1) + 1` becomes `x + 2`, so that counters in loops don't grow."""
-    if symbol in "+-" and type(left) is DeferredNumber and left.cls is int and right.cls is int and not right.pending:
-        base, step = left.operands
-        if left.symbol in "+-" and left.pending and not step.pending:
-            total = (step.value if left.symbol == "+" else -step.value) + (right.value if symbol == "+" else -right.value)
-            return DeferredNumber("+", (base, NumberObject(total)), value)
-    result = DeferredNumber(symbol, (left, right), value)
-    if result.depth > MAX_DEPTH:
-        result.constant(vm)
-        return NumberObject(value)
-    return result
+def are_symbolic(vm: VM, *numbers: NumberObject) -> bool:
+    """Whether the numbers are ints, each symbolic or known."""
+    return all(number.cls is int and (not number.pending or number.symbolic(vm) is not None) for number in numbers)
 
 
-def deferred(vm: VM, symbol: str, number: NumberObject, other: Object, reflected: bool) -> Object | None:
-    """`number symbol other` as a deferred number, or None where it must be computed now. `reflected`: the other way round."""
-    function = ARITHMETIC.get(symbol)
-    if function is None or not isinstance(other, NumberObject) or not defers(number, other):
+def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> Object | None:
+    """`left operation right` as a deferred number, or None where it must be computed now."""
+    if operation not in SYMBOLS or not (defers(vm, left, right) if operation in UNFAILING else can_wait(vm, operation, left, right)):
         return None
-    left, right = (other, number) if reflected else (number, other)
     try:
-        value = function(left.value, right.value)
+        value = OPERATIONS[operation](left.value, right.value)
     except OverflowError:
         return None
-    return simplified(vm, symbol[0], left, right, value)
+    return simplified(vm, operation, left, right, value)
 
 
-def negated(number: NumberObject, symbol: str) -> Object | None:
+def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> bool:
+    """Whether an operator that may fail can wait: for numbers that are symbolic or known, and once it is guarded that it doesn't fail."""
+    if sym_of(vm, left) is None or sym_of(vm, right) is None:
+        return False
+    if operation != "**":
+        return (operation == "/" or are_symbolic(vm, left, right)) and is_nonzero(vm, right)
+    if right.pending or left.cls is not int:
+        return False
+    if right.cls is float:
+        return bool(left.value > 0) and vm.graph.shapes.decide(operator.gt, sym_of(vm, left), 0)
+    return 0 <= right.value <= LARGEST_EXPONENT
+
+
+def is_nonzero(vm: VM, number: NumberObject) -> bool:
+    """Whether a number isn't zero, which is guarded; False where that can't be said without resting on its value."""
+    if not number.pending or number.value == 0:
+        return bool(number.value)
+    if number.cls is int:
+        return vm.graph.shapes.decide(operator.ne, number.symbolic(vm), 0)
+    return type(number) is DeferredNumber and number.operation in ("float", "math.sqrt") and is_nonzero(vm, number.operands[0])
+
+
+def converted(vm: VM, operation: str, obj: Object) -> Object | None:
+    """A function of one number, computed from symbolic ones, as a deferred number; None where it must be computed now."""
+    if not isinstance(obj, NumberObject) or not obj.pending or sym_of(vm, obj) is None:
+        return None
+    if operation == "math.sqrt" and not (obj.cls is int and obj.value >= 0 and vm.graph.shapes.decide(operator.ge, sym_of(vm, obj), 0)):
+        return None
+    made = DeferredNumber(operation, (obj,), OPERATIONS[operation](obj.value))
+    return made if made.compute(vm) is not None else None
+
+
+def simplified(vm: VM, operation: str, left: NumberObject, right: NumberObject, value: Any) -> NumberObject:
+    """A deferred `left operation right`; `(x + 1) + 1` becomes `x + 2`, so that counters in loops don't grow."""
+    if operation in "+-" and type(left) is DeferredNumber and left.cls is int and right.cls is int and not right.pending:
+        base, step = left.operands[0], left.operands[-1]
+        if left.operation in "+-" and left.pending and not step.pending:
+            total = (step.value if left.operation == "+" else -step.value) + (right.value if operation == "+" else -right.value)
+            return DeferredNumber("+", (base, NumberObject(total)), value)
+    result = DeferredNumber(operation, (left, right), value)
+    if result.depth <= MAX_DEPTH:
+        return result
+    sym = result.symbolic(vm)
+    shorter = None if sym is None else vm.graph.shapes.number(sym)
+    if isinstance(shorter, NumberObject) and depth_of(shorter) <= MAX_DEPTH:
+        return shorter
+    result.constant(vm)
+    return NumberObject(value)
+
+
+def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
+    """A comparison of numbers of which at least one is symbolic: its outcome is guarded. None where it is about values."""
+    if left.cls is float or right.cls is float:
+        return compared_with_float(vm, symbol, left, right)
+    if not are_symbolic(vm, left, right):
+        return None
+    return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], *[number.symbolic(vm) if number.pending else number.value for number in (left, right)]))
+
+
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
+    """A comparison of a symbolic int with a known float, as one with an int that has the same outcome for all ints."""
+    if left.cls is float:
+        left, right, symbol = right, left, MIRRORED[symbol]
+    sym = left.symbolic(vm)
+    if sym is None or right.pending or not math.isfinite(right.value):
+        return None
+    if symbol in ROUNDED:
+        return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], sym, ROUNDED[symbol](right.value)))
+    if right.value != int(right.value):
+        return vm.const(symbol == "!=")
+    return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], sym, int(right.value)))
+
+
+def negated(vm: VM, number: NumberObject, symbol: str) -> Object | None:
     """`-x` as `0 - x`; for floats `-0.0 - x`, which gives zeros the right sign."""
     if symbol != "-":
         return None

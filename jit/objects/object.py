@@ -67,6 +67,10 @@ class Object:
         """Whether `constant` would answer. To ask may specialise: the entry then rests on the value. Guards nothing."""
         return False
 
+    def is_symbolic(self, vm: VM) -> bool:
+        """Whether it is a symbolic number, or a tuple with one: to ask for its constant is to make an entry for this value only."""
+        return False
+
     def constant(self, vm: VM) -> Any:
         """The value as a real, immutable Python object; guards it where it came from outside. Breaks if there is none."""
         raise NotConstant(self)

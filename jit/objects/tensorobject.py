@@ -17,7 +17,7 @@ from framejit.objects.object import VM, Codegen, Namespace, Object
 from framejit.objects.registry import Model, models, sets, wraps
 from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
-from framejit.objects.torchobject import RandomGeneratorObject
+from framejit.objects.torchobject import RandomGeneratorObject, SizeObject
 
 if TYPE_CHECKING:
     from torch import fx
@@ -207,19 +207,29 @@ def constant_reader(name: str) -> Model:
 
     def read(vm: VM, self: TensorObject) -> Object:
         value = getattr(self.look(vm), name)
-        if isinstance(value, (torch.SymInt, torch.SymBool)):
-            vm.unsupported(breaks.UnsupportedOperation(f"the symbolic {name} of a tensor"))
+        if type(value) is torch.SymInt:
+            return vm.graph.shapes.number(value)
+        if type(value) is torch.Size:
+            return SizeObject([vm.graph.shapes.number(size) if type(size) is torch.SymInt else vm.const(size) for size in value], torch.Size)
         return vm.const(value)
 
     return read
 
 
 for _name in (
-    "shape", "dtype", "device", "ndim", "requires_grad", "layout", "itemsize", "nbytes", "is_cuda", "is_cpu", "is_xpu", "is_mps",
+    "shape", "dtype", "device", "ndim", "requires_grad", "layout", "itemsize", "is_cuda", "is_cpu", "is_xpu", "is_mps",
     "is_sparse", "is_sparse_csr", "is_quantized", "is_nested", "is_mkldnn", "is_xla", "is_vulkan", "is_mtia", "is_ipu", "is_maia",
 ):  # fmt: skip
     if hasattr(torch.Tensor, _name):
         models(getattr(torch.Tensor, _name))(constant_reader(_name))
+
+
+@models(torch.Tensor.nbytes)
+def read_nbytes(vm: VM, self: TensorObject) -> Object:
+    fake = self.look(vm)
+    count = fake.numel()
+    known = vm.graph.shapes.number(count) if type(count) is torch.SymInt else vm.const(count)
+    return operators.binary_op(vm, "*", known, vm.const(fake.itemsize))
 
 
 @models(torch.Tensor.is_meta)
@@ -383,7 +393,8 @@ def tensor_len(vm: VM, self: TensorObject) -> Object:
     fake = self.look(vm)
     if fake.dim() == 0:
         vm.raise_(TypeError, "len() of a 0-d tensor")
-    return vm.const(fake.shape[0])
+    size = fake.shape[0]
+    return vm.graph.shapes.number(size) if type(size) is torch.SymInt else vm.const(size)
 
 
 @models(torch.Tensor.__iter__)

@@ -9,6 +9,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.source import Source
+from framejit.objects import abstract, operators
 from framejit.objects.constobject import CONST_BUILDERS, ConstObject
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import VM, Codegen, Object
@@ -17,6 +18,8 @@ from framejit.objects.tupleobject import TupleObject, item_at
 
 BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 BY_VALUE = (torch.device, torch.finfo, torch.iinfo)
+CONCATENATED = type(torch.Size(()) + ()), type(() + torch.Size(()))
+"""What a size and a tuple give, and a tuple and a size."""
 EQUALITY = {"==": operator.eq, "!=": operator.ne}
 
 pure_methods(*BY_IDENTITY, *BY_VALUE)
@@ -96,10 +99,14 @@ class SizeObject(CSequence):
             return None
         if not other.is_knowable():
             return None
-        mine, others = self.constant(vm), other.constant(vm)
+        if symbol[0] == "+" and isinstance(other, TupleObject) and (self.is_symbolic(vm) or other.is_symbolic(vm)):
+            mine, others = self.items(vm), other.items(vm)
+            if all(vm.observe(item).cls is int for item in others):
+                return tuple_like([*others, *mine], CONCATENATED[1]) if reflected else tuple_like([*mine, *others], CONCATENATED[0])
+        real, reals = self.constant(vm), other.constant(vm)
         function = operator.add if symbol[0] == "+" else operator.mul
         try:
-            return vm.from_real(function(others, mine) if reflected else function(mine, others))
+            return vm.from_real(function(reals, real) if reflected else function(real, reals))
         except TypeError as error:
             vm.raise_(TypeError, *error.args)
 
@@ -109,6 +116,11 @@ class SizeObject(CSequence):
             cg.load(item)
         cg.build_tuple(len(self.elements))
         cg.call_const(torch.Size, 1)
+
+
+def tuple_like(items: list[Object], cls: type) -> TupleObject:
+    """A size, or a tuple."""
+    return SizeObject(items, cls) if cls is torch.Size else TupleObject(items, cls)
 
 
 @wraps(torch.Size)
@@ -126,6 +138,11 @@ CONST_BUILDERS[torch.Size] = size_object
 
 @models(torch.Size.numel)
 def size_numel(vm: VM, self: Object) -> Object:
+    if self.is_symbolic(vm):
+        total: Object = vm.const(1)
+        for item in abstract.each(vm, self):
+            total = operators.binary_op(vm, "*", total, item)
+        return total
     return vm.const(self.constant(vm).numel())
 
 
@@ -180,6 +197,17 @@ def make_constructor(cls: type) -> Any:
     return construct
 
 
-for _cls in (*BY_VALUE, torch.Size):
+@models(torch.Size)
+def make_size(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    """`torch.Size(sizes)`, of which some may be symbolic."""
+    sizes = vm.observe(args[0]) if len(args) == 1 and not kwargs else None
+    if sizes is not None and sizes.cls in (list, tuple, torch.Size):
+        items = [vm.observe(item) for item in abstract.iterate(vm, sizes)]
+        if any(item.is_symbolic(vm) for item in items) and all(item.cls is int for item in items):
+            return SizeObject(list(items), torch.Size)
+    return make_constructor(torch.Size)(vm, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+for _cls in BY_VALUE:
     models(_cls)(make_constructor(_cls))
     CONST_BUILDERS.setdefault(_cls, build_by_value)

@@ -81,6 +81,9 @@ class TupleObject(Object):
             return values
         return self.value if self.value is not MISSING else c_new(self.cls)(self.cls, values)
 
+    def is_symbolic(self, vm: VM) -> bool:
+        return self.elements is not None and any(vm.observe(item).is_symbolic(vm) for item in self.elements)
+
     def hash_key(self, vm: VM) -> Any:
         cls: Any = self.cls
         if cls.__hash__ is not tuple.__hash__ or cls.__eq__ is not tuple.__eq__:
@@ -136,7 +139,7 @@ class TupleObject(Object):
         return super().get_slot(vm, member)
 
     def as_graph_argument(self, vm: VM) -> Any:
-        if self.is_knowable():
+        if self.is_knowable() and not self.is_symbolic(vm):
             return self.constant(vm)
         values = [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
         if self.cls is tuple or not hasattr(self.cls, "_fields"):

@@ -67,8 +67,31 @@ class Autograd(Protocol[Obj_contra]):
         """The program asks which operator has made this tensor."""
 
 
+class ShapesView(Protocol[Obj_co]):
+    """The symbolic sizes and numbers of the trace."""
+
+    def make_symbolic(self, number: Any) -> None:
+        """Give an int from outside a SymInt, if it is one of those that are to be symbolic."""
+
+    def number(self, value: Any) -> Obj_co:
+        """The Object of a SymInt that an operator has given."""
+
+    def computed(self, operation: str, parts: Sequence[Any], value: int) -> Any:
+        """The SymInt of an operation on SymInts and ints, of which Python gives `value`; None where it has none."""
+
+    def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+        """Whether a relation holds of SymInts and ints: the trace rests on the outcome from here on."""
+
+    def node_of(self, number: Any) -> Any:
+        """The node that gives a symbolic number."""
+
+
 class Graph(Protocol[Obj]):
     """The graph that operators on tensors go into."""
+
+    @property
+    def shapes(self) -> ShapesView[Obj]:
+        """The symbolic sizes and numbers."""
 
     module_stack: dict[str, tuple[str, type]]
     """Which modules' calls are being inlined: path -> (path, class)."""

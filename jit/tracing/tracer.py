@@ -21,6 +21,7 @@ from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
+from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard, Relation, Same, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
@@ -61,7 +62,7 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
 
     `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
-    `one_autograd_node`: what the backend makes of the graph (see Backend).
+    `one_autograd_node`: what the backend makes of the graph (see Backend). `dynamic`, `lifts_symbols`: see GraphBuilder.
     """
 
     def __init__(
@@ -73,6 +74,8 @@ class Tracer:
         breaks_at: Mapping[Place, breaks.Break] | None = None,
         names: Mapping[Path, str] | None = None,
         one_autograd_node: bool = False,
+        dynamic: Dynamic = STATIC,
+        lifts_symbols: bool = False,
     ) -> None:
         self.function = function
         self.changing = changing
@@ -84,7 +87,7 @@ class Tracer:
         self.trail = Trail()
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
-        self.graph = GraphBuilder(self, one_autograd_node=one_autograd_node)
+        self.graph = GraphBuilder(self, one_autograd_node=one_autograd_node, dynamic=dynamic, lifts_symbols=lifts_symbols)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
         self.frame: Frame | None = None

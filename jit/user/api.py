@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 
 from torch import nn
 
-from framejit import config, directives, logs
+from framejit import config, directives
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn, lookup
 from framejit.directives import untraced
@@ -86,7 +86,9 @@ def compile(
             A class is changed in place: calls of its instances are compiled.
         backend: a name (see `list_backends`), or a callable `(GraphModule, example_inputs) -> callable`. Default: "inductor".
         fullgraph: raise `Unsupported` where tracing stops, instead of running the frame as written.
-        dynamic: symbolic shapes are not there yet: True is warned of once, and each new shape is compiled all the same.
+        dynamic: which sizes of tensors, and ints, one compilation takes as symbols, so that it serves all. True: all, but for parameters and buffers, sizes
+            of 0 and 1, and ints that are 0 or 1 or no arguments. None: those that have been seen to vary from call to call, if the option
+            automatic_dynamic is set. False: none; each size is compiled by itself.
         mode, options: passed to the backend, as a rule to Inductor.
         name: accepted, as torch.compile does; reports name functions as the program does.
         disable: give the target back as it is.
@@ -102,13 +104,11 @@ def compile(
     check_options(positional, unknown, name, fullgraph=fullgraph, disable=disable, isolate_recompiles=isolate_recompiles)
     if dynamic not in (None, False, True) or isinstance(dynamic, int) and not isinstance(dynamic, bool):
         raise BadArgument(f"compile(): dynamic must be None, True or False; got {dynamic!r}")
-    if dynamic:
-        logs.warn_once("dynamic", f"{place_of_caller()}: compile(dynamic=True) has no effect yet: each new shape is compiled by itself")
     current = config.current()
     if recompile_limit is not None:
         current = dataclasses.replace(current, recompile_limit=recompile_limit)
     found = lookup(backend if backend is not None else current.backend, mode=mode, options=options)
-    settings = Options(found, fullgraph, current, isolate_recompiles)
+    settings = Options(found, fullgraph, current, isolate_recompiles, dynamic)
     if target is None:
         return functools.partial(_compile, settings=settings, disable=disable)
     return _compile(target, settings, disable)

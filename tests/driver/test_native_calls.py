@@ -439,7 +439,7 @@ def test_many_kinds_without_operations_end_it():
 
     compiled = eager(lambda a, values: run(values) + a.sum().item())
     run_disabled = framejit.disable(recursive=False)(run)
-    compiled = eager(lambda a, values: run_disabled(values) + a)
+    compiled = framejit.compile(lambda a, values: run_disabled(values) + a, backend="eager", dynamic=False)
     for n in range(1, 12):
         values = [torch.ones(n), torch.ones(n + 1)]
         compiled(torch.ones(1), values)

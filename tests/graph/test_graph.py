@@ -47,6 +47,9 @@ class Stub:
     def note_handlers(self) -> bool:
         return False
 
+    def user_line(self) -> None:
+        return None
+
     def place(self) -> Any:
         return None
 

@@ -244,6 +244,12 @@ def test_random_expressions(expressions: list[Any], pairs: list[tuple[int, int]]
             assert found, text_of(*expressions)
 
 
+def test_what_may_be_beyond_64_bits_is_not_left_out() -> None:
+    """Of a square that is said not to be 2**124, it isn't known that it never is."""
+    with pytest.raises(UntranslatableError):
+        compile_shapes([sympy.Ne((N + 2**62) ** 2, 2**124, evaluate=False)])
+
+
 @settings(max_examples=40, deadline=None)
 @given(expression_lists(), PAIRS)
 def test_text_is_python_that_says_the_same(expressions: list[Any], pairs: list[tuple[int, int]]) -> None:

@@ -122,7 +122,7 @@ def holds(condition: Any, answer: bool, **values: int) -> bool:
         (sympy.Gt(shape.BitwiseFn_bitwise_or(s > 1, 2), t), lambda s, t: (s > 1) | 2 > t),
         (sympy.true, lambda s, t: True),
     ],
-    ids=str,
+    ids=lambda value: "" if callable(value) else str(value),
 )
 def test_conditions_of_conditions(condition: Any, python: Any) -> None:
     for a, b in grid(-3, 4):

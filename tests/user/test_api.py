@@ -308,17 +308,6 @@ def test_options_that_scripts_pass(caplog, options, inside):
     assert torch.equal(framejit.compile(None, backend="eager", **options)(plain)(x), plain(x)) and not caplog.records
 
 
-def test_dynamic_shapes_are_warned_of_once(caplog):
-    framejit.reset()
-    fast = framejit.compile(plain, backend="eager", dynamic=True)
-    line = sys._getframe().f_lineno - 1
-    for n in (2, 3, 4):
-        t = torch.ones(n)
-        assert torch.equal(fast(t), plain(t)) and torch.equal(framejit.compile(plain, backend="eager", dynamic=True)(t), plain(t))
-    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert record.getMessage() == f"{__file__}:{line}: compile(dynamic=True) has no effect yet: each new shape is compiled by itself"
-
-
 def test_disabled_targets_stay_as_they_are():
     module = nn.Linear(3, 3)
     assert framejit.compile(plain, disable=True) is plain and framejit.compile(module, disable=True, backend="eager") is module
@@ -508,14 +497,14 @@ def test_called_with_the_stack_nearly_used_up():
 
 
 def test_too_many_versions_run_as_written(warnings_logged):
-    f = eager(lambda a, n: a * n)
+    f = eager(lambda a, n: a * n, dynamic=False)
     for n in range(12):
         assert same(f(x, n), x * n)
     assert len(f.entries) == config.current().recompile_limit
     [reason] = framejit.statistics()["reasons"]
     assert "limit" in reason and len(warnings_logged()) == 1
     with config.replace(recompile_limit=2):
-        g = framejit.compile(lambda a, n: a * n, backend="eager", fullgraph=True)
+        g = framejit.compile(lambda a, n: a * n, backend="eager", fullgraph=True, dynamic=False)
     assert same(g(x, 1), x) and same(g(x, 2), x * 2)
     with pytest.raises(framejit.Unsupported, match="limit"):
         g(x, 3)
@@ -682,7 +671,7 @@ def test_reset():
 
 
 def test_reset_makes_room_below_the_limit_again(warnings_logged):
-    f = eager(lambda a, n: a * n)
+    f = eager(lambda a, n: a * n, dynamic=False)
     for n in range(10):
         f(x, n)
     framejit.reset()

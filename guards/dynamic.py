@@ -1,0 +1,71 @@
+"""Which sizes and numbers of a call are to be symbolic: what the user has asked for, and what has been seen to vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from framejit.guards.source import Index, Item, Local, Path, Source
+
+Dimensions = frozenset[int] | None
+"""The dimensions of a tensor of which the size has been seen to vary; None stands for a number that has."""
+NONE: frozenset[int] = frozenset()
+DYNAMIC, WEAK, STATIC_MARK = "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices"
+RANGES = "_dynamo_dynamic_range"
+"""torch's attributes of marked tensors: sets of dimensions, and of ranges with the fields `dim`, `min` and `max`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """What is to be symbolic.
+
+    Attributes:
+        all: every size of every tensor that isn't a parameter or buffer, and every int among the arguments (`dynamic=True`).
+        varying: the dimensions of tensors, and the numbers, that have been seen to vary, by path.
+    """
+
+    all: bool = False
+    varying: Mapping[Path, Dimensions] = field(default_factory=dict)
+
+    def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
+        """The dimensions of a tensor that are to be symbolic: marked by the program, varying, or all."""
+        marked = marks(tensor, DYNAMIC, WEAK)
+        if self.all:
+            found = frozenset(range(tensor.dim()))
+        elif self.varying:
+            found = (self.varying.get(source.path()) or NONE) & frozenset(range(tensor.dim()))
+        else:
+            found = NONE
+        return (found - marks(tensor, STATIC_MARK)) | marked if found or marked else NONE
+
+    def declared(self, tensor: torch.Tensor) -> Mapping[int, tuple[int | None, int | None]]:
+        """The dimensions of a tensor that the program has declared to be symbolic, each with the least and the largest size."""
+        found: dict[int, tuple[int | None, int | None]] = dict.fromkeys(marks(tensor, DYNAMIC), (None, None))
+        found |= {known.dim: (known.min, known.max) for known in tensor.__dict__.get(RANGES, ()) if known.dim in found}
+        return found
+
+    def has_number(self, source: Source, value: int) -> bool:
+        """Whether an int from outside is to be symbolic. 0 and 1 are mostly switches: with `dynamic=True` they stay constants until they vary."""
+        if self.varying and source.path() in self.varying:
+            return True
+        return self.all and value not in (0, 1) and is_argument(source)
+
+
+STATIC = Dynamic()
+"""Every size and number is a constant."""
+
+
+def is_argument(source: Source | None) -> bool:
+    """Whether a path leads to an argument, or into lists, tuples and dicts that are arguments; attributes of objects, and globals, are mostly settings."""
+    while isinstance(source, (Index, Item)):
+        source = source.base
+    return isinstance(source, Local)
+
+
+def marks(tensor: torch.Tensor, *names: str) -> frozenset[int]:
+    """The dimensions that markers of torch's, attributes of these names, have put on a tensor."""
+    attributes: dict[str, Any] = tensor.__dict__
+    return frozenset(index for name in names for index in attributes.get(name, ())) if attributes else NONE

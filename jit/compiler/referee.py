@@ -1,0 +1,29 @@
+"""The check that FRAMEJIT_CHECK=shapes asks for: that the guard on sizes and numbers implies all that a trace has assumed of them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import sympy
+
+from framejit.graph.shapes import Shapes
+from framejit.guards.shapes import ShapesHold
+
+SECONDS = 5.0
+"""The time that z3 gets for one entry. What it can't decide by then is let pass."""
+
+
+def referee(guard: ShapesHold | None, shapes: Shapes) -> None:
+    """Have z3 prove that wherever the guard holds, the trace's assumptions are true.
+
+    Raises GuardsTooWeak, with the assumption, the program's line and numbers for which it is false.
+    """
+    facts, reads = shapes.origins_of_symbols()
+    symbols = {source: symbol for symbol, sources in reads.items() for source in sources[:1]}
+    names = {symbol.name: source.told() for source, symbol in symbols.items()}
+    assumed = [(fact, line, str(fact)) for fact, line in facts] + [(known.expr, known.line, str(known.expr)) for known in shapes.assumptions()]
+    programs = [] if guard is None else [(guard.program, [symbols.get(source) or sympy.Dummy(integer=True) for source in guard.inputs()])]
+    sizes = {symbol: (0, None) for source, symbol in symbols.items() if source.accessor.startswith("tensor_")}
+    prove: Any = importlib.import_module("framejit.guards.prove")  # which loads z3
+    prove.prove([], assumed, sizes, SECONDS, names, programs).require()

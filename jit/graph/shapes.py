@@ -1,0 +1,333 @@
+"""The symbolic sizes and numbers of one trace: which there are, the nodes that give them, and what the trace has taken to be true of them.
+
+torch's ShapeEnv keeps the symbols: it is what fake tensors and Inductor speak. Each symbol is read off the call at one place, its origin: a size, stride or
+storage offset of an input, or an int. Every other property of an input that is symbolic is guarded to be what the symbols say it is.
+
+Nothing is taken back here when instructions are undone: the ShapeEnv remembers what it was asked, and may have simplified by it, so all of it is guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import sympy
+import torch
+from torch import SymFloat, SymInt, fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext, StrictMinMaxConstraint
+from torch.utils._sympy import functions
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from framejit.errors import ConstraintViolation
+from framejit.graph.torch_sources import InputSource
+from framejit.guards.dynamic import Dynamic
+from framejit.guards.shape_program import UntranslatableError, shapes_hold
+from framejit.guards.shapes import ShapesHold
+from framejit.guards.source import Call, Source, UserLine
+from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
+from framejit.objects.numberobject import OPERATIONS, DeferredNumber, NumberObject
+from framejit.objects.object import Object
+
+if TYPE_CHECKING:
+    from framejit.trail import Trail
+
+Fact = tuple[Any, UserLine | None]
+"""An expression that has to be true, and the program's line that it is needed for, where that is known."""
+Bounds = tuple[int | None, int | None]
+LARGEST = 2**63
+"""Ints from here on are no symbols: neither the guards nor kernels compute with them."""
+OPERATORS: dict[Any, str] = {
+    sympy.Add: "+", sympy.Mul: "*", functions.FloorDiv: "//", functions.CleanDiv: "//", functions.Mod: "%", functions.PythonMod: "%",
+    functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
+}  # fmt: skip
+"""Functions of sympy's, by the operation on Python's ints that they are."""
+SYMBOLIC: dict[str, Callable[..., Any]] = {
+    "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
+}  # fmt: skip
+"""The operations that have functions of torch's for SymInts: Python's would ask for their values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What the trace has taken to be true of the symbols. `line`: the program's line that asked."""
+
+    expr: sympy.Basic
+    line: UserLine | None
+
+
+class Inputs(Protocol):
+    """The graph, as far as symbolic numbers enter it."""
+
+    trail: Trail
+
+    def number_input(self, number: NumberObject) -> fx.Node:
+        """The placeholder of a symbolic number that is read off the call."""
+
+    def number_node(self, function: Callable[..., Any], operands: Sequence[NumberObject]) -> fx.Node:
+        """The node of arithmetic on symbolic numbers."""
+
+
+class Shapes:
+    """See the module's docstring. `dynamic`: what is to be symbolic. `line`: where the program is now."""
+
+    def __init__(self, graph: Inputs, shape_env: ShapeEnv, dynamic: Dynamic, line: Callable[[], UserLine | None]) -> None:
+        self.dynamic = dynamic
+        self.env = shape_env
+        self.origins: dict[sympy.Symbol, NumberObject] = {}
+        """The number that each symbol is, where it is read off the call."""
+        self.properties: dict[Source, sympy.Expr] = {}
+        """The symbolic properties of inputs, and the ints from outside: what each is in symbols."""
+        self.lines: list[UserLine | None] = []
+        """The program's lines that the guards of the ShapeEnv come from, as far as they have been noted."""
+        self._graph = graph
+        self._line = line
+        self._contexts: dict[int, tuple[torch.Tensor, StatefulSymbolicContext | None]] = {}
+        self._ints: dict[Source, SymInt] = {}
+        self._declared: dict[Source, None] = {}
+        self._names: dict[str, int] = {}
+
+    # Inputs.
+
+    def context_of(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext | None:
+        """How the fake of an input is to be made, which isn't held by a module; None where all its sizes are constants."""
+        known = self._contexts.get(id(tensor))
+        if known is None:
+            dimensions, declared = self.dynamic.dimensions(source, tensor), self.dynamic.declared(tensor)
+            for dim, (least, most) in declared.items():
+                if not (least or 0) <= tensor.size(dim) <= (LARGEST if most is None else most):
+                    between = f"at least {least}" if most is None else f"at most {most}" if not least else f"from {least} to {most}"
+                    raise ConstraintViolation(f"{source.told()}.size({dim}) is {tensor.size(dim)}; it was declared to be {between} (mark_dynamic)")
+            context = symbolic_context(self._name(source), tensor, dimensions, declared) if dimensions else None
+            self._declared |= {source.child(TensorSize, dim): None for dim in declared}
+            known = self._contexts[id(tensor)] = tensor, context
+        return known[1]
+
+    def _name(self, source: Source) -> str:
+        """The name of a source that symbols are told apart by."""
+        name = source.describe()
+        count = self._names[name] = self._names.get(name, -1) + 1
+        return f"{name}#{count}" if count else name
+
+    def note_input(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
+        """An input has become a fake with symbolic sizes: where its symbols are found, and what it is in those of other inputs."""
+        for dim in range(fake.dim()):
+            self._note(source.child(TensorSize, dim), fake.size(dim), tensor.size(dim))
+        for dim in range(fake.dim()):
+            self._note(source.child(TensorStride, dim), fake.stride(dim), tensor.stride(dim))
+        self._note(source.child(TensorOffset), fake.storage_offset(), tensor.storage_offset())
+
+    def _note(self, source: Source, sym: Any, value: int) -> None:
+        if type(sym) is not SymInt:
+            return
+        expr = self.properties[source] = sym.node._expr
+        if isinstance(expr, sympy.Symbol) and expr not in self.origins:
+            self.origins[expr] = NumberObject(value, source, pending=True, sym=sym)
+
+    def make_symbolic(self, number: NumberObject) -> None:
+        """Give an int from outside a symbol, if it is to have one."""
+        source, value = number.source, number.value
+        assert source is not None
+        if not self.dynamic.has_number(source, value) or not -LARGEST <= value < LARGEST:
+            return
+        sym = self._ints.get(source)
+        if sym is None:
+            made = self.env.create_unspecified_symint_and_symbol(value, InputSource(self._name(source)), DimDynamic.DYNAMIC)
+            assert type(made) is SymInt
+            sym = self._ints[source] = made
+            self.properties[source] = made.node._expr
+        self.origins[sym.node._expr] = number
+        self._graph.trail.set(number, "sym", sym)
+
+    # Numbers.
+
+    def number(self, value: Any) -> Object:
+        """The number that an operator has given as a SymInt, in terms of the call's sizes and numbers."""
+        expr = value.node.expr
+        if expr.is_number:
+            return NumberObject(int(expr))
+        try:
+            return self._of_expr(expr)
+        except KeyError:
+            return NumberObject(int(value))  # what can't be written in Python is rested upon
+
+    def _of_expr(self, expr: sympy.Expr) -> NumberObject:
+        """Raises KeyError where the expression has a function that Python's ints don't."""
+        if isinstance(expr, sympy.Symbol):
+            return self.origins[expr]
+        if expr.is_Integer:
+            return NumberObject(int(expr))
+        if isinstance(expr, (sympy.Pow, functions.PowByNatural)) and expr.args[1].is_Integer and expr.args[1] > 0:
+            return computed_number("**", [self._of_expr(expr.args[0]), NumberObject(int(expr.args[1]))])
+        operation = OPERATORS[type(expr)]
+        found, *others = [self._of_expr(part) for part in expr.args]
+        for other in others:
+            found = computed_number(operation, [found, other])
+        return found
+
+    def computed(self, operation: str, parts: Sequence[Any], value: float) -> SymInt | SymFloat | None:
+        """The symbolic number of what is computed from such and from known ones; None where it isn't what Python computes."""
+        sym = self._noting(function_of(operation), *parts)
+        if type(sym) is not (SymInt if type(value) is int else SymFloat):
+            return None
+        return sym if sym.node.has_hint() and sym.node.hint == value else None
+
+    def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+        """Whether a relation holds of SymInts and ints, which is guarded from here on."""
+        return bool(self._noting(lambda: bool(relation(left, right))))
+
+    def _noting(self, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        finally:
+            self.note_lines()
+
+    def note_lines(self) -> None:
+        """The ShapeEnv may have been asked something: note for which line of the program."""
+        missing = len(self.env.guards) - len(self.lines)
+        if missing:
+            self.lines += [self._line()] * missing
+
+    # Nodes.
+
+    def node_of(self, number: NumberObject) -> fx.Node:
+        """The node of the outermost graph that gives a symbolic number: a placeholder, or arithmetic on such."""
+        if number.node is None:
+            if type(number) is DeferredNumber:
+                node = self._graph.number_node(function_of(number.operation), number.operands)
+            else:
+                node = self.placeholder(number)
+            self._graph.trail.set(number, "node", node)
+        assert number.node is not None
+        return number.node
+
+    def placeholder(self, number: NumberObject) -> fx.Node:
+        """The placeholder of a symbol, which the graph takes as an int."""
+        if number.node is None:
+            node = self._graph.number_input(number)
+            self._graph.trail.set(number, "node", node)
+        assert number.node is not None
+        return number.node
+
+    def lift(self, fakes: Iterable[torch.Tensor]) -> None:
+        """Make an input of each symbol in the sizes, strides and offsets of these fakes: AOTAutograd's caches need them to tell calls apart."""
+        for fake in fakes:
+            for sym in (*fake.size(), *fake.stride(), fake.storage_offset()):
+                if type(sym) is SymInt:
+                    for symbol in sorted(sym.node._expr.free_symbols, key=str):
+                        self.placeholder(self.origins[symbol])
+
+    # What the trace rests on.
+
+    def assumptions(self) -> list[Assumption]:
+        """What the trace, and the backend, have taken to be true."""
+        self.note_lines()
+        return [Assumption(guard.expr, line) for guard, line in zip(self.env.guards, self.lines, strict=True)]
+
+    def guard(self, call: Call) -> ShapesHold | None:
+        """The guard that all assumptions are right; None where nothing is symbolic. To be asked for once the backend has returned.
+
+        Raises ConstraintViolation where the program has declared a size to be symbolic, and it can't be.
+        """
+        if not self.properties:
+            return None
+        self._check_declared()
+        equations, reads = self.origins_of_symbols()
+        facts = equations + self._bounds()
+        lines = {self.env.simplify(assumption.expr): assumption.line for assumption in self.assumptions()}
+        facts += [(expr, lines.get(expr)) for expr in self.env.get_nontrivial_guards()]
+        try:
+            guard = shapes_hold(facts, reads)
+            if guard is None or guard.check(None, call):
+                return guard
+        except UntranslatableError:
+            pass
+        return shapes_hold([*equations, *facts_of_values(self.origins)], reads)  # what can't be checked is only known of the values of this call
+
+    def _check_declared(self) -> None:
+        """What the program has declared to be symbolic must be so still. Raises ConstraintViolation."""
+        for source in self._declared:
+            expr = self.properties.get(source)
+            if expr is None or not self.env.replace(expr).is_number:
+                continue
+            needed = [line for known, line in self._lines_of(expr) if isinstance(known, sympy.Eq)]
+            where = f"; it is needed here:\n{needed[-1].render()}" if needed and needed[-1] is not None else ""
+            raise ConstraintViolation(
+                f"{source.told()} was declared to be symbolic (mark_dynamic), but the code works for the size {self.env.replace(expr)} only{where}\n"
+                "  What to do: change the code, or use maybe_mark_dynamic, which asks for nothing"
+            )
+
+    def _lines_of(self, expr: sympy.Expr) -> list[tuple[sympy.Basic, UserLine | None]]:
+        """What has been assumed of the symbols of an expression, and for which lines."""
+        return [(known.expr, known.line) for known in self.assumptions() if known.expr.free_symbols & expr.free_symbols]
+
+    def origins_of_symbols(self) -> tuple[list[Fact], dict[sympy.Symbol, list[Source]]]:
+        """What the properties of inputs are in symbols, and where each symbol is found."""
+        facts: list[Fact] = []
+        reads: dict[sympy.Symbol, list[Source]] = {}
+        for number, (source, expr) in enumerate(self.properties.items()):
+            if isinstance(expr, sympy.Symbol):
+                reads.setdefault(expr, []).append(source)
+            else:
+                symbol = sympy.Symbol(f"property{number}", integer=True)
+                reads[symbol] = [source]
+                facts.append((sympy.Eq(symbol, expr, evaluate=False), None))
+        return facts, reads
+
+    def _bounds(self) -> list[Fact]:
+        """What symbols have been found to be: others, or between numbers."""
+        found: list[Fact] = []
+        for symbol in self.origins:
+            replacement = self.env.replacements.get(symbol)
+            if replacement is not None:
+                found.append((sympy.Eq(symbol, replacement, evaluate=False), None))
+            bounds = self.env.var_to_range.get(symbol)
+            if bounds is not None:
+                if bounds.lower.is_Integer and bounds.lower > -LARGEST:
+                    found.append((sympy.Ge(symbol, bounds.lower, evaluate=False), None))
+                if bounds.upper.is_Integer and bounds.upper < LARGEST - 1:
+                    found.append((sympy.Le(symbol, bounds.upper, evaluate=False), None))
+        return found
+
+
+def facts_of_values(origins: Mapping[sympy.Symbol, NumberObject]) -> list[Fact]:
+    """That each symbol is what it is in this call."""
+    return [(sympy.Eq(symbol, sympy.Integer(number.value), evaluate=False), None) for symbol, number in origins.items()]
+
+
+def function_of(operation: str) -> Callable[..., Any]:
+    """The function of SymInts, and of ints, that is an operation."""
+    return SYMBOLIC.get(operation) or OPERATIONS[operation]
+
+
+def computed_number(operation: str, operands: Sequence[NumberObject]) -> NumberObject:
+    """Arithmetic on numbers of which at least one is symbolic, or all are known."""
+    value = OPERATIONS[operation](*[operand.value for operand in operands])
+    if not any(operand.pending for operand in operands):
+        return NumberObject(value)
+    return DeferredNumber(operation, tuple(operands), value)
+
+
+def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Mapping[int, Bounds]) -> StatefulSymbolicContext:
+    """The context by which a fake gets symbolic sizes in these dimensions. Equal sizes share a symbol, but for those that were declared.
+
+    `declared`: dimensions with the least and the largest size.
+    """
+    sizes = [DimDynamic.STATIC] * tensor.dim()
+    constraints: list[StrictMinMaxConstraint | None] = [None] * tensor.dim()
+    for dim in dimensions:
+        sizes[dim] = DimDynamic.DYNAMIC if dim in declared else DimDynamic.DUCK
+    for dim, (least, most) in declared.items():
+        if (least or most is not None) and tensor.size(dim) > 1:
+            constraints[dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(max(least or 0, 2), int_oo if most is None else most))
+    base = tensor._base if tensor._is_view() else None
+    return StatefulSymbolicContext(
+        dynamic_sizes=sizes,
+        dynamic_strides=[DimDynamic.INFER_STRIDE] * len(sizes),
+        constraint_sizes=constraints,  # type: ignore[arg-type]
+        constraint_strides=[None] * len(sizes),
+        view_base_context=None if base is None else symbolic_context(f"{name}._base", base, frozenset(), {}),
+        tensor_source=InputSource(name),
+        shape_env_to_source_to_symbol_cache={},
+    )

@@ -1,0 +1,275 @@
+"""Symbolic sizes and numbers, as users meet them: one compilation serves many sizes, with eager's results for each."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+import torch._dynamo
+from agreement import Comparison
+from shape_programs import FUNCTIONS, LENGTHS, MODELS, ShapeProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+import framejit
+from framejit.graph import shapes
+
+
+@pytest.fixture(autouse=True)
+def automatic():
+    with framejit.config.replace(automatic_dynamic=True):
+        yield
+
+
+def run(function, *args):
+    """What a call gives: its value, or the exception's type and text."""
+    torch.manual_seed(1)
+    try:
+        return function(*args)
+    except (RuntimeError, ValueError, IndexError, ZeroDivisionError) as error:
+        return type(error), str(error)
+
+
+def sweep(function, make, calls, **options):
+    """Compare a compiled function with eager over calls of many sizes; the statistics."""
+    framejit.reset()
+    with framejit.config.replace(check="compile,guards,shapes"):
+        compiled = framejit.compile(function, **{"backend": "eager", **options})
+    for sizes in calls:
+        results = []
+        for callee in (function, compiled):
+            torch.manual_seed(0)
+            results.append(run(callee, *make(*sizes)))
+        Comparison().same(*results, f"sizes {sizes}")
+    return framejit.statistics()
+
+
+EACH_SIZE = {"unbind"}
+"""Programs that do something for each row: their graphs hold for one size."""
+MORE_GRAPHS = {
+    "branch": 1, "even": 4, "chunk": 2, "narrow": 1, "half": 1, "windows": 4, "pad": 1, "split": 1, "roll": 1, "inplace": 2, "layer_norm": 1,
+    "of_sign": 1, "numbers_out": 2,
+}  # fmt: skip
+"""Programs that go different ways, or make different graphs, for some of the sizes: how many more than the others."""
+
+
+@pytest.mark.parametrize("program", FUNCTIONS, ids=lambda program: program.name)
+@pytest.mark.parametrize("dynamic", [None, True], ids=["automatic", "all"])
+def test_functions(program: ShapeProgram, dynamic: bool | None) -> None:
+    """At first one size, then symbols: sizes of 0 and 1 have graphs of their own, and so have the ways that a program goes."""
+    counts = sweep(program.function, program.make, program.calls, dynamic=dynamic)
+    assert not counts["graph_breaks"], counts["reasons"]
+    assert program.name in EACH_SIZE or not counts["fallbacks"], counts["reasons"]
+    assert program.name in EACH_SIZE or counts["frames"] <= 5 + MORE_GRAPHS.get(program.name, 0)
+
+
+@pytest.mark.parametrize("program", [*FUNCTIONS[::4], *FUNCTIONS[-5:]], ids=lambda program: program.name)
+def test_functions_with_aot_eager(program: ShapeProgram) -> None:
+    """AOTAutograd is given the symbols as inputs; what it asks for becomes guards."""
+    counts = sweep(program.function, program.make, program.calls, backend="aot_eager")
+    assert program.name in EACH_SIZE or not counts["fallbacks"], counts["reasons"]
+
+
+@pytest.mark.parametrize(("make_model", "make"), [row[1:] for row in MODELS], ids=[row[0] for row in MODELS])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_models(make_model, make, backend: str) -> None:
+    """One graph for the first sizes, one with symbols, one for a batch of one."""
+    torch.manual_seed(3)
+    counts = sweep(make_model(), make, LENGTHS, backend=backend)
+    assert counts["graphs"] <= 3 and not counts["graph_breaks"] and not counts["fallbacks"], counts["reasons"]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_training_with_a_ragged_last_batch(backend: str) -> None:
+    """Gradients are eager's for each length; symbolic sizes are saved for the backward pass."""
+    framejit.reset()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 1))
+    compiled = framejit.compile(lambda x: (model(x).flatten(1) * x.shape[1]).logsumexp(1).mean(), backend=backend)
+    for batch, length in ((8, 5), (8, 7), (8, 9), (3, 6)):
+        x = torch.randn(batch, length, 6)
+        gradients = []
+        for function in (lambda x: (model(x).flatten(1) * x.shape[1]).logsumexp(1).mean(), compiled):
+            model.zero_grad()
+            function(x).backward()
+            gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+        torch.testing.assert_close(*gradients)
+    assert framejit.statistics()["graphs"] <= 3
+
+
+def test_dynamic_false_compiles_each_size() -> None:
+    counts = sweep(lambda x: x + 1, lambda a, b: (torch.ones(a, b),), ((2, 3), (3, 3), (4, 3)), dynamic=False)
+    assert counts["graphs"] == 3
+
+
+def test_a_tensor_with_fewer_dimensions_where_one_varied() -> None:
+    sweep(lambda x: x + 1, lambda a, b: (torch.ones([a] * b),), ((2, 3), (3, 3), (2, 1), (4, 1), (3, 0)))
+
+
+def test_without_the_option_each_size_is_compiled() -> None:
+    with framejit.config.replace(automatic_dynamic=False):
+        counts = sweep(lambda x: x + 1, lambda a, b: (torch.ones(a, b),), ((2, 3), (3, 3), (4, 3)))
+    assert counts["graphs"] == 3
+
+
+def test_parameters_stay_static() -> None:
+    """Their sizes are constants of the graph, also with dynamic=True."""
+    seen = []
+
+    def backend(graph, example_inputs):
+        examples = [node.meta["example_value"] for node in graph.graph.nodes if node.op == "placeholder"]
+        seen.append([example.size() for example in examples if isinstance(example, torch.Tensor)])
+        return graph
+
+    model = torch.nn.Linear(4, 3)
+    framejit.compile(model, backend=backend, dynamic=True)(torch.randn(5, 4))
+    assert any(size == (3, 4) for size in seen[0])
+    assert [type(number) for size in seen[0] for number in size].count(torch.SymInt) >= 1
+
+
+def test_what_varies_is_logged_once(caplog) -> None:
+    with caplog.at_level("INFO", logger="framejit.dynamic"):
+        sweep(lambda x, n: x * n, lambda a, n: (torch.ones(a, 3), n), ((2, 5), (4, 6), (5, 7)))
+    text = caplog.text
+    assert "x.size(0): 2 -> 4" in text and "n: 5 -> 6" in text and "4 -> 5" not in text
+
+
+def test_resume_functions_know_what_varies() -> None:
+    """What was learnt in front of a break holds behind it."""
+
+    def program(x):
+        y = x + x.shape[0]
+        print("", end="")
+        return y * x.shape[0]
+
+    counts = sweep(program, lambda a, b: (torch.ones(a, b),), ((2, 3), (4, 3), (5, 3), (6, 3), (7, 3)))
+    assert counts["graphs"] <= 5
+
+
+def test_numbers_beyond_64_bits() -> None:
+    sweep(lambda x, n: (x + 1, n + 1, n > 3), lambda n, _: (torch.ones(2), n), ((5, 0), (6, 0), (2**70, 0), (2**63 - 1, 0), (-(2**63), 0)), dynamic=True)
+
+
+def test_booleans_are_no_numbers() -> None:
+    sweep(lambda x, n: (x + n, n), lambda n, _: (torch.ones(2), n), ((5, 0), (True, 0), (6, 0), (False, 0), (7, 0)))
+
+
+def test_one_tensor_given_twice() -> None:
+    def make(a, b):
+        x = torch.ones(a, b)
+        return x, x
+
+    sweep(lambda x, y: x + y * x.shape[0], make, ((2, 3), (4, 3), (5, 6)))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_strides_and_offsets(backend: str) -> None:
+    """Views with gaps, transposed ones, views that begin in the middle of their base."""
+    makers = (
+        lambda a, b: (torch.randn(a + 2, b + 3)[2:, 1:-2],),
+        lambda a, b: (torch.randn(b, a).t(),),
+        lambda a, b: (torch.randn(b).expand(a, b),),
+        lambda a, b: (torch.randn(2 * a, b)[::2],),
+    )
+    for make in makers:
+        sweep(lambda x: (x.reshape(-1) * 2, x.stride(0), x.is_contiguous()), make, ((4, 3), (5, 3), (6, 8), (2, 2)), backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_mutated_inputs(backend: str) -> None:
+    def program(x):
+        x[: x.shape[0] // 2].mul_(2)
+        return x.sum()
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend=backend)
+    for size in (4, 6, 9, 2):
+        x = torch.randn(size, 3)
+        y = x.clone()
+        torch.testing.assert_close(compiled(y), program(x))
+        torch.testing.assert_close(x, y)
+    assert framejit.statistics()["graphs"] <= 3
+
+
+def test_the_referee_finds_a_lost_guard(monkeypatch) -> None:
+    """An entry whose guards don't say what its trace has assumed is not made."""
+    known = shapes.Shapes._bounds
+    monkeypatch.setattr(shapes.Shapes, "_bounds", lambda self: [])
+    monkeypatch.setattr(ShapeEnv, "get_nontrivial_guards", lambda self: [])
+    with framejit.config.replace(check="shapes"):
+        compiled = framejit.compile(lambda x: x + 1 if x.shape[0] > 4 else x - 1, backend="eager", dynamic=True)
+    with pytest.raises(framejit.FramejitError, match=r"x.size\(0\)"):
+        compiled(torch.ones(5))
+    monkeypatch.undo()
+    assert shapes.Shapes._bounds is known and torch.equal(compiled(torch.ones(5)), torch.full((5,), 2.0))
+
+
+def test_marks() -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: x * x.shape[0], backend="eager")
+    for size in (3, 4, 9):
+        x = torch.ones(size, 2)
+        framejit.mark_dynamic(x, 0, min=2, max=10)
+        assert torch.equal(compiled(x), x * size)
+    assert framejit.statistics()["graphs"] == 1
+    with pytest.raises(framejit.ConstraintViolation, match=r"x.size\(0\) is 11; it was declared to be from 2 to 10"):
+        x = torch.ones(11, 2)
+        framejit.mark_dynamic(x, 0, min=2, max=10)
+        compiled(x)
+
+
+def test_marks_that_the_code_cannot_keep() -> None:
+    def program(x):
+        return x.view(3, 2) + 1
+
+    x = torch.ones(3, 2)
+    framejit.maybe_mark_dynamic(x, 0)
+    assert torch.equal(framejit.compile(program, backend="eager")(x), x + 1)
+    framejit.mark_dynamic(x, 0)
+    with pytest.raises(framejit.ConstraintViolation, match=r"x.size\(0\) was declared to be symbolic .* for the size 3 only; it is needed here:"):
+        framejit.compile(program, backend="eager", isolate_recompiles=True)(x)
+
+
+def test_torchs_own_marks() -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: x + 1, backend="eager")
+    for size in (3, 4, 9):
+        x = torch.ones(size, 2)
+        torch._dynamo.mark_dynamic(x, 0)
+        compiled(x)
+    assert framejit.statistics()["graphs"] == 1
+    static = framejit.compile(lambda x: x + 2, backend="eager", dynamic=True)
+    for size in (3, 4, 9):
+        x = torch.ones(size, 2)
+        framejit.mark_static(x)
+        static(x)
+    assert framejit.statistics()["graphs"] == 4
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        (lambda x: framejit.mark_dynamic(x, 2), r"no dimension 2 in a tensor of shape \(3, 2\)"),
+        (lambda x: framejit.mark_dynamic(x, 0, min=5, max=4), "min=5 is greater than max=4"),
+        (lambda x: framejit.mark_dynamic([1], 0), "takes a tensor; got a list"),
+        (lambda x: framejit.mark_dynamic(x, 0, min=-1), "min must be a size"),
+        (lambda x: (framejit.mark_static(x), framejit.mark_dynamic(x, 0)), "marked as static"),
+        (lambda x: (framejit.mark_dynamic(x, 0), framejit.mark_static(x, 0)), "marked as dynamic"),
+    ],
+)  # fmt: skip
+def test_marks_that_cannot_be(mark, message: str) -> None:
+    with pytest.raises(framejit.BadArgument, match=message):
+        mark(torch.ones(3, 2))
+
+
+def test_nothing_is_kept() -> None:
+    """What was compiled for many sizes goes with `reset`, its ShapeEnv too but for what torch's own caches hold."""
+    framejit.reset()
+    x = torch.ones(5, 3)
+    kept = weakref.ref(x)
+    compiled = framejit.compile(lambda x: x.reshape(-1) * x.shape[0], backend="eager", dynamic=True)
+    compiled(x)
+    del x
+    gc.collect()
+    assert kept() is None
