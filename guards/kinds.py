@@ -25,7 +25,6 @@ class Guard:
 
     leaf: the name of the C++ leaf. cost: orders siblings, cheap and likely to fail first. exact_type: it holds for values of one exact type only.
     tells_type: so that a TypeIs beside it says nothing new. of_contents: it is about what a value is worth, not which it is or of what type.
-    names_numbers: `differences` may say which numbers keep it from holding.
     advice: what would avoid that it fails; None where there is nothing to say, or where that depends (explain.py).
     """
 
@@ -36,7 +35,6 @@ class Guard:
     exact_type: ClassVar[bool] = False
     tells_type: ClassVar[bool] = False
     of_contents: ClassVar[bool] = False
-    names_numbers: ClassVar[bool] = False
     advice: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
@@ -253,7 +251,6 @@ class Equals(Guard):
     exact_type: ClassVar[bool] = True
     tells_type: ClassVar[bool] = True
     of_contents: ClassVar[bool] = True
-    names_numbers: ClassVar[bool] = True
 
     def native(self) -> Any:
         return self.value
@@ -470,7 +467,6 @@ class TensorMatch(Guard):
     exact_type: ClassVar[bool] = True
     tells_type: ClassVar[bool] = True
     of_contents: ClassVar[bool] = True
-    names_numbers: ClassVar[bool] = True
 
     def native(self) -> Any:
         return self.spec.native()

@@ -87,7 +87,7 @@ def note_varying(subject: Subject) -> None:
     """Note in which sizes and ints a call differs from those that the entries were made for, so that the next entry takes them as symbols."""
     found: dict[Path, Dimensions] = {}
     told: dict[str, None] = {}
-    for guard in (guard for entry in subject.own for guard in entry.spec.guards if guard.names_numbers):
+    for guard in (guard for entry in subject.own for guard in entry.spec.guards):
         for what, dim, before, now in guard.differences(guard.source.fetch(subject.call)):
             if what != "stride" and type(before) is int:
                 path = guard.source.path()
