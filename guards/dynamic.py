@@ -66,6 +66,6 @@ def is_argument(source: Source | None) -> bool:
 
 
 def marks(tensor: torch.Tensor, *names: str) -> frozenset[int]:
-    """The dimensions that markers of torch's, attributes of these names, have put on a tensor."""
+    """The dimensions that markers of torch's, attributes of these names, have put on a tensor; those that it doesn't have don't count."""
     attributes: dict[str, Any] = tensor.__dict__
-    return frozenset(index for name in names for index in attributes.get(name, ())) if attributes else NONE
+    return frozenset(index for name in names for index in attributes.get(name, ()) if 0 <= index < tensor.dim()) if attributes else NONE

@@ -263,6 +263,13 @@ def test_marks_that_cannot_be(mark, message: str) -> None:
         mark(torch.ones(3, 2))
 
 
+def test_a_mark_on_a_dimension_that_there_is_not() -> None:
+    """torch's marker doesn't look: the mark means nothing."""
+    x = torch.ones(3, 2)
+    torch._dynamo.mark_dynamic(x, 2)
+    assert torch.equal(framejit.compile(lambda x: x + 3, backend="eager")(x), x + 3)
+
+
 def test_nothing_is_kept() -> None:
     """What was compiled for many sizes goes with `reset`, its ShapeEnv too but for what torch's own caches hold."""
     framejit.reset()
