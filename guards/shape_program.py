@@ -472,7 +472,7 @@ def shapes_hold(
         first, *others = [sources] if isinstance(sources, Source) else sources
         source_of[symbol] = first
         for other in others:
-            twin = sympy.Dummy(symbol.name, **symbol.assumptions0)
+            twin = sympy.Dummy(symbol.name, integer=True) if symbol.is_integer else sympy.Dummy(symbol.name, real=True)
             source_of[twin] = other
             expressions.append(sympy.Eq(symbol, twin))
             lines.append(None)

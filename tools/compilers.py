@@ -63,8 +63,8 @@ class Compiler:
 
     name = "eager"
 
-    def compile(self, function: Any, backend: Backend) -> Any:
-        """The compiled form of a function or module."""
+    def compile(self, function: Any, backend: Backend, dynamic: bool | None = None) -> Any:
+        """The compiled form of a function or module. `dynamic`: whether sizes are symbolic; None leaves it to the compiler."""
         return function
 
     def reset(self) -> None:
@@ -100,8 +100,8 @@ class Framejit(Compiler):
         self.module = importlib.import_module("framejit")
         self.recompiles = Recompiles()
 
-    def compile(self, function: Any, backend: Backend) -> Any:
-        return self.module.compile(function, backend=backend)
+    def compile(self, function: Any, backend: Backend, dynamic: bool | None = None) -> Any:
+        return self.module.compile(function, backend=backend, dynamic=dynamic)
 
     def reset(self) -> None:
         self.module.reset()
@@ -128,8 +128,8 @@ class Torch(Compiler):
     def __init__(self) -> None:
         self.utils = importlib.import_module("torch._dynamo.utils")
 
-    def compile(self, function: Any, backend: Backend) -> Any:
-        return torch.compile(function, backend=backend)
+    def compile(self, function: Any, backend: Backend, dynamic: bool | None = None) -> Any:
+        return torch.compile(function, backend=backend, dynamic=dynamic)
 
     def reset(self) -> None:
         torch.compiler.reset()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy
 import torch
@@ -109,7 +109,10 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def alternate(functions: Mapping[str, Callable[[], Any]], seconds: float = 1.0, batch_seconds: float = 2e-3) -> dict[str, float]:
+Key = TypeVar("Key", bound=Hashable)
+
+
+def alternate(functions: Mapping[Key, Callable[[], Any]], seconds: float = 1.0, batch_seconds: float = 2e-3) -> dict[Key, float]:
     """Seconds per call of each function: the best of batches that take turns.
 
     Taking turns, a slow minute of the machine hits all; the best leaves out the batches that another process disturbed.
@@ -119,12 +122,12 @@ def alternate(functions: Mapping[str, Callable[[], Any]], seconds: float = 1.0, 
         seconds: about how long the whole comparison may take.
         batch_seconds: calls shorter than this are timed in batches that take about this long.
     """
-    calls: dict[str, int] = {}
+    calls: dict[Key, int] = {}
     for name, function in functions.items():
         function()
         single, _ = elapsed(function)
         calls[name] = max(1, round(batch_seconds / max(single, 1e-7)))
-    times: dict[str, list[float]] = {name: [] for name in functions}
+    times: dict[Key, list[float]] = {name: [] for name in functions}
     order = list(functions.items())
     deadline = time.perf_counter() + seconds
     while time.perf_counter() < deadline or len(times[order[0][0]]) < 5:

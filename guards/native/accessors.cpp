@@ -73,16 +73,15 @@ PyObject *keep(GuardTree &tree, PyObject *created) {
     return created;
 }
 
-PyObject *tensor_number(GuardTree &tree, const Node &node, PyObject *tensor) {
+}  // namespace
+
+PyObject *tensor_number(const Node &node, PyObject *tensor) {
     TensorNumbers numbers;
     if (!tensor_numbers(tensor, &numbers)) return nullptr;
     const bool is_size = node.accessor == Accessor::tensor_size, is_offset = node.accessor == Accessor::tensor_offset;
     if ((!is_size && numbers.strides == nullptr) || (!is_offset && node.number >= numbers.dims)) return nullptr;
-    const int64_t number = is_offset ? numbers.offset : (is_size ? numbers.sizes : numbers.strides)[node.number];
-    return keep(tree, PyLong_FromLongLong(number));
+    return PyLong_FromLongLong(is_offset ? numbers.offset : (is_size ? numbers.sizes : numbers.strides)[node.number]);
 }
-
-}  // namespace
 
 PyTypeObject *deque_type() { return deque; }
 
@@ -197,7 +196,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
         case Accessor::tensor_size:
         case Accessor::tensor_stride:
-        case Accessor::tensor_offset: return tensor_number(tree, node, base);
+        case Accessor::tensor_offset: return keep(tree, tensor_number(node, base));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
             PyObject *object = FJ_Weakref_Object(base);

@@ -13,11 +13,12 @@
 
 namespace framejit {
 
-/* All that tensor_matches looks at, as one tensor had it. Many tensors of a model look alike and share one. */
+/* All that tensor_matches looks at, as one tensor had it. Many tensors of a model look alike and share one. counts: of the words of sizes and
+ * strides, the bits that count; those of sizes that may be any don't. */
 struct TensorLook {
     PyObject *cls; /* compared only */
-    bool requires_grad;
-    uint64_t words[13];
+    bool requires_grad, all_count;
+    uint64_t words[13], counts[11];
 };
 
 namespace {
@@ -107,7 +108,7 @@ struct Reader : c10::TensorImpl {
     const char *type_begin() const { return reinterpret_cast<const char *>(&data_type_); }
     const char *keys_end() const { return reinterpret_cast<const char *>(&key_set_ + 1); }
     static constexpr size_t size_words = sizeof(sizes_and_strides_) / 8, all_words = size_words + 2;
-    static_assert(sizeof(sizes_and_strides_) % 8 == 0 && all_words == std::size(TensorLook{}.words));
+    static_assert(sizeof(sizes_and_strides_) % 8 == 0 && all_words == std::size(TensorLook{}.words) && size_words == std::size(TensorLook{}.counts));
 };
 
 const Reader &read(PyObject *tensor) { return *static_cast<const Reader *>(reinterpret_cast<PythonTensor *>(tensor)->impl); }
@@ -329,23 +330,43 @@ bool looks_same(const TensorLook &look, PyObject *value) {
     if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != look.cls) return false;
     const Reader &tensor = read(value);
     uint64_t difference = 0;
-    for (size_t i = 0; i < Reader::size_words; i++) difference |= load(tensor.sizes_begin() + 8 * i) ^ look.words[i];
+    if (look.all_count) {
+        for (size_t i = 0; i < Reader::size_words; i++) difference |= load(tensor.sizes_begin() + 8 * i) ^ look.words[i];
+    } else {
+        for (size_t i = 0; i < Reader::size_words; i++) difference |= (load(tensor.sizes_begin() + 8 * i) ^ look.words[i]) & look.counts[i];
+    }
     for (size_t i = 0; i < 2; i++) difference |= load(tensor.type_begin() + 8 * i) ^ look.words[Reader::size_words + i];
     return difference == 0 && tensor.needs_grad() == look.requires_grad;
 }
 
-/* How a tensor that a leaf holds for looks. NULL where sizes or strides may vary, so that the next tensor looks otherwise, where not all is in
- * one place, and where too many looks are known: then the facts are compared each time. */
+/* The words of sizes, or of strides, that begin at `first` and may be any don't count. */
+static void leave_out(TensorLook &look, const Reader &tensor, const int64_t *first, const std::vector<int64_t> &expected) {
+    const size_t begin = (reinterpret_cast<const char *>(first) - tensor.sizes_begin()) / 8;
+    for (size_t i = 0; i < expected.size(); i++) {
+        if (expected[i] == -1) look.counts[begin + i] = 0;
+    }
+}
+
+/* How a tensor that a leaf holds for looks. NULL where not all is in one place, and where too many looks are known: then the facts are
+ * compared each time. Leaves share a look only if they leave the same sizes and strides open. */
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value) {
     constexpr size_t most = 512;
     const auto &facts = *static_cast<const TensorFacts *>(leaf.facts);
     const Reader &tensor = read(value);
-    if (facts.any_size || facts.any_stride || !tensor.keeps_sizes_inside()) return nullptr;
-    for (TensorLook *look : looks) {
-        if (looks_same(*look, value)) return look;
+    if (!tensor.keeps_sizes_inside()) return nullptr;
+    auto look = std::make_unique<TensorLook>(TensorLook{reinterpret_cast<PyObject *>(Py_TYPE(value)), tensor.needs_grad(), true, {}, {}});
+    std::fill(std::begin(look->counts), std::end(look->counts), ~uint64_t{0});
+    if (facts.any_size || facts.any_stride) {
+        look->all_count = false;
+        leave_out(*look, tensor, tensor.sizes().data(), facts.sizes);
+        if (tensor.layout() == c10::kStrided && !tensor.has_custom_strides()) {
+            leave_out(*look, tensor, tensor.strides().data(), facts.has_strides ? facts.strides : std::vector<int64_t>(facts.sizes.size(), -1));
+        }
+    }
+    for (TensorLook *known : looks) {
+        if (std::equal(std::begin(known->counts), std::end(known->counts), look->counts) && looks_same(*known, value)) return known;
     }
     if (looks.size() >= most) return nullptr;
-    auto look = std::make_unique<TensorLook>(TensorLook{reinterpret_cast<PyObject *>(Py_TYPE(value)), tensor.needs_grad(), {}});
     std::memcpy(look->words, tensor.sizes_begin(), 8 * Reader::size_words);
     std::memcpy(look->words + Reader::size_words, tensor.type_begin(), 16);
     looks.push_back(look.get());

@@ -89,8 +89,7 @@ bool read_node(GuardTree &tree, PyObject *item) {
         if (node.object == nullptr) return false;
     }
     if (lower_payload(node, payload) < 0) return false;
-    bool relies = node.accessor != Accessor::tensor_size && node.accessor != Accessor::tensor_stride && node.accessor != Accessor::tensor_offset;
-    if (!first && relies) tree.nodes[parent].has_children = true;
+    if (!first && !is_tensor_number(node.accessor)) tree.nodes[parent].has_children = true;
     bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
     node.in_versioned = in_dict || node.accessor == Accessor::type_attr;
     if (in_dict) tree.nodes[parent].versioned = Versioned::dict;

@@ -127,6 +127,7 @@ struct Node {
     bool related : 1;      /* a relation compares its value by identity */
     bool type_checked : 1; /* one of its leaves is of a kind that knows the type */
     bool deferred : 1;     /* its only leaf looks at a tensor and has a memo of its own */
+    bool only_captured : 1; /* a number of a tensor that nothing else asks for: it is read at the end of a walk, and has no value before */
     int32_t parent;
     int32_t first_leaf, end_leaf;
     int32_t first_outside, end_outside; /* in GuardTree::outside: the other chunks that its children are in */
@@ -193,7 +194,8 @@ struct TreeData {
     std::vector<Question> questions;
     std::vector<int32_t> asked; /* scratch: of the chunk that is being visited */
     std::vector<TensorMemo> tensors;
-    std::vector<int32_t> other_captures; /* those that are not a capture of one of `tensors` */
+    std::vector<int32_t> other_captures; /* those that are neither a capture of one of `tensors` nor of a tensor's number that is only captured */
+    std::vector<int32_t> number_captures;
     std::vector<TensorLook *> looks; /* owned */
     Alive *alive = nullptr;
     uint32_t walks = 0;
@@ -218,6 +220,10 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
 int init_accessors();
 PyObject *find_item(PyObject *dict, PyObject *key, int32_t *hint, bool *ambiguous);
 PyObject **field_of(const Node &node, PyObject *base);
+constexpr bool is_tensor_number(Accessor accessor) {
+    return accessor == Accessor::tensor_size || accessor == Accessor::tensor_stride || accessor == Accessor::tensor_offset;
+}
+PyObject *tensor_number(const Node &node, PyObject *tensor); /* a new reference; NULL, maybe with an exception set, where there is none */
 constexpr Py_ssize_t function_dict = 5; /* the function_field that is there only when it isn't empty */
 PyTypeObject *deque_type();
 PyObject *payload_object(const Node &node, PyObject *payload);

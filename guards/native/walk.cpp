@@ -91,6 +91,7 @@ int32_t visit(GuardTree &tree, int32_t number, const CallView &call) {
     tree.asked.clear();
     for (int32_t i = chunk.first_node; i < chunk.end_node; i++) {
         const Node &node = tree.nodes[i];
+        if (node.only_captured) continue;
         PyObject *value = fetch(tree, i, call);
         if (tree.ambiguous) return first_guard(node);
         remembers = remembers && memo.add_step(i);
@@ -168,6 +169,14 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
         PyObject *value = tree.values[tree.captures[capture]];
         if (value == nullptr) return no_guard;
         captures[capture] = Py_NewRef(value);
+    }
+    for (int32_t capture : tree.number_captures) {
+        const Node &node = tree.nodes[tree.captures[capture]];
+        PyObject *tensor = tree.values[node.parent];
+        captures[capture] = tensor == nullptr ? nullptr : tensor_number(node, tensor);
+        if (captures[capture] != nullptr) continue;
+        PyErr_Clear();
+        return no_guard;
     }
     return matches;
 }
@@ -258,17 +267,25 @@ void merge_relations(GuardTree &tree) {
 void cut_into_chunks(GuardTree &tree) {
     std::vector<int32_t> chunk_of;
     std::vector<std::vector<int32_t>> outside(tree.nodes.size());
+    for (Node &node : tree.nodes) node.only_captured = is_tensor_number(node.accessor) && node.first_leaf == node.end_leaf && !node.has_children;
     for (const Relation &relation : tree.relations) {
-        for (int32_t node : relation.nodes) tree.nodes[node].related |= relation.kind->by_identity;
+        for (int32_t index : relation.nodes) {
+            tree.nodes[index].related |= relation.kind->by_identity;
+            tree.nodes[index].only_captured = false;
+        }
     }
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         Node &node = tree.nodes[i];
+        if (node.only_captured) {
+            tree.chunks.back().end_node = static_cast<int32_t>(i) + 1;
+            chunk_of.push_back(static_cast<int32_t>(tree.chunks.size()) - 1);
+            continue;
+        }
         const bool is_root = i == 0;
         bool given = node.accessor == Accessor::local || node.accessor == Accessor::frame_function;
         bool created = node.accessor == Accessor::handled_exception || node.accessor == Accessor::c_attr ||
                        node.accessor == Accessor::deque_index || node.accessor == Accessor::referent ||
-                       node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field ||
-                       node.accessor == Accessor::tensor_size || node.accessor == Accessor::tensor_stride || node.accessor == Accessor::tensor_offset;
+                       node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field || is_tensor_number(node.accessor);
         const Node &parent = tree.nodes[node.parent];
         bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;
         node.volatile_ = given || created || of_created;
@@ -299,6 +316,7 @@ void cut_into_chunks(GuardTree &tree) {
         const Node &node = tree.nodes[tree.captures[i]];
         bool first = node.deferred && tree.tensors[node.tensor].capture < 0;
         if (first) tree.tensors[node.tensor].capture = static_cast<int32_t>(i);
+        else if (node.only_captured) tree.number_captures.push_back(static_cast<int32_t>(i));
         else tree.other_captures.push_back(static_cast<int32_t>(i));
     }
     for (size_t i = 0; i < tree.nodes.size(); i++) {

@@ -212,7 +212,7 @@ def test_what_is_vouched_for_stays_so_beside_sizes() -> None:
         module.weight.data = torch.ones(rows, 3)
         assert matched(plain, module) == [tensor, tensor]
         assert matched(beside, module) == [tensor, tensor, rows, 3]
-    assert plain.tree.visited == 1 and beside.tree.visited == 3  # the argument, and each size
+    assert plain.tree.visited == beside.tree.visited == 1  # the argument
     module.weight = torch.ones(9, 3)
     found = matched(beside, module)
     assert found is not None and found[2:] == [7, 3]
@@ -233,7 +233,7 @@ def test_many_sizes_leave_nothing_behind() -> None:
     for rows in range(1, 10_001):
         module.weight.data = storage[:rows]
         assert matched(built, module) is not None
-    assert built.tree.looks <= 1
+    assert built.tree.looks <= 2
     assert built.tree.visited == 1
 
 

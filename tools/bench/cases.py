@@ -21,14 +21,14 @@ ENTRIES = 50
 class Case:
     """A callable to compile, and one call of it.
 
-    overhead: the ratio framejit / torch.compile that the overhead of a call is to reach. variants: further last arguments; a measured call
+    overhead: the ratio framejit / torch.compile that the overhead of a call is to reach, where it is measured. variants: further last arguments; a measured call
     is one call with each of them in turn, so that what was compiled for one of them was last used longest ago.
     """
 
     name: str
     about: str
     builder: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
-    overhead: float
+    overhead: float | None
     variants: tuple[Any, ...] = ()
 
     def build(self, device: str = "cpu") -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
@@ -77,6 +77,16 @@ def activate(x: torch.Tensor, how: str) -> torch.Tensor:
     if how == "sigmoid":
         return torch.sigmoid(x)
     return x * 2 if how == "double" else -x
+
+
+def ask(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """A function that compares each size of each tensor with a number."""
+    asked = 0
+    for tensor in tensors:
+        for size in tensor.shape:
+            if size > 4:
+                asked += 1
+    return tensors[0] + asked
 
 
 class DecoderLayer(nn.Module):
@@ -157,6 +167,13 @@ def _activate(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[st
     return activate, (torch.randn(8, device=device),), {}
 
 
+def _asks(count: int, device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """No two sizes are equal: equal ones would be one symbol."""
+    if count == 1:
+        return ask, ([torch.randn(5, device=device)],), {}
+    return ask, ([torch.randn(5 + i, 5 + i + count, device=device) for i in range(count // 2)],), {}
+
+
 def _layers(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     return DecoderStack(32, 2, DEEPER).to(device).eval(), (torch.randn(1, 4, 32, device=device),), {}
 
@@ -192,12 +209,19 @@ CASES: tuple[Case, ...] = (
     Case("decoder82", f"{DEEPER} decoder layers of width 32 with four floats among the attributes of each", _layers, 0.05),
 )
 
+GUARD_CASES = tuple(
+    Case(f"guards{count}", f"a function with {count} comparison{'s' * (count > 1)} of sizes, each a guard", partial(_asks, count), None)
+    for count in (1, 20, 100)
+)
+"""Cases of the measure of shape guards only."""
+EVERY = (*CASES, *GUARD_CASES)
+
 
 def select(only: str | None) -> list[Case]:
     """The cases named in the comma-separated list `only`, or all; raises ValueError at an unknown name."""
     if not only:
-        return list(CASES)
-    known = {case.name: case for case in CASES}
+        return list(EVERY)
+    known = {case.name: case for case in EVERY}
     names = [name.strip() for name in only.split(",") if name.strip()]
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -56,7 +56,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", default="framejit", choices=sorted(COMPILERS), help="what is measured (default framejit)")
-    parser.add_argument("--only", help=f"comma-separated cases: {', '.join(case.name for case in cases.CASES)}")
+    parser.add_argument("--only", help=f"comma-separated cases: {', '.join(case.name for case in cases.EVERY)}")
     parser.add_argument("--measure", help=f"comma-separated measures: {', '.join(measure.name for measure in MEASURES)}")
     parser.add_argument("--repeat", type=int, default=5, help="fresh compiles per first call, and half-seconds per timing (default 5)")
     parser.add_argument("--device", default="cpu", help="cpu (the default) or cuda")
@@ -87,23 +87,23 @@ def main() -> int:
     page = read(options.markdown) if options.markdown else Page()
     failures: list[str] = []
     start = time.perf_counter()
+    work = [(measure, case) for measure in options.measures for case in options.cases if case.name in measure.cases]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, disable=not sys.stdout.isatty(), transient=True) as progress:
-        task = progress.add_task("bench", total=len(options.cases) * len(options.measures))
+        task = progress.add_task("bench", total=len(work))
         progress.console.print(markdown.fixed(HEADER, WIDTHS), soft_wrap=True, highlight=False, markup=False)
-        for measure in options.measures:
-            for case in options.cases:
-                progress.update(task, description=f"{case.name}, {measure.name}")
-                found = numbers(measure, case, options.compiler, options)
-                cells = row(measure, case, options.compiler, found)
-                progress.console.print(markdown.fixed(cells, WIDTHS), soft_wrap=True, highlight=False, markup=False)
-                failed = [f"{name}: {value}" for name, value in found.items() if isinstance(value, str)]
-                page.add(run_of(options), cells, failed)
-                failures += [f"{case.name}, {measure.name}, {text}" for text in failed]
-                progress.advance(task)
+        for measure, case in work:
+            progress.update(task, description=f"{case.name}, {measure.name}")
+            found = numbers(measure, case, options.compiler, options)
+            cells = row(measure, case, options.compiler, found)
+            progress.console.print(markdown.fixed(cells, WIDTHS), soft_wrap=True, highlight=False, markup=False)
+            failed = [f"{name}: {value}" for name, value in found.items() if isinstance(value, str)]
+            page.add(run_of(options), cells, failed)
+            failures += [f"{case.name}, {measure.name}, {text}" for text in failed]
+            progress.advance(task)
     for failure in failures:
         print(failure)
-    print(f"{len(options.measures) * len(options.cases)} rows in {time.perf_counter() - start:.0f} s")
+    print(f"{len(work)} rows in {time.perf_counter() - start:.0f} s")
     if options.markdown:
         options.markdown.write_text(page.text(), encoding="utf-8")
     return 1 if failures else 0

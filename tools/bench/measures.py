@@ -10,12 +10,14 @@ import gc
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
 
-from tools.bench.cases import Case, select
+from tools.bench.cases import CASES, GUARD_CASES, Case, select
 from tools.check import describe
 from tools.compilers import COMPILERS, Backend, Compiler
 from tools.compilers import quiet as quiet_compilers
@@ -28,7 +30,7 @@ Numbers = dict[str, float | str]
 class Measure:
     """One row per case: what is measured, in which unit, and the ratio framejit / torch.compile to reach, where not each case has its own.
 
-    `apart` says that each compiler gets a process of its own.
+    `apart` says that each compiler gets a process of its own; `cases` are the names of the cases that it is about.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Measure:
     compilers: tuple[str, ...] = ("torch",)
     target: float | None = None
     apart: bool = False
+    cases: tuple[str, ...] = tuple(case.name for case in CASES)
 
 
 def stored_outputs(graph: torch.fx.GraphModule, example_inputs: list[torch.Tensor]) -> Callable[..., Any]:
@@ -64,7 +67,9 @@ def complaint(compiler: Compiler, case: Case) -> str:
     return "" if compiler.name == Compiler.name else compiler.statistics().complaint(case.entries)
 
 
-def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tuple[dict[str, Callable[[], Any]], Numbers]:
+def _calls(
+    case: str, names: Sequence[str], backend: Backend, device: str, dynamic: bool | None = None
+) -> tuple[dict[str, Callable[[], Any]], Numbers]:
     """Per compiler a call without arguments, compiled and called once; and the failures."""
     chosen = select(case)[0]
     function, args, kwargs = chosen.build(device)
@@ -73,7 +78,7 @@ def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tu
     for name in names:
         compiler = COMPILERS[name]()
         try:
-            call = chosen.calls(compiler.compile(function, backend), args, kwargs)
+            call = chosen.calls(compiler.compile(function, backend, dynamic), args, kwargs)
             call()
         except Exception as error:
             failures[name] = describe(error)
@@ -86,7 +91,7 @@ def _calls(case: str, names: Sequence[str], backend: Backend, device: str) -> tu
 
 
 @torch.no_grad()
-def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+def first_call(case: str, names: Sequence[str], repeat: int, device: str, dynamic: bool | None = None) -> Numbers:
     """Seconds of the first call with the eager backend: median over fresh compiles in turns, after one of each to warm up."""
     quiet()
     chosen = select(case)[0]
@@ -99,7 +104,7 @@ def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Num
             if compiler.name in failures:
                 continue
             compiler.reset()
-            call = chosen.calls(compiler.compile(function, "eager"), args, kwargs)
+            call = chosen.calls(compiler.compile(function, "eager", dynamic), args, kwargs)
             try:
                 seconds, _ = elapsed(call)
             except Exception as error:
@@ -114,12 +119,27 @@ def first_call(case: str, names: Sequence[str], repeat: int, device: str) -> Num
 
 
 @torch.no_grad()
-def call_overhead(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+def call_overhead(case: str, names: Sequence[str], repeat: int, device: str, dynamic: bool | None = None) -> Numbers:
     """Microseconds of one call when the graph itself costs nothing."""
     quiet()
-    ready, failures = _calls(case, names, stored_outputs, device)
+    ready, failures = _calls(case, names, stored_outputs, device, dynamic)
     times = alternate(ready, 0.5 * repeat) if ready else {}
     return {**{name: found * 1e6 for name, found in times.items()}, **failures}
+
+
+@torch.no_grad()
+def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+    """Microseconds by which a call with symbolic sizes, and so with guards on them, is longer than one with constant sizes."""
+    quiet()
+    chosen = select(case)[0]
+    function, args, kwargs = chosen.build(device)
+    calls: dict[tuple[str, bool], Callable[[], Any]] = {}
+    for name in names:
+        for dynamic in (False, True):
+            own = FunctionType(function.__code__.replace(), function.__globals__)  # what is compiled belongs to the code object
+            calls[name, dynamic] = chosen.calls(COMPILERS[name]().compile(own, stored_outputs, dynamic), args, kwargs)
+    times = alternate(calls, 2.0 * repeat)
+    return {name: (times[name, True] - times[name, False]) * 1e6 for name in names}
 
 
 @torch.no_grad()
@@ -189,6 +209,9 @@ def _status(key: str) -> int:
 MEASURES: tuple[Measure, ...] = (
     Measure("first-call", "first call, backend eager", "s", first_call, target=1.0),
     Measure("overhead", "overhead of a call, stored outputs", "us", call_overhead),
+    Measure("first-call-dynamic", "first call, dynamic=True", "s", partial(first_call, dynamic=True), target=0.33),
+    Measure("overhead-dynamic", "overhead of a call, dynamic=True", "us", partial(call_overhead, dynamic=True), target=0.15),
+    Measure("shape-guards", "shape guards of a call", "us", shape_guards, target=0.1, cases=tuple(case.name for case in GUARD_CASES)),
     Measure("inductor", "call with Inductor", "ms", inductor_call, compilers=("torch", "eager")),
     Measure("peak", "peak memory of the process", "MiB", peak_memory, compilers=("torch", "eager"), apart=True),
     Measure("retained", "growth per compile and reset", "KiB", retained_memory, apart=True),

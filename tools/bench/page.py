@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.bench import markdown
-from tools.bench.cases import CASES
+from tools.bench.cases import EVERY
 from tools.bench.measures import MEASURES
 
 HEADER = ("case", "measure", "unit", "eager", "torch.compile", "framejit", "ratio", "target", "verdict")
@@ -23,7 +23,8 @@ LEGEND = """
 *ratio* is framejit / torch.compile. The first call is the median over fresh compiles with a reset in between, with
 the backend that runs the graph as it is. The overhead of a call is what remains when the backend returns stored
 outputs. Peak memory is the highest resident size of a process that builds, compiles and calls. Growth is what one
-more compile, call and reset leaves behind in the process.
+more compile, call and reset leaves behind in the process. What shape guards cost is the time of a call with
+`dynamic=True`, less that of one with `dynamic=False`, both with stored outputs; the functions compare sizes, and no two are equal.
 """
 
 
@@ -43,14 +44,14 @@ class Page:
 
     def text(self) -> str:
         """The page in Markdown."""
-        keys = [(case.name, measure.about) for measure in MEASURES for case in CASES if (case.name, measure.about) in self.rows]
+        keys = [(case.name, measure.about) for measure in MEASURES for case in EVERY if (case.name, measure.about) in self.rows]
         runs = list(dict.fromkeys(self.runs[key] for key in keys))
         rows = [(*self.rows[key], str(runs.index(self.runs[key]) + 1)) for key in keys]
         failures = [f"- {case}: {measure}: {failure}" for case, measure in keys for failure in self.failures.get((case, measure), [])]
         return "\n".join(
             [
                 ABOUT,
-                *(f"- **{case.name}**: {case.about}." for case in CASES),
+                *(f"- **{case.name}**: {case.about}." for case in EVERY),
                 LEGEND,
                 markdown.table((*HEADER, "run"), rows, right=(3, 4, 5, 6, 7, 9)),
                 *([FAILURES, *failures] if failures else []),
