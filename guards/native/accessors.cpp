@@ -75,9 +75,7 @@ PyObject *keep(GuardTree &tree, PyObject *created) {
 
 }  // namespace
 
-PyObject *tensor_number(const Node &node, PyObject *tensor) {
-    TensorNumbers numbers;
-    if (!tensor_numbers(tensor, &numbers)) return nullptr;
+PyObject *tensor_number(const Node &node, const TensorNumbers &numbers) {
     const bool is_size = node.accessor == Accessor::tensor_size, is_offset = node.accessor == Accessor::tensor_offset;
     if ((!is_size && numbers.strides == nullptr) || (!is_offset && node.number >= numbers.dims)) return nullptr;
     return PyLong_FromLongLong(is_offset ? numbers.offset : (is_size ? numbers.sizes : numbers.strides)[node.number]);
@@ -196,7 +194,10 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
         case Accessor::tensor_size:
         case Accessor::tensor_stride:
-        case Accessor::tensor_offset: return keep(tree, tensor_number(node, base));
+        case Accessor::tensor_offset: {
+            TensorNumbers numbers;
+            return tensor_numbers(base, &numbers) ? keep(tree, tensor_number(node, numbers)) : nullptr;
+        }
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
             PyObject *object = FJ_Weakref_Object(base);

@@ -223,7 +223,6 @@ PyObject **field_of(const Node &node, PyObject *base);
 constexpr bool is_tensor_number(Accessor accessor) {
     return accessor == Accessor::tensor_size || accessor == Accessor::tensor_stride || accessor == Accessor::tensor_offset;
 }
-PyObject *tensor_number(const Node &node, PyObject *tensor); /* a new reference; NULL, maybe with an exception set, where there is none */
 constexpr Py_ssize_t function_dict = 5; /* the function_field that is there only when it isn't empty */
 PyTypeObject *deque_type();
 PyObject *payload_object(const Node &node, PyObject *payload);
@@ -301,6 +300,7 @@ struct TensorNumbers {
     int64_t offset;
 };
 bool tensor_numbers(PyObject *value, TensorNumbers *found);
+PyObject *tensor_number(const Node &node, const TensorNumbers &numbers); /* a new reference; NULL, maybe with an exception set, where there is none */
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value);
 const void *tensor_data(PyObject *value);
 void delete_look(TensorLook *look);

@@ -170,13 +170,19 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
         if (value == nullptr) return no_guard;
         captures[capture] = Py_NewRef(value);
     }
+    TensorNumbers numbers;
+    int32_t tensor = -1; /* whose numbers these are: numbers of one tensor are mostly captured together */
     for (int32_t capture : tree.number_captures) {
         const Node &node = tree.nodes[tree.captures[capture]];
-        PyObject *tensor = tree.values[node.parent];
-        captures[capture] = tensor == nullptr ? nullptr : tensor_number(node, tensor);
-        if (captures[capture] != nullptr) continue;
-        PyErr_Clear();
-        return no_guard;
+        if (node.parent != tensor) {
+            tensor = node.parent;
+            if (tree.values[tensor] == nullptr || !tensor_numbers(tree.values[tensor], &numbers)) return no_guard;
+        }
+        captures[capture] = tensor_number(node, numbers);
+        if (captures[capture] == nullptr) {
+            PyErr_Clear();
+            return no_guard;
+        }
     }
     return matches;
 }
