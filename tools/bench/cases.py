@@ -22,7 +22,8 @@ class Case:
     """A callable to compile, and one call of it.
 
     overhead: the ratio framejit / torch.compile that the overhead of a call is to reach, where that is measured.
-    variants: further last arguments; a measured call is one call with each of them in turn, so that what was compiled for one of them was last used longest ago.
+    variants: further last arguments; a measured call is one call with each of them in turn, so that what was compiled for one of them
+    was last used longest ago.
     """
 
     name: str
