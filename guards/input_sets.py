@@ -38,7 +38,7 @@ class InputSet:
     """
 
     guards: Sequence[Any]
-    reads: Mapping[Hashable, Any]
+    reads: Mapping[Any, Any]
     ranges: Ranges = field(default_factory=dict)
 
 
@@ -141,17 +141,22 @@ def negations(guards: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [(*guards[:i], sympy.Not(guard)) for i, guard in enumerate(guards)]
 
 
-def smallest(constraints: Sequence[Any], symbols: Mapping[Any, int | None], budget_seconds: float = 1.0) -> dict[Any, int] | None:
+def smallest(
+    constraints: Sequence[Any], symbols: Mapping[Any, int | None], budget_seconds: float = 1.0, near: Mapping[Any, int] | None = None
+) -> dict[Any, int] | None:
     """The smallest integers that satisfy the constraints; None where there are none.
 
     `symbols` have lower bounds, or None. Smallest is first the sum of the distances from there, or from 0, then the first symbol's distance, then the
-    next one's. Where time runs out, the integers satisfy the constraints, but may not be the smallest. Raises Undecided where none were found.
+    next one's; with `near`, distances are from the numbers that it has for the symbols.
+
+    Where time runs out, the integers satisfy the constraints, but may not be the smallest. Raises Undecided where none were found.
     """
     conditions = [*constraints, *bounds({symbol: (lower, None) for symbol, lower in symbols.items()})]
     prover = Prover(conditions, time.monotonic() + budget_seconds)
     terms = [prover.translation.symbol(symbol).value for symbol in symbols]
     prover.assert_facts()
-    distances = [magnitude(term - (lower or 0)) for term, lower in zip(terms, symbols.values())]
+    origins = [near[symbol] if near is not None else lower or 0 for symbol, lower in symbols.items()]
+    distances = [magnitude(term - origin) for term, origin in zip(terms, origins, strict=True)]
     total = z3.Sum([prover.translation.integer(0), *distances])
     excluded_unseen = False
     while (answer := prover.check()) == z3.sat:

@@ -217,9 +217,8 @@ class Compiler:
         call, history = subject.call, self.history
         function = call.function
         resume = functools.partial(self._resume, subject.family)
-        dynamic = Dynamic(self.options.dynamic is True, history.varying)
         request = CompileRequest(
-            function, call.locals, self.options, subject.family, history.changing, dynamic, history.names, origin, self.resumed_after,
+            function, call.locals, self.options, subject.family, history.changing, self.dynamic(call), history.names, origin, self.resumed_after,
             self.upcall_use, resume,
         )  # fmt: skip
         Compiler.compilations += 1
@@ -239,6 +238,10 @@ class Compiler:
             raise raised
         finally:
             del raised  # its traceback leads to this frame
+
+    def dynamic(self, call: Call) -> Dynamic:
+        """Which sizes and numbers of a call the next entry takes as symbols."""
+        return Dynamic(self.options.dynamic is True, self.history.varying)
 
     def _resume(self, family: Family, function: types.FunctionType, resumed_after: BreakNote, carried: Carried, names: Mapping[Path, str]) -> CompiledFunction:
         """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt."""

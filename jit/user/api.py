@@ -110,8 +110,8 @@ def compile(
     found = lookup(backend if backend is not None else current.backend, mode=mode, options=options)
     settings = Options(found, fullgraph, current, isolate_recompiles, dynamic)
     if target is None:
-        return functools.partial(_compile, settings=settings, disable=disable)
-    return _compile(target, settings, disable)
+        return functools.partial(compile_target, settings=settings, disable=disable)
+    return compile_target(target, settings, disable)
 
 
 def check_options(positional: tuple[Any, ...], unknown: dict[str, Any], name: str | None, **switches: Any) -> None:
@@ -139,27 +139,29 @@ def place_of_caller() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _compile(target: Any, settings: Options, disable: bool) -> Any:
+def compile_target(target: Any, settings: Options, disable: bool = False, make: Callable[[Function, Options, bool], Any] | None = None) -> Any:
+    """`target` with its function compiled. `make`: makes the CompiledFunction, given the function, the options, and whether it shares entries."""
+    make = make or compile_function
     check_target(target)
     if disable or config.current().disable or directives.is_disabled(raw_call(type(target)) if isinstance(target, nn.Module) else target):
         return target
     if isinstance(target, CompiledFunction):
-        return compile_function(target.function, settings)
+        return make(target.function, settings, True)
     if isinstance(target, types.FunctionType) and directives.MADE_BY_TORCH in target.__dict__:
-        return _compile(target.__dict__[directives.MADE_BY_TORCH], settings, disable)
+        return compile_target(target.__dict__[directives.MADE_BY_TORCH], settings, disable, make)
     if isinstance(target, (staticmethod, classmethod)):
-        return type(target)(_compile(target.__func__, settings, disable))
+        return type(target)(compile_target(target.__func__, settings, disable, make))
     if isinstance(target, types.FunctionType):
-        return compile_function(target, settings)
+        return make(target, settings, True)
     if isinstance(target, types.MethodType) and isinstance(target.__func__, (types.FunctionType, CompiledFunction)):
-        return _compile(target.__func__, settings, disable).__get__(target.__self__)
+        return compile_target(target.__func__, settings, disable, make).__get__(target.__self__)
     if isinstance(target, nn.Module):
         shared = dataclasses.replace(settings, backend=retained.weakly(settings.backend)[0]) if settings.shareable else None
-        return module_with_call(target, lambda call: compile_function(call, settings, pooled=False), shared, compiles=True)
+        return module_with_call(target, lambda call: make(call, settings, False), shared, compiles=True)
     if isinstance(target, type):
-        setattr(target, "__call__", compile_function(call_of(target), settings))
+        setattr(target, "__call__", make(call_of(target), settings, True))
         return target
-    return compile_function(caller_of(target), settings)
+    return make(caller_of(target), settings, True)
 
 
 def check_target(target: Any) -> None:

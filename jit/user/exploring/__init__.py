@@ -1,0 +1,1 @@
+"""How valid_inputs() explores a program: a file for each part."""
