@@ -54,7 +54,7 @@ class Config:
     """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
     unroll_limit: int = 100_000
     """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
-    automatic_dynamic: bool = False
+    automatic_dynamic: bool = True
     """Take sizes and ints that vary from call to call as symbols, for functions compiled with dynamic=None."""
     check: str = ""
     """What framejit checks of itself, comma-separated, for functions compiled from now on: `compile`: invariants while compiling,

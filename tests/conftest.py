@@ -1,6 +1,7 @@
 """Settings of every test run: internal errors raise, a crash of native code prints where Python was, and no test leaves the hook up."""
 
 import faulthandler
+import logging
 import os
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from framejit.backends import registry
 from framejit.driver import compiled_module, retained, sharing
 
 faulthandler.enable()
+logging.getLogger("torch.__trace").disabled = True  # pytest would keep all that torch writes for its own tools, for as long as a test runs
 UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
 
 

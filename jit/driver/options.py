@@ -13,7 +13,7 @@ from framejit.driver import retained
 @dataclass(frozen=True, slots=True)
 class Options:
     """The arguments of `compile()`. `isolated`: share entries with no other compiled function. `dynamic`: whether sizes and numbers are symbolic: all,
-    none, or (None) those that vary, if the option automatic_dynamic is set."""
+    none, or (None) those that vary."""
 
     backend: Backend
     fullgraph: bool

@@ -31,6 +31,7 @@ from framejit.graph.fake import meaning_of, refusal, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
+from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.state import GlobalModes, Modes
 from framejit.guards.dynamic import STATIC, Dynamic
@@ -441,6 +442,8 @@ class GraphBuilder:
 
     def dispose(self) -> None:
         """Let go of everything."""
+        if self.shapes.properties:
+            forget_shape_envs()
         self.__dict__.clear()
 
     def _guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node]) -> None:

@@ -18,11 +18,6 @@ from framejit import breaks, classes
 from framejit.objects.torchfunctions import PLAIN_TENSORS, overrides
 
 
-def make_shape_env() -> ShapeEnv:
-    """The shape environment of a trace. Sizes that depend on data, and numbers out of tensors, are refused."""
-    return ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-
-
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     """The mode under which a trace runs its operators."""
     return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)

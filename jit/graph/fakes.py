@@ -18,9 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
-from framejit.graph.fake import make_fake_mode, make_shape_env, to_fake, version_of
+from framejit.graph.fake import make_fake_mode, to_fake, version_of
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import run_node
+from framejit.graph.shape_env import TraceShapeEnv
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Fakes:
     """The fakes of one trace."""
 
     def __init__(self, trail: Trail, mode: FakeTensorMode | None = None, shape_env: ShapeEnv | None = None) -> None:
-        self.shape_env = make_shape_env() if shape_env is None else shape_env
+        self.shape_env = TraceShapeEnv() if shape_env is None else shape_env
         self.mode = make_fake_mode(self.shape_env) if mode is None else mode
         self.stale = False
         self.symbolic = False

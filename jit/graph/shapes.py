@@ -43,6 +43,7 @@ OPERATORS: dict[Any, str] = {
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
 }  # fmt: skip
 """Functions of sympy's, by the operation on Python's ints that they are."""
+INEQUALITIES = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne)
 SYMBOLIC: dict[str, Callable[..., Any]] = {
     "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
 }  # fmt: skip
@@ -251,16 +252,20 @@ class Shapes:
             expr = self.properties.get(source)
             if expr is None or not self.env.replace(expr).is_number:
                 continue
-            needed = [line for known, line in self._lines_of(expr) if isinstance(known, sympy.Eq)]
-            where = f"; it is needed here:\n{needed[-1].render()}" if needed and needed[-1] is not None else ""
+            needed = self._line_of(expr, sympy.Eq)
+            where = f"; it is needed here:\n{needed.render()}" if needed is not None else ""
             raise ConstraintViolation(
                 f"{source.told()} was declared to be symbolic (mark_dynamic), but the code works for the size {self.env.replace(expr)} only{where}\n"
                 "  What to do: change the code, or use maybe_mark_dynamic, which asks for nothing"
             )
 
-    def _lines_of(self, expr: sympy.Expr) -> list[tuple[sympy.Basic, UserLine | None]]:
-        """What has been assumed of the symbols of an expression, and for which lines."""
-        return [(known.expr, known.line) for known in self.assumptions() if known.expr.free_symbols & expr.free_symbols]
+    def _line_of(self, expr: sympy.Expr, *relations: Any) -> UserLine | None:
+        """The last of the program's lines that needed a relation of one of these kinds to hold for symbols of an expression."""
+        self.note_lines()
+        for guard, line in zip(reversed(self.env.guards), reversed(self.lines), strict=True):
+            if isinstance(guard.expr, relations) and guard.expr.free_symbols & expr.free_symbols:
+                return line
+        return None
 
     def origins_of_symbols(self) -> tuple[list[Fact], dict[sympy.Symbol, list[Source]]]:
         """What the properties of inputs are in symbols, and where each symbol is found."""
@@ -281,13 +286,13 @@ class Shapes:
         for symbol in self.origins:
             replacement = self.env.replacements.get(symbol)
             if replacement is not None:
-                found.append((sympy.Eq(symbol, replacement, evaluate=False), None))
+                found.append((sympy.Eq(symbol, replacement, evaluate=False), self._line_of(symbol, sympy.Eq)))
             bounds = self.env.var_to_range.get(symbol)
             if bounds is not None:
                 if bounds.lower.is_Integer and bounds.lower > -LARGEST:
-                    found.append((sympy.Ge(symbol, bounds.lower, evaluate=False), None))
+                    found.append((sympy.Ge(symbol, bounds.lower, evaluate=False), self._line_of(symbol, *INEQUALITIES)))
                 if bounds.upper.is_Integer and bounds.upper < LARGEST - 1:
-                    found.append((sympy.Le(symbol, bounds.upper, evaluate=False), None))
+                    found.append((sympy.Le(symbol, bounds.upper, evaluate=False), self._line_of(symbol, *INEQUALITIES)))
         return found
 
 

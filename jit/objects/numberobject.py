@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from framejit.objects.constobject import ConstObject
@@ -118,8 +118,8 @@ class DeferredNumber(NumberObject):
         """Its SymInt or SymFloat, made from those of its operands; None where one of them has none."""
         if not self.asked:
             vm.trail.set(self, "asked", True)
-            parts = [sym_of(vm, operand) for operand in self.operands]
-            if None not in parts:
+            parts = syms_of(vm, self.operands)
+            if parts is not None:
                 vm.trail.set(self, "sym", vm.graph.shapes.computed(self.operation, parts, self.value))
         return self.sym
 
@@ -169,6 +169,17 @@ def sym_of(vm: VM, number: NumberObject) -> Any:
     return number.compute(vm) if type(number) is DeferredNumber else number.symbolic(vm)
 
 
+def syms_of(vm: VM, numbers: Sequence[NumberObject]) -> list[Any] | None:
+    """What stands for numbers among symbolic ones. If any is symbolic, those from outside that aren't seen to vary become known.
+
+    None where nothing stands for one of them.
+    """
+    parts = [sym_of(vm, number) for number in numbers]
+    if None in parts and any(part is not None and number.pending for number, part in zip(numbers, parts)):
+        parts = [number.constant(vm) if part is None and type(number) is NumberObject else part for number, part in zip(numbers, parts)]
+    return None if None in parts else parts
+
+
 def defers(vm: VM, left: NumberObject, right: NumberObject) -> bool:
     """Whether `+`, `-` and `*` of the two can wait. An int and a float only if the int is known, or symbolic: a huge one may overflow."""
     if left.cls is right.cls:
@@ -177,9 +188,8 @@ def defers(vm: VM, left: NumberObject, right: NumberObject) -> bool:
     return fraction.pending if not whole.pending else whole.symbolic(vm) is not None
 
 
-def are_symbolic(vm: VM, *numbers: NumberObject) -> bool:
-    """Whether the numbers are ints, each symbolic or known."""
-    return all(number.cls is int and (not number.pending or number.symbolic(vm) is not None) for number in numbers)
+def are_ints(*numbers: NumberObject) -> bool:
+    return all(number.cls is int for number in numbers)
 
 
 def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> Object | None:
@@ -195,10 +205,10 @@ def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
 
 def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> bool:
     """Whether an operator that may fail can wait: for numbers that are symbolic or known, and once it is guarded that it doesn't fail."""
-    if sym_of(vm, left) is None or sym_of(vm, right) is None:
+    if syms_of(vm, (left, right)) is None:
         return False
     if operation != "**":
-        return (operation == "/" or are_symbolic(vm, left, right)) and is_nonzero(vm, right)
+        return (operation == "/" or are_ints(left, right)) and is_nonzero(vm, right)
     if right.pending or left.cls is not int:
         return False
     if right.cls is float:
@@ -247,9 +257,8 @@ def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Ob
     """A comparison of numbers of which at least one is symbolic: its outcome is guarded. None where it is about values."""
     if left.cls is float or right.cls is float:
         return compared_with_float(vm, symbol, left, right)
-    if not are_symbolic(vm, left, right):
-        return None
-    return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], *[number.symbolic(vm) if number.pending else number.value for number in (left, right)]))
+    syms = syms_of(vm, (left, right))
+    return None if syms is None else vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], *syms))
 
 
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}

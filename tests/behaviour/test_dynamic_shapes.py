@@ -16,12 +16,6 @@ import framejit
 from framejit.graph import shapes
 
 
-@pytest.fixture(autouse=True)
-def automatic():
-    with framejit.config.replace(automatic_dynamic=True):
-        yield
-
-
 def run(function, *args):
     """What a call gives: its value, or the exception's type and text."""
     torch.manual_seed(1)

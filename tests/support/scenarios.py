@@ -163,7 +163,7 @@ def follow(row: Scenario, steps: Iterator[Any], backend: str) -> bool:
     """Run and check step after step. Whether anything beside the observed thing has been changed."""
     first = next(steps)
     args, kwargs = first.args, first.kwargs
-    compiled = framejit.compile(first.target, backend=backend)
+    compiled = framejit.compile(first.target, backend=backend, dynamic=False)
     function = compiled_function(compiled)
     before = None
     changed = False

@@ -192,7 +192,7 @@ def test_a_call_that_always_breaks_is_no_longer_traced(monkeypatch):
         logger.info("shape %s", tuple(a.shape))
         return b.cos()
 
-    compiled = eager(program)
+    compiled = framejit.compile(program, backend="eager", dynamic=False)
     compiled(torch.ones(1))
     tracer = sys.modules["framejit.tracing.tracer"].Tracer
     run_frame = tracer.run_frame

@@ -1,0 +1,29 @@
+"""The ShapeEnv of a trace: torch's, without what it would spend on messages of its own, and without what its caches would keep alive."""
+
+from __future__ import annotations
+
+from types import FrameType
+
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+
+class TraceShapeEnv(ShapeEnv):
+    """Sizes that depend on data, and numbers out of tensors, are refused."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+
+    def _get_user_frame(self) -> FrameType | None:
+        """None for the frame of Python that a symbol or guard is put down to. ShapeEnv would walk the stack at each, and import torch.export for
+        that; the program's line is noted by `Shapes`."""
+        return None
+
+
+CACHED = [function for function in vars(ShapeEnv).values() if hasattr(function, "cache_clear")]
+"""The methods of ShapeEnv that remember results for the whole process, and by that each ShapeEnv that they were asked of."""
+
+
+def forget_shape_envs() -> None:
+    """Free what ShapeEnv's methods remember of traces that have ended."""
+    for function in CACHED:
+        function.cache_clear()
