@@ -286,6 +286,17 @@ static FJ_Hint *hint_of(FJ_CompiledFunction *self, PyObject *const *locals, Py_s
     return &self->hints[(address ^ (address >> 7)) % N_HINTS];
 }
 
+/* Moves an entry to the front of those that are preferred, or of the others, which stand behind these. */
+static void move_forward(FJ_CompiledFunction *self, Py_ssize_t i) {
+    Py_ssize_t place = i < self->n_preferred ? 0 : self->n_preferred;
+    if (i != place) {
+        FJ_Entry *entry = self->entries[i];
+        memmove(self->entries + place + 1, self->entries + place, (size_t)(i - place) * sizeof(FJ_Entry *));
+        self->entries[place] = entry;
+        self->version++;
+    }
+}
+
 /* Puts the entry that a hint names in front, where the search begins. */
 static void follow_hint(FJ_CompiledFunction *self, PyObject *argument, const FJ_Hint *hint) {
     if (hint == NULL || hint->argument != argument || hint->entry == self->entries[0]) {
@@ -293,10 +304,7 @@ static void follow_hint(FJ_CompiledFunction *self, PyObject *argument, const FJ_
     }
     for (Py_ssize_t i = 1; i < self->n_entries; i++) {
         if (self->entries[i] == hint->entry) {
-            FJ_Entry *entry = self->entries[i];
-            memmove(self->entries + 1, self->entries, (size_t)i * sizeof(FJ_Entry *));
-            self->entries[0] = entry;
-            self->version++;
+            move_forward(self, i);
             return;
         }
     }
@@ -327,10 +335,8 @@ FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function
         FJ_Entry *entry = (FJ_Entry *)Py_NewRef(self->entries[i]);
         int result = FJ_Entry_Match(entry, locals, n_locals, function, captured);
         if (result == 1) {
-            if (i > 0 && version == self->version) {
-                memmove(self->entries + 1, self->entries, (size_t)i * sizeof(FJ_Entry *));
-                self->entries[0] = entry;
-                self->version++;
+            if (version == self->version) {
+                move_forward(self, i);
             }
             if (hint != NULL) {
                 *hint = (FJ_Hint){locals[0], entry};
@@ -353,7 +359,7 @@ static void drop_entries(FJ_CompiledFunction *self) {
     FJ_Entry **entries = self->entries;
     Py_ssize_t n_entries = self->n_entries;
     self->entries = NULL;
-    self->n_entries = self->n_direct = self->allocated = 0;
+    self->n_entries = self->n_preferred = self->n_direct = self->allocated = 0;
     self->version++;
     for (Py_ssize_t i = 0; i < n_entries; i++) {
         Py_DECREF(entries[i]);
@@ -402,10 +408,11 @@ int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry) {
         self->entries = entries;
         self->allocated = allocated;
     }
-    if (self->n_entries > 0) {
-        memmove(self->entries + 1, self->entries, (size_t)self->n_entries * sizeof(FJ_Entry *));
+    Py_ssize_t place = self->n_preferred;
+    if (self->n_entries > place) {
+        memmove(self->entries + place + 1, self->entries + place, (size_t)(self->n_entries - place) * sizeof(FJ_Entry *));
     }
-    self->entries[0] = (FJ_Entry *)Py_NewRef(entry);
+    self->entries[place] = (FJ_Entry *)Py_NewRef(entry);
     self->n_entries++;
     self->n_direct += entry->direct != NULL;
     self->version++;
@@ -426,10 +433,24 @@ static PyObject *function_remove(FJ_CompiledFunction *self, PyObject *entry) {
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
         if ((PyObject *)self->entries[i] == entry) {
             self->n_entries--;
+            self->n_preferred -= i < self->n_preferred;
             self->n_direct -= self->entries[i]->direct != NULL;
             self->version++;
             memmove(self->entries + i, self->entries + i + 1, (size_t)(self->n_entries - i) * sizeof(FJ_Entry *));
             Py_DECREF(entry);
+            Py_RETURN_TRUE;
+        }
+    }
+    Py_RETURN_FALSE;
+}
+
+static PyObject *function_prefer(FJ_CompiledFunction *self, PyObject *entry) {
+    for (Py_ssize_t i = 0; i < self->n_entries; i++) {
+        if ((PyObject *)self->entries[i] == entry) {
+            if (i >= self->n_preferred) {
+                move_forward(self, i);
+                self->n_preferred++;
+            }
             Py_RETURN_TRUE;
         }
     }
@@ -595,7 +616,9 @@ static PyObject *function_reduce(FJ_CompiledFunction *self, PyObject *unused) { 
 
 static PyMethodDef function_methods[] = {
     {"add", (PyCFunction)function_add, METH_O,
-     "add($self, entry, /)\n--\n\nPut an entry in front. ValueError if its code doesn't fit the function's."},
+     "add($self, entry, /)\n--\n\nPut an entry in front of those that aren't preferred. ValueError if its code doesn't fit the function's."},
+    {"prefer", (PyCFunction)function_prefer, METH_O,
+     "prefer($self, entry, /)\n--\n\nHave an entry tried before all that aren't preferred, whenever those were used; False if it isn't there."},
     {"remove", (PyCFunction)function_remove, METH_O, "remove($self, entry, /)\n--\n\nTake an entry out; False if it isn't there."},
     {"clear", (PyCFunction)function_clear_entries, METH_NOARGS, "clear($self, /)\n--\n\nTake all entries out."},
     {"__reduce__", (PyCFunction)function_reduce, METH_NOARGS, NULL},
@@ -609,12 +632,13 @@ static PyMemberDef function_members[] = {
      "Called as (function, arguments) where no entry matches."},
     {"ended_callback", T_OBJECT, offsetof(FJ_CompiledFunction, ended_callback), READONLY,
      "Called as (function, entries) when the object goes while it has entries, or None."},
+    {"n_preferred", T_PYSSIZET, offsetof(FJ_CompiledFunction, n_preferred), READONLY, "How many of the entries are preferred."},
     {"enabled", T_BOOL, offsetof(FJ_CompiledFunction, enabled), 0, "If False, calls run the function as it was written."},
     {NULL},
 };
 
 static PyGetSetDef function_getset[] = {
-    {"entries", (getter)function_get_entries, NULL, "The entries as a tuple, most recently used first.", NULL},
+    {"entries", (getter)function_get_entries, NULL, "The entries as a tuple: those that are preferred, then the others, each most recently used first.", NULL},
     {"upcalls", (getter)function_get_upcalls, (setter)function_set_upcalls,
      "Called as (function, arguments) for a Python function that native code calls at a break: a new CompiledFunction to run such calls, NEVER, "
      "OPAQUE, or None to be asked again later. None: all of them run as written.", NULL},

@@ -65,8 +65,9 @@ typedef struct FJ_CompiledFunction {
     FJ_CodeRecord *record; /* of the code whose functions it stands for where `upcalls` decides, or NULL: it stands for `function` only */
     struct FJ_CompiledFunction *next_of_code; /* the next one of the record */
     PyObject *code;    /* the code object that the entries were made for */
-    FJ_Entry **entries; /* most recently used first */
+    FJ_Entry **entries; /* those that are preferred, then the others, each most recently used first */
     Py_ssize_t n_entries;
+    Py_ssize_t n_preferred; /* how many of them are tried before the others, whenever those were used */
     Py_ssize_t n_direct; /* how many of them need no frame */
     Py_ssize_t allocated;
     size_t version; /* changes with every change of `entries` */
@@ -167,7 +168,7 @@ int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals
 int FJ_Captured_HandOver(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures);
 /* Lets go of the values; those that are NULL have been taken. */
 void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry);
-/* Looks for an entry that matches and moves it to the front. A new reference with *captured set, or NULL, with an exception set if
+/* Looks for an entry that matches and moves it forward. A new reference with *captured set, or NULL, with an exception set if
    something failed. */
 FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_locals,
                                    FJ_Captured *captured);

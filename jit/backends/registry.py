@@ -25,6 +25,7 @@ class Backend:
         inputs: its example inputs: "real" tensors, as third-party backends expect, or fresh "fake" ones.
         trusted: the callable's outputs need no check.
         needs_contexts: it looks at torch's TracingContext, which costs time to set up.
+        faster_for_fixed_sizes: what it makes of a graph for fixed sizes may be faster than for symbols, so that it may be kept beside the other.
         one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
         kwargs: keyword arguments for `call`.
     """
@@ -34,6 +35,7 @@ class Backend:
     inputs: Literal["real", "fake"] = "real"
     trusted: bool = False
     needs_contexts: bool = True
+    faster_for_fixed_sizes: bool = True
     one_autograd_node: bool = True
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
 

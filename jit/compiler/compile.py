@@ -18,6 +18,7 @@ from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
 from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, make, run_as_written
 from framejit.compiler.planned import AsWritten, Planned, plan_end
+from framejit.compiler.superseded import fate
 from framejit.compiler.surroundings import ONE_AT_A_TIME, deeper_recursion, undisturbed, wait
 from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import loader
@@ -197,4 +198,4 @@ def forget() -> None:
 
 
 modules.load()
-loader.offer(loader.CompilerProper(compile_call, adopt, run_as_written, leave, wait, forget))
+loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, leave, wait, forget))

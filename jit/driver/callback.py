@@ -31,6 +31,8 @@ from framejit.guards.source import MISSING, Call, Path
 from framejit.report import STATISTICS, BreakNote, place
 from framejit.reporting import recompiles, stacks
 
+MOST_PREFERRED = 2
+"""Entries of one function that calls are tried on before those that serve them too."""
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
 _functions_lock = threading.Lock()
 
@@ -74,6 +76,8 @@ class Compiler:
         compiled = CompiledFunction(function, self, self.rejected, self._ended if self._pooled and self.upcall_use is None else None)
         for entry in reversed(list(entries)):
             compiled.add(entry)
+            if entry in self.history.preferred:
+                compiled.prefer(entry)
         compiled.upcalls = self.upcalls
         self._owner = weakref.ref(compiled)
         with _functions_lock:
@@ -182,6 +186,8 @@ class Compiler:
         origin = Origin(self.history.next_number(), decision.cause, None if module is None else weakref.ref(module))
         log_compilation(subject, origin, pool)
         entry = self._compile(subject, origin)
+        if entry is not None and subject.own:
+            self._let_superseded_go(entry, subject)
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
             pool.add(entry)
         return entry
@@ -195,8 +201,26 @@ class Compiler:
             family=self.families.of(module),
             resumed=self.resumed_after is not None,
             entries=entries,
-            own=entries if module is None else tuple(entry for entry in entries if entry.spec.origin.is_for(module)),
+            own=tuple(entry for entry in entries if entry not in self.history.preferred and entry.spec.origin.is_for(module)),
         )
+
+    def _let_superseded_go(self, new: Entry, subject: Subject) -> None:
+        """Let go of entries whose calls the new one serves, or have them tried first where that may be faster."""
+        owner = self._owner() if self._owner is not None else None
+        if owner is None:
+            return
+        told = []
+        for entry in subject.own:
+            fate = loader.compiler().fate(entry, new, self.options.backend)
+            if fate == "is preferred" and len(self.history.preferred) < MOST_PREFERRED and owner.prefer(entry):
+                self.history.preferred.add(entry)
+            elif fate != "stays":
+                fate = "goes"
+                owner.remove(entry)
+            if fate != "stays":
+                told.append(f"entry {entry.spec.origin.number} {fate}: entry {new.spec.origin.number} serves its calls too")
+        if told and logs.enabled("dynamic"):
+            logs.info("dynamic", f"more general code for {subject.name}", "\n".join(told))
 
     def _is_observed(self, call: Call) -> bool:
         """Whether something of the program's looks at each operator now, so that the call runs as written; told once. Raises Unsupported."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from framejit import breaks
-from framejit._runtime import CompiledFunction
+from framejit._runtime import CompiledFunction, Entry
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
 from framejit.guards.source import Path
@@ -93,6 +93,7 @@ class History:
         learnt_at: the number of the first entry made since it last did.
         limits_reported, observed_by: the limits, and the modes of the program's, that a user has been told of.
         called: whether there has been a call.
+        preferred: entries that are tried before the others, although one of these would serve their calls too. No limit counts them.
     """
 
     def __init__(self) -> None:
@@ -104,6 +105,7 @@ class History:
         self.limits_reported: set[tuple[str, str]] = set()
         self.observed_by: set[breaks.Observed] = set()
         self.called = False
+        self.preferred: weakref.WeakSet[Entry] = weakref.WeakSet()
         self.compiles = 0
         self._calls_checked = 0
         self._lock = threading.Lock()
@@ -147,6 +149,7 @@ class History:
         self.limits_reported.clear()
         self.observed_by.clear()
         self.called = False
+        self.preferred.clear()
         self.changing, self.varying, self.lessons, self.learnt_at = {}, {}, 0, 0
 
 

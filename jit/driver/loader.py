@@ -8,10 +8,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, Literal
 
 from framejit._runtime import Entry
+from framejit.backends.registry import Backend
 from framejit.driver.request import CompileRequest, Origin
+
+Fate = Literal["stays", "is preferred", "goes"]
+"""What becomes of an entry beside a newer one: it stays, it is tried before the newer one whenever that was used, or it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class CompilerProper:
     Attributes:
         compile_call: the entry of a request. Raises Unsupported, BackendError, and what a signal handler raises.
         adopt: an entry of another function's, made once more.
+        fate: what becomes of an entry beside a newer one, for calls that both serve; with the backend that they were made by.
         run_as_written: an entry that runs every call as written.
         leave: raises an error where a resume function would have gone on; an entry for this one call where the program handles it.
         wait: lets a compilation on another thread end first, and says whether there was one.
@@ -29,6 +34,7 @@ class CompilerProper:
 
     compile_call: Callable[[CompileRequest], Entry]
     adopt: Callable[[Entry], Entry]
+    fate: Callable[[Entry, Entry, Backend], Fate]
     run_as_written: Callable[[Origin], Entry]
     leave: Callable[[FunctionType, tuple[Any, ...], BaseException], Entry]
     wait: Callable[[], bool]

@@ -36,9 +36,9 @@ class Origin:
     module: weakref.ref[nn.Module] | None = None
     adopted: bool = False
 
-    def is_for(self, module: nn.Module) -> bool:
-        """Whether the entry was made for calls with this module, or for no module in particular."""
-        return self.module is None or self.module() is module
+    def is_for(self, module: nn.Module | None) -> bool:
+        """Whether the entry was made for calls with this module, or for no module in particular; without a module, whether for any calls."""
+        return module is None or self.module is None or self.module() is module
 
 
 Carried = Iterable[tuple[Path, Path]]

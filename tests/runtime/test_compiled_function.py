@@ -354,3 +354,59 @@ def test_under_torch_compile():
     around = CompiledFunction(lambda x: plain(x), lambda function, arguments: None)
     assert torch.equal(around(x), x * 2)
     assert torch.equal(plain(f(x)), (x + 1) * 2)
+
+
+# ---- preferred entries ----
+
+
+def two_entries():
+    """A function with entries that say which of them has run: one for ints, one for anything."""
+
+    def f(x):
+        raise AssertionError("not compiled")
+
+    function = CompiledFunction(f, lambda function, arguments: None)
+    of_int, of_any = entry(f, "return 'int'", (int,)), entry(f, "return 'any'")
+    return function, of_int, of_any
+
+
+def test_the_entry_that_was_used_last_is_tried_first():
+    f, of_int, of_any = two_entries()
+    f.add(of_any)
+    f.add(of_int)
+    assert [f(1), f("a"), f(1), f(1)] == ["int", "any", "any", "any"] and f.entries == (of_any, of_int)
+
+
+def test_a_preferred_entry_is_tried_first_whatever_was_used():
+    f, of_int, of_any = two_entries()
+    f.add(of_int)
+    assert f.prefer(of_int) and f.prefer(of_int) and f.n_preferred == 1
+    f.add(of_any)
+    assert f.entries == (of_int, of_any)
+    assert [f(1), f("a"), f(1), f("a"), f("b"), f(2)] == ["int", "any", "int", "any", "any", "int"] and f.entries == (of_int, of_any)
+
+
+def test_preferred_entries_and_those_that_come_and_go():
+    f, of_int, of_any = two_entries()
+    assert not f.prefer(of_int)
+    of_str = entry(f.function, "return 'str'", (str,))
+    for added in (of_int, of_str, of_any):
+        f.add(added)
+    assert f.prefer(of_int) and f.prefer(of_str) and f.entries == (of_int, of_str, of_any) and f.n_preferred == 2
+    assert [f(1), f(1.0), f("a"), f(None)] == ["int", "any", "str", "any"] and f.entries == (of_str, of_int, of_any)
+    assert f.remove(of_int) and f.n_preferred == 1 and f(1) == "any"
+    assert f.remove(of_any) and f.n_preferred == 1
+    f.clear()
+    assert f.n_preferred == 0 and f.entries == ()
+
+
+def test_hints_leave_preferred_entries_in_front():
+    """Where there are several entries, the search begins with the one that served the first argument last: behind those that are preferred."""
+    f, of_int, of_any = two_entries()
+    others = [entry(f.function, "return 'other'", (cls,)) for cls in (str, bytes, list)]
+    for added in (*others, of_any, of_int):
+        f.add(added)
+    x, text = 1, "a"
+    assert f(text) == "any" and f(x) == "any"
+    f.prefer(of_int)
+    assert [f(x), f(text), f(x), f(text)] == ["int", "any", "int", "any"] and f.entries[0] is of_int

@@ -1,0 +1,191 @@
+"""Whether one entry of a function serves every call that another one serves: by its guards, proven, and never guessed.
+
+    supersedes(general, special)      # the guards of an entry for any x.size(0) >= 2, and of one for 8 rows: True
+    fixes_more(special, general)      # True: 8 rows are a constant there, which code may be better for
+
+An entry is right for each call that it serves. So one that is superseded can be let go of, and no call is compiled again for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import random
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from framejit.guards.kinds import Equals, Guard, Relation, TensorMatch, TypeIs
+from framejit.guards.program_to_sympy import demands_of
+from framejit.guards.shape_values import NoPythonValue, value_of
+from framejit.guards.shapes import STEPS, ShapesHold
+from framejit.guards.source import Source
+from framejit.guards.tensor_spec import TensorSpec
+
+Place = tuple[int, str, int]
+"""Where a number is found: the number of the path of a tensor or number, what is read there (one of `shapes.READS`), and of which dimension."""
+SECONDS = 0.2
+"""What z3 gets, where nothing simpler decides."""
+TRIES = 200
+"""Numbers that are tried out before z3 is asked."""
+
+
+class Paths:
+    """Numbers for paths: sources of two traces that lead the same way have one. It compares as `Source.path()` does, without making the paths."""
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[int, type[Source], Any], int] = {}
+        self._known: dict[int, int] = {}
+
+    def number(self, source: Source) -> int:
+        """The number of a source, which must stay alive."""
+        found = self._known.get(id(source))
+        if found is None:
+            step = (0 if source.base is None else self.number(source.base), type(source), source.own_key())
+            found = self._known[id(source)] = self._steps.setdefault(step, len(self._steps) + 1)
+        return found
+
+
+class GuardsOfEntry:
+    """The guards of an entry, so that those of another can be found among them.
+
+    Attributes:
+        facts: all but those on tensors, by what they say.
+        types: by the number of a path, the exact type that a guard demands.
+        tensors: by the number of a path, what a tensor is demanded to be.
+        numbers: by place, the number that is demanded.
+        relations: what is demanded of numbers that may vary.
+    """
+
+    def __init__(self, guards: Iterable[Guard], paths: Paths) -> None:
+        self.paths = paths
+        self.facts: dict[Hashable, Guard] = {}
+        self.types: dict[int, type] = {}
+        self.tensors: dict[int, TensorSpec] = {}
+        self.numbers: dict[Place, int | float] = {}
+        self.relations: list[ShapesHold] = []
+        for guard in guards:
+            if isinstance(guard, ShapesHold):
+                self.relations.append(guard)
+                continue
+            path = paths.number(guard.source)
+            if isinstance(guard, TensorMatch):
+                self.tensors[path], self.types[path] = guard.spec, guard.spec.cls
+                for what, numbers in (("size", guard.spec.sizes), ("stride", guard.spec.strides or ())):
+                    self.numbers |= {(path, what, dim): number for dim, number in enumerate(numbers) if number is not None}
+                continue
+            if isinstance(guard, TypeIs):
+                self.types[path] = guard.cls
+            elif isinstance(guard, Equals):
+                self.types[path] = type(guard.value)
+                if type(guard.value) in (int, float):
+                    self.numbers[path, type(guard.value).__name__, 0] = guard.value
+            self.facts[said(guard, paths)] = guard
+
+
+def said(guard: Guard, paths: Paths) -> Hashable:
+    """What a guard says, by which it is found among those of another trace."""
+    if isinstance(guard, Relation):
+        return type(guard), tuple(map(paths.number, guard.sources())), guard.native()
+    return type(guard), paths.number(guard.source), guard.key()
+
+
+def supersedes(general: Sequence[Guard], special: Sequence[Guard]) -> bool:
+    """Whether an entry with the guards `general` is proven to serve every call that one with the guards `special` serves."""
+    if not any(isinstance(guard, ShapesHold) for guard in general):
+        return False
+    paths = Paths()
+    wide, narrow = GuardsOfEntry(general, paths), GuardsOfEntry(special, paths)
+    facts = all(fact in narrow.facts or is_known_type(guard, narrow) for fact, guard in wide.facts.items())
+    tensors = all(path in narrow.tensors and is_like(spec, narrow.tensors[path]) for path, spec in wide.tensors.items())
+    return facts and tensors and follows(wide.relations, narrow)
+
+
+def fixes_more(special: Sequence[Guard], general: Sequence[Guard]) -> bool:
+    """Whether `special` demands one size, stride or number where `general` accepts several."""
+    paths = Paths()
+    return not GuardsOfEntry(special, paths).numbers.keys() <= GuardsOfEntry(general, paths).numbers.keys()
+
+
+def is_known_type(guard: Guard, narrow: GuardsOfEntry) -> bool:
+    """Whether a guard only says what type something is, which others say too."""
+    return isinstance(guard, TypeIs) and narrow.types.get(narrow.paths.number(guard.source)) is guard.cls
+
+
+def is_like(wide: TensorSpec, narrow: TensorSpec) -> bool:
+    """Whether every tensor like `narrow` is like `wide`."""
+    if replace(wide, sizes=(), strides=None) != replace(narrow, sizes=(), strides=None) or len(wide.sizes) != len(narrow.sizes):
+        return False
+    pairs = list(zip(wide.sizes, narrow.sizes))
+    if wide.strides is not None:
+        if narrow.strides is None:
+            return False
+        pairs += zip(wide.strides, narrow.strides)
+    return all(expected is None or expected == number for expected, number in pairs)
+
+
+# Numbers that may vary.
+
+
+def follows(relations: Sequence[ShapesHold], narrow: GuardsOfEntry) -> bool:
+    """Whether what relations demand of numbers follows from guards: as it stands there, or by z3."""
+    symbols: dict[Place, sympy.Symbol] = {}
+    try:
+        known = set(demands(narrow.relations, narrow, symbols))
+        left = [condition for condition in demands(relations, narrow, symbols) if condition != sympy.true and condition not in known]
+    except (ArithmeticError, ValueError, TypeError):
+        return False  # sympy finds no value
+    if sympy.false in left:
+        return False
+    if not left or not known:
+        return not left
+    if any(satisfies(known, numbers) and not satisfies(left, numbers) for numbers in tried_out(list(symbols.values()), [*known, *left])):
+        return False
+    return proven(left, list(known), {symbol: 0 for (_, what, _), symbol in symbols.items() if what == "size"}, symbols.values())
+
+
+def demands(relations: Iterable[ShapesHold], narrow: GuardsOfEntry, symbols: dict[Place, sympy.Symbol]) -> Iterator[Any]:
+    """What relations demand, where guards demand some numbers. `symbols`: of the others, by their places; new ones are added."""
+    for relation in relations:
+        inputs: list[Any] = []
+        for path, what, dim in relation.reads:
+            place = (narrow.paths.number(relation.paths[path]), what, dim)
+            if place in narrow.numbers:
+                inputs.append(sympy.sympify(narrow.numbers[place]))
+            else:
+                inputs.append(symbols.setdefault(place, number_at(len(symbols), what)))
+        yield from demands_of(relation.program, inputs)
+
+
+def number_at(number: int, what: str) -> sympy.Symbol:
+    """A symbol for a number that is read."""
+    return sympy.Symbol(f"number{number}", real=True) if what == "float" else sympy.Symbol(f"number{number}", integer=True, nonnegative=what in STEPS or None)
+
+
+def tried_out(symbols: Sequence[sympy.Symbol], conditions: Iterable[Any]) -> Iterator[dict[str, int]]:
+    """Numbers for symbols, around those that conditions name."""
+    named = sorted({int(number) for condition in conditions for number in condition.atoms(sympy.Integer)})
+    around = sorted({2, 3, *(number + step for number in named[:8] for step in (-1, 0, 1) if number + step >= 0)})
+    chosen = random.Random(0)
+    everything = itertools.product(around, repeat=len(symbols))
+    some = ([chosen.choice(around) for _ in symbols] for _ in range(TRIES))
+    for numbers in everything if len(around) ** len(symbols) <= TRIES else some:
+        yield {symbol.name: number for symbol, number in zip(symbols, numbers)}
+
+
+def satisfies(conditions: Iterable[Any], numbers: Mapping[str, int | float]) -> bool:
+    """Whether Python finds conditions true."""
+    try:
+        return all(value_of(condition, numbers) for condition in conditions)
+    except (NoPythonValue, ArithmeticError, ValueError, TypeError):
+        return False
+
+
+def proven(wanted: Sequence[Any], known: Sequence[Any], least: Mapping[Any, int], symbols: Iterable[sympy.Symbol]) -> bool:
+    """Whether z3 proves that conditions follow from others. `least`: the least that symbols may be."""
+    sets: Any = importlib.import_module("framejit.guards.input_sets")  # which loads z3
+    reads = {symbol.name: symbol for symbol in symbols}
+    ranges = {symbol: (number, None) for symbol, number in least.items()}
+    return bool(sets.subsumes(sets.InputSet(wanted, reads), sets.InputSet(known, reads, ranges), SECONDS))
