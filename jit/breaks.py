@@ -111,8 +111,9 @@ class UnsupportedOpcode(Break):
 class DataDependent(Break):
     """Control flow, or a Python value, that depends on the contents of a tensor.
 
-    A graph is fixed before any data is seen. `if x.sum() > 0`, `x.item()`, `int(x)` and the shape of `x.nonzero()` need the data. `torch.cond`
-    splits the graph as well.
+    A graph is fixed before any data is seen. `if x.sum() > 0`, `repr(x)` and `x.numpy()` need the data. `torch.cond` splits the graph as well. Numbers out
+    of tensors (`x.item()`) and sizes that depend on data (`x[mask]`) split it where somebody asks for them (FJ039), or at once with other backends than
+    "eager", "aot_eager" and "inductor".
     """
 
     what: str
@@ -564,6 +565,29 @@ class Observed(Break):
     message = "{what} is in force at the call"
     explanation = "It looks at each operation of the program; compiled code has others."
     hints = ("Call the compiled function outside of it, if it isn't to see the function's operations.",)
+
+
+@dataclass(frozen=True)
+class UnknownNumber(Break):
+    """The program asks for the value of a number that it has got out of a tensor, or for a size that depends on the contents of one.
+
+    `n = x.max().item()` and `x[mask]` stay in the graph, and so does what is made of them: `torch.zeros(n)`, `n + 1`, `n > 3` as a value. Where the
+    program must know the number to go on (`if n > 3`, `range(n)`, `values[n]`, the text of it), the call is split, and behind the split the number is
+    known. An operator whose meaning depends on a size, as that of `+` does on whether one is 1, splits it too. `torch._check` says what always holds: it
+    is checked in the graph, and the trace rests on it.
+    """
+
+    needing: str
+    number: str
+    lineno: int
+    check: str
+    id = "FJ039"
+    message = "{needing} needs the value of `{number}` (line {lineno}), which depends on the data of a tensor"
+    explanation = "The graph has not run yet where the program is traced, so numbers that come out of it are not known."
+    hints = (
+        "If the answer is always the same, say so before: torch._check({check}), or the opposite.",
+        "Keep it in tensors: choose with torch.where, multiply by a mask.",
+    )
 
 
 @dataclass(frozen=True)

@@ -35,4 +35,6 @@ def compile_code_only(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
     return boxed(MethodType(forward.__func__, holder))  # type: ignore[attr-defined]
 
 
-BACKEND = Backend("eager", compile_code_only, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, one_autograd_node=False)
+BACKEND = Backend(
+    "eager", compile_code_only, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, one_autograd_node=False, takes_unbacked=True
+)

@@ -27,6 +27,7 @@ class Backend:
         needs_contexts: it looks at torch's TracingContext, which costs time to set up.
         faster_for_fixed_sizes: what it makes of a graph for fixed sizes may be faster than for symbols, so that it may be kept beside the other.
         one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
+        takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
         kwargs: keyword arguments for `call`.
     """
 
@@ -37,6 +38,7 @@ class Backend:
     needs_contexts: bool = True
     faster_for_fixed_sizes: bool = True
     one_autograd_node: bool = True
+    takes_unbacked: bool = False
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def configured(self, mode: str | None, options: Mapping[str, Any] | None) -> Backend:

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
+from framejit.ceval.handlers import meets_handler
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Return
 from framejit.objects import abstract, build, operators
 
 if TYPE_CHECKING:
     from framejit.objects.object import VM, Object
+
+LONGEST_RAISE = 200
+"""So many instructions make an exception and raise it, at most."""
+WAYS_OUT = frozenset({"RETURN_VALUE", "YIELD_VALUE", "SEND", "FOR_ITER", "RERAISE"})
 
 
 @op("JUMP", "--")
@@ -22,12 +27,32 @@ def jump(vm: VM, frame: Frame, instruction: Instruction) -> Any:
 
 @op("POP_JUMP_IF_TRUE", "condition --")
 def pop_jump_if_true(vm: VM, frame: Frame, instruction: Instruction, condition: Object) -> Any:
-    return instruction.value if abstract.truth(vm, condition) else None
+    return instruction.value if truth(vm, frame, condition, instruction.value, instruction.index + 1) else None
 
 
 @op("POP_JUMP_IF_FALSE", "condition --")
 def pop_jump_if_false(vm: VM, frame: Frame, instruction: Instruction, condition: Object) -> Any:
-    return None if abstract.truth(vm, condition) else instruction.value
+    return None if truth(vm, frame, condition, instruction.index + 1, instruction.value) else instruction.value
+
+
+def truth(vm: VM, frame: Frame, condition: Object, if_true: int, if_false: int) -> bool:
+    """Which way a branch goes. Where it depends on the data of tensors, and one way leads to a `raise`, the graph checks that it goes the other."""
+    condition = vm.observe(condition)
+    if condition.depends_on_data:
+        expected = raises(frame, if_false)
+        if expected != raises(frame, if_true) and not meets_handler(frame) and condition.check_truth(vm, expected):
+            return expected
+    return abstract.truth(vm, condition)
+
+
+def raises(frame: Frame, index: int) -> bool:
+    """Whether the instructions from here on lead to a `raise`, without a branch before it."""
+    for instruction in frame.decoded.instructions[index : index + LONGEST_RAISE]:
+        if instruction.op == "RAISE_VARARGS":
+            return True
+        if "JUMP" in instruction.op or instruction.op in WAYS_OUT:
+            return False
+    return False
 
 
 @op("POP_JUMP_IF_NONE", "value --")

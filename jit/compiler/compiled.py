@@ -23,10 +23,12 @@ from framejit.compiler.planned import Planned
 from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
+from framejit.errors import BackendError
 from framejit.graph.builder import GraphResult
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.report import STATISTICS
+from framejit.tracing.stops import WithoutUnbacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,13 @@ def compile_planned(planned: Planned) -> Compiled:
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
-    with as_the_program_has_it(attempt.collects):
-        compiled = compile_graph(request)
+    try:
+        with as_the_program_has_it(attempt.collects):
+            compiled = compile_graph(request)
+    except BackendError:
+        if attempt.tracer.graph.unbacked.present:
+            raise WithoutUnbacked from None
+        raise
     fn = with_draws_put_back(compiled.fn) if planned.plan.trace.rerun else compiled.fn
     STATISTICS.add("graphs")
     attempt.stopwatch.lap("backend")

@@ -140,8 +140,11 @@ def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
         called_at = Position(place.lineno, place.end_lineno, place.col_offset, place.end_col_offset)
         finished = replace(finished, call_position=called_at)
     planned = replace(planned, trace=finished)
-    if planned.needs_graph and tracer.handled and graph.repeatable:
+    checked = tracer.graph.unbacked.checked
+    if planned.needs_graph and (tracer.handled or checked) and graph.repeatable:
         return planned.rerun_from(tracer.call_sources())
+    if checked:
+        tracer.restart(*checked[0])  # the check is made natively: what the graph has changed when it raises can't be changed back
     return planned
 
 

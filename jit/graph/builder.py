@@ -27,13 +27,14 @@ from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote
 from framejit.graph.constants import Inexact, exact
-from framejit.graph.fake import meaning_of, refusal, version_of
+from framejit.graph.fake import refusal, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.state import GlobalModes, Modes
+from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Source, UserLine
@@ -44,6 +45,7 @@ from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
+from framejit.objects.unbackednumber import UnbackedNumber
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -111,6 +113,7 @@ class GraphBuilder:
     `module_stack`: what `nn_module_stack` says of the nodes now made (path -> (path, class)); replaced, never changed in place,
     through the trail, by whoever inlines a module's call. `one_autograd_node`: what the backend makes of the graph (see Backend).
     `dynamic`: which sizes and numbers are symbolic. `lifts_symbols`: each symbol of an input is an input of the graph too, be it used or not.
+    `takes_unbacked`: numbers out of tensors, and sizes that depend on data, may be in the graph.
     """
 
     def __init__(
@@ -121,10 +124,12 @@ class GraphBuilder:
         one_autograd_node: bool = False,
         dynamic: Dynamic = STATIC,
         lifts_symbols: bool = False,
+        takes_unbacked: bool = False,
     ) -> None:
         self.vm = vm
         self.trail = vm.trail
-        self.fakes = Fakes(self.trail, fake_mode, shape_env)
+        self.fakes = Fakes(self.trail, fake_mode, shape_env, takes_unbacked)
+        self.unbacked = Unbacked(self, self.fakes.shape_env, takes_unbacked)
         self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line)
         self.modes = GlobalModes(self.effect_node, self.trail)
         self.body = self.outermost = Body(self.trail)
@@ -176,15 +181,31 @@ class GraphBuilder:
         self.trail.log(self._inputs.pop, id(number))
         return node
 
-    def number_node(self, function: Callable[..., Any], operands: Sequence[NumberObject]) -> fx.Node:
+    def number_node(self, function: Callable[..., Any], operands: Sequence[Object]) -> fx.Node:
         """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic."""
-        args = tuple([operand.as_graph_argument(self.vm) for operand in operands])
+        args = tuple([part.in_graph(self.vm) if isinstance(part, UnbackedNumber) else part.as_graph_argument(self.vm) for part in operands])
         inner, self.body = self.body, self.outermost
         try:
             return self._node("call_function", function, args, EMPTY, function(*[fake_of(arg) for arg in args]))
         finally:
             self.body = inner
             self.shapes.note_lines()
+
+    def size(self, obj: TensorObject, dim: int) -> Object:
+        """A size of a tensor as a number of the program's."""
+        size = obj.look(self.vm).shape[dim]
+        if is_unbacked(size):
+            return self.unbacked.known(size) or self.call("call_method", "size", [obj, self.vm.const(dim)], EMPTY)
+        return self.shapes.number(size) if type(size) is torch.SymInt else self.vm.const(size)
+
+    @property
+    def is_one_autograd_node(self) -> bool:
+        """Whether AOTAutograd makes what runs of the graph."""
+        return self.autograd_node is not None
+
+    def is_inner(self) -> bool:
+        """Whether the innermost graph is another than the outermost."""
+        return self.body is not self.outermost
 
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
         """The Object of a fake that the trace knows."""
@@ -230,16 +251,26 @@ class GraphBuilder:
         fake_args = tuple([fake_of(arg, fakes) for arg in fx_args])
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        self.unbacked.before(name, fakes, (*fake_args, *fake_kwargs.values()))
         result, changes = self._run(op, target, name, fakes, fake_args, fake_kwargs)
         self.shapes.note_lines()
+        bindings = self.unbacked.after(name, result, fakes)
+        if is_unbacked(result):
+            number = self.unbacked.known(result)
+            if number is None:
+                node = self._node(op, target, fx_args, fx_kwargs, result, place)
+                self.unbacked.bind(node, bindings)
+                number = self.unbacked.number(result, node)
+            return number
         if not changes:
             if isinstance(result, torch.Tensor):
                 known = self.fakes.object_of(result)
                 if known is not None:
                     return known
-            elif not has_tensor(result):
+            elif not has_tensor(result) and not has_unbacked(result):
                 return self._constant(result, name)
         node = self._node(op, target, fx_args, fx_kwargs, result, place)
+        self.unbacked.bind(node, bindings)
         if changes:
             self.body.keep(node)
         return self._wrap(result, node, name)
@@ -258,7 +289,7 @@ class GraphBuilder:
             with self.fakes.running(), writes:
                 result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
         except Exception as error:
-            self.vm.unsupported(meaning_of(error, name))
+            self.vm.unsupported(self.unbacked.failed(error, name, (args, kwargs)))
         if self.autograd_node is not None:
             self.autograd_node.after(name, result, snapshot)
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
@@ -346,10 +377,12 @@ class GraphBuilder:
             obj = TensorObject(node, torch.Tensor)
             self.fakes.belongs_to(result, obj)
             return obj
-        if isinstance(result, (tuple, list)) and has_tensor(result):
-            items = []
+        if is_unbacked(result):
+            return self.unbacked.known(result) or self.unbacked.number(result, node)
+        if isinstance(result, (tuple, list)) and (has_tensor(result) or has_unbacked(result)):
+            items: list[Object] = []
             for i, item in enumerate(result):
-                if has_tensor(item):
+                if has_tensor(item) or is_unbacked(item):
                     items.append(self._wrap(item, self._node("call_function", operator.getitem, (node, i), EMPTY, item), name))
                 else:
                     items.append(self._constant(item, name))
@@ -378,7 +411,7 @@ class GraphBuilder:
             bodies = [self.body]
             while bodies[0].outer is not None:
                 bodies.insert(0, bodies[0].outer)
-            self.fakes.refresh(self._inputs.values(), bodies)
+            self.fakes.refresh(self._inputs.values(), bodies, self.unbacked.bind_again)
 
     # The end.
 
@@ -398,6 +431,7 @@ class GraphBuilder:
         mutated = self.fakes.changed_inputs(kept)
         graph.output(tuple(outputs))
         prune(graph, kept, self.fakes.running)
+        self.fakes.shape_env.pending_fresh_unbacked_symbols.clear()
         inputs = self._used_inputs()
         self._guard_aliasing(inputs, mutated)
         if debug:
@@ -514,6 +548,11 @@ def runs_for_its_effect(node: fx.Node) -> bool:
 def is_computed(value: Any) -> bool:
     """Whether a value is a tensor that is no view of another."""
     return isinstance(value, torch.Tensor) and not value._is_view()
+
+
+def has_unbacked(value: Any) -> bool:
+    """Whether a result is a tuple or list with a number in it that depends on data."""
+    return isinstance(value, (tuple, list)) and any(map(is_unbacked, value))
 
 
 def has_tensor(value: Any) -> bool:

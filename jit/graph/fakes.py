@@ -7,7 +7,7 @@ same ShapeEnv.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 class Fakes:
     """The fakes of one trace."""
 
-    def __init__(self, trail: Trail, mode: FakeTensorMode | None = None, shape_env: ShapeEnv | None = None) -> None:
-        self.shape_env = TraceShapeEnv() if shape_env is None else shape_env
+    def __init__(
+        self, trail: Trail, mode: FakeTensorMode | None = None, shape_env: ShapeEnv | None = None, takes_unbacked: bool = False
+    ) -> None:
+        self.shape_env = TraceShapeEnv(takes_unbacked) if shape_env is None else shape_env
         self.mode = make_fake_mode(self.shape_env) if mode is None else mode
         self.stale = False
         self.symbolic = False
@@ -85,8 +87,8 @@ class Fakes:
         """A fake has been changed in place: to undo that is to make it stale."""
         self._trail.log(setattr, self, "stale", True)
 
-    def refresh(self, inputs: Iterable[GraphInput], bodies: Iterable[Body]) -> None:
-        """Make all fakes again if they are stale. `bodies`: the graphs under construction, the outermost first."""
+    def refresh(self, inputs: Iterable[GraphInput], bodies: Iterable[Body], made_again: Callable[[fx.Node], None]) -> None:
+        """Make all fakes again if they are stale. `bodies`: the graphs under construction, the outermost first; `made_again` is told of each node."""
         if not self.stale:
             return
         self.stale = False
@@ -104,6 +106,7 @@ class Fakes:
                 if note is not None and node.target not in MODE_CHANGES:
                     with note.modes.applied(), self.running():
                         node.meta["example_value"] = run_node(node)
+                    made_again(node)
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
 
 

@@ -19,8 +19,10 @@ Running = Callable[[], AbstractContextManager[object]]
 """Makes that in which operators run on fakes."""
 SET_GRAD = torch._C._set_grad_enabled
 EXITS = frozenset({_exit_autocast, _exit_inference_mode})
-PURE_TARGETS = frozenset({getattr(operator, name) for name in dir(operator) if not name.startswith("_")} | {builtins.getattr})
-"""Python's operators: on tensors they neither draw random numbers nor (in-place ones are kept anyway) change anything."""
+PURE_TARGETS = frozenset(
+    {getattr(operator, name) for name in dir(operator) if not name.startswith("_")} | {builtins.getattr, torch.ops.aten._assert_scalar.default}
+)
+"""Python's operators: on tensors they neither draw random numbers nor (in-place ones are kept anyway) change anything. And checks, which are kept."""
 
 
 def fake_of(arg: Any, tensors: list[torch.Tensor] | None = None) -> Any:

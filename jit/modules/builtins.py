@@ -14,7 +14,7 @@ from framejit.modules.app import builtins as plain
 from framejit.modules.app import support
 from framejit.modules.app.parsing import template_fields
 from framejit.modules.codecs import check_codec
-from framejit.objects import abstract, operators, text, typefields
+from framejit.objects import abstract, operators, text, typefields, unbackednumber
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, would_be_knowable
 from framejit.objects.dictobject import dict_of
 from framejit.objects.finalizers import guard_address
@@ -24,6 +24,7 @@ from framejit.objects.numberobject import converted
 from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
+from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import attribute_name
 
@@ -150,7 +151,7 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     numbers: list[Any] | None = [] if is_number(total) else None  # so long as there is nothing else
     for item in abstract.steps(vm, iterator):
         item = vm.observe(item)
-        if numbers is not None and is_number(item) and not item.is_symbolic(vm):
+        if numbers is not None and is_number(item) and (item.cls is float or not item.is_symbolic(vm)):
             numbers.append(item.constant(vm))
             continue
         if numbers:
@@ -176,6 +177,10 @@ def extreme(function: Callable[..., Any], symbol: str) -> None:
         if len(args) > 1 and default is not None:
             vm.raise_(TypeError, f"Cannot specify a default for {function.__name__}() with multiple positional arguments")
         by = None if key is None or vm.observe(key).cls is type(None) else vm.observe(key)
+        if by is None and len(args) > 1:
+            waiting = unbackednumber.function_of(function.__name__, [vm.observe(item) for item in args])
+            if waiting is not None:
+                return waiting
         best, best_key = None, None
         for item in args if len(args) > 1 else abstract.each(vm, args[0]):
             item_key = item if by is None else by.call(vm, [item], {})
@@ -208,6 +213,9 @@ def sorted_(vm: VM, iterable: Object, *, key: Object | None = None, reverse: Obj
 
 @models(abs)
 def abs_(vm: VM, obj: Object) -> Object:
+    waiting = unbackednumber.function_of("abs", [vm.observe(obj)])
+    if waiting is not None:
+        return waiting
     return special(vm, obj, "__abs__", lambda cls: f"bad operand type for abs(): '{type_name(cls)}'")
 
 
@@ -260,7 +268,12 @@ for _function in (bin, hex, oct, chr):
 
 @models(bool)
 def bool_(vm: VM, obj: Object | None = None) -> Object:
-    return vm.const(obj is not None and vm.observe(obj).truth(vm))
+    if obj is None:
+        return vm.const(False)
+    obj = vm.observe(obj)
+    if isinstance(obj, TensorObject):
+        obj = number_out_of(vm, obj, "__bool__") or obj
+    return unbackednumber.converted(vm, bool, obj) or vm.const(obj.truth(vm))
 
 
 NO_BUFFERS = (object, list, tuple, dict, set, frozenset, type, type(None), complex, float, FunctionType)
@@ -285,7 +298,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         return fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
     if obj.cls is int:
         return obj
-    symbolic = converted(vm, "int", obj)
+    symbolic = converted(vm, "int", obj) or unbackednumber.converted(vm, int, obj)
     if symbolic is not None:
         return symbolic
     if obj.is_knowable():
@@ -310,7 +323,7 @@ def float_(vm: VM, obj: Object | None = None) -> Object:
     obj = vm.observe(obj)
     if obj.cls is float:
         return obj
-    symbolic = converted(vm, "float", obj)
+    symbolic = converted(vm, "float", obj) or unbackednumber.converted(vm, float, obj)
     if symbolic is not None:
         return symbolic
     if obj.is_knowable():

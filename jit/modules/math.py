@@ -36,7 +36,7 @@ def rounding(name: str) -> None:
 
     def model(vm: VM, number: Object) -> Object:
         number = vm.observe(number)
-        symbolic = number if number.is_symbolic(vm) else converted(vm, f"math.{name}", number) if name != "trunc" else None
+        symbolic = number if number.is_symbolic(vm) and number.cls is int else converted(vm, f"math.{name}", number) if name != "trunc" else None
         if symbolic is not None:
             return symbolic
         if number.is_knowable():

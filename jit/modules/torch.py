@@ -14,13 +14,14 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.guards.source import Source
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, IdentityConstant, Object
 from framejit.objects.registry import models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, refuse_overriding, torch_call
 from framejit.objects.torchfunctions import operation_of
+from framejit.objects.unbackednumber import UnbackedNumber
 from framejit.torch_modes import MODES
 
 ATTENTION_KERNELS = tuple(getattr(torch._C, name) for name in dir(torch._C) if name.startswith("_get_") and name.endswith("_sdp_enabled"))
@@ -236,11 +237,30 @@ def check_with(vm: VM, error: Object, condition: Object, message: Object) -> Obj
     condition = vm.observe(condition)
     if isinstance(condition, TensorObject):
         vm.unsupported(breaks.DataDependent("torch._check of a tensor"))
+    if isinstance(condition, UnbackedNumber) and condition.cls is bool and is_checked(vm, condition):
+        return vm.const(None)
     if abstract.truth(vm, condition):
         return vm.const(None)
     message = vm.observe(message)
     text = vm.const("Expected cond to be True, but got False.") if message.cls is type(None) else abstract.call(vm, message, [])
     vm.raise_(vm.observe(error).constant(vm), text)
+
+
+@models(torch._check_is_size)
+def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Object | None = None) -> Object:
+    """Checks of a number that isn't known; of its being deprecated nothing is said then. Others are made natively, with the warning."""
+    size = vm.observe(i)
+    conditions = [operators.compare(vm, ">=", size, vm.const(0)), *([] if max is None else [operators.compare(vm, "<=", size, max)])]
+    if not isinstance(size, UnbackedNumber) or not all(is_checked(vm, condition) for condition in conditions):
+        vm.unsupported(breaks.UnsupportedCall("torch._check_is_size"))
+    return vm.const(None)
+
+
+def is_checked(vm: VM, condition: Object) -> bool:
+    """Whether a condition holds, as the graph checks, or as is known."""
+    if isinstance(condition, UnbackedNumber) and vm.graph.unbacked.value(condition) is None:
+        return vm.graph.unbacked.checks(condition)
+    return bool(condition.constant(vm))
 
 
 # What is refused, by name.

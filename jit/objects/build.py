@@ -19,6 +19,7 @@ from framejit.objects.object import VM, Namespace, Object
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
+from framejit.objects.unbackednumber import joined
 
 CONST_CLASSES |= dict.fromkeys((int, float), NumberObject)
 
@@ -73,7 +74,8 @@ def slice_(vm: VM, start: Object, stop: Object, step: Object) -> SliceObject:
 
 def string_(vm: VM, parts: list[Object]) -> Object:
     """BUILD_STRING: the pieces of an f-string, all exact strings."""
-    return ConstObject("".join([vm.observe(part).constant(vm) for part in parts]))
+    parts = [vm.observe(part) for part in parts]
+    return joined(vm, parts) or ConstObject("".join([part.constant(vm) for part in parts]))
 
 
 def list_append(vm: VM, target: Object, item: Object) -> None:

@@ -40,6 +40,9 @@ class Object:
     guarded_by_name: ClassVar[bool] = False
     """Observing it guards its name and whose it is, not which object: a bound method in C is a new one on each access."""
 
+    depends_on_data: ClassVar[bool] = False
+    """Whether its truth may depend on the data of tensors."""
+
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
         self.source = source
@@ -176,6 +179,10 @@ class Object:
         if self.value is not MISSING and not classes.is_subtype(type(self.value), self.cls):
             vm.unsupported(breaks.UnsupportedValue(f"the truth of {self!r}"))
         return True
+
+    def check_truth(self, vm: VM, expected: bool) -> bool:
+        """Have the graph check that its truth is as expected; False where it doesn't depend on data, or that can't be in the graph."""
+        return False
 
     def length(self, vm: VM) -> Object:
         """sq_length or mp_length."""

@@ -13,7 +13,7 @@ from typing import Any
 from framejit import breaks, classes
 from framejit._runtime import type_name
 from framejit.guards.source import MISSING
-from framejit.objects import abstract, identities
+from framejit.objects import abstract, identities, unbackednumber
 from framejit.objects.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle
 
 BINARY: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
@@ -79,7 +79,8 @@ def unary_op(vm: VM, symbol: str, a: Object) -> Object:
 
 
 def not_(vm: VM, a: Object) -> Object:
-    return vm.const(not abstract.truth(vm, a))
+    a = vm.observe(a)
+    return unbackednumber.negation(vm, a) or vm.const(not abstract.truth(vm, a))
 
 
 def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
@@ -262,6 +263,8 @@ def is_(vm: VM, a: Object, b: Object, unsure: bool = True) -> bool:
         return False
     if a.cls is type(None) or a.cls is type(...) or a.cls is type(NotImplemented):
         return True
+    if unsure and (isinstance(a, unbackednumber.UnbackedValue) or isinstance(b, unbackednumber.UnbackedValue)):
+        a, b = vm.const(a.constant(vm)), vm.const(b.constant(vm))
     if a.value is not MISSING and b.value is not MISSING:
         return identities.same_value(vm, a, b, unsure)
     if a.cls is tuple:  # there is one empty tuple

@@ -13,11 +13,13 @@ from framejit import breaks, classes
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import operators
+from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Namespace, Object
 from framejit.objects.registry import Model, models, sets, wraps
 from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import RandomGeneratorObject, SizeObject
+from framejit.objects.unbackednumber import UnbackedNumber, converted
 
 if TYPE_CHECKING:
     from torch import fx
@@ -32,6 +34,7 @@ class TensorObject(Object):
     """
 
     __slots__ = ("node", "grad")
+    depends_on_data = True
 
     def __init__(self, node: fx.Node, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -143,6 +146,12 @@ class TensorObject(Object):
     def truth(self, vm: VM) -> bool:
         return bool(self.special(vm, "__bool__").constant(vm))
 
+    def check_truth(self, vm: VM, expected: bool) -> bool:
+        if getattr(self.look(vm), "constant", None) is not None or operation_of(vm.raw_type_lookup(self.cls, "__bool__")) is None:
+            return False
+        number = number_out_of(vm, self, "__bool__")
+        return number is not None and number.check_truth(vm, expected)
+
     def length(self, vm: VM) -> Object:
         return self.special(vm, "__len__")
 
@@ -207,10 +216,8 @@ def constant_reader(name: str) -> Model:
 
     def read(vm: VM, self: TensorObject) -> Object:
         value = getattr(self.look(vm), name)
-        if type(value) is torch.SymInt:
-            return vm.graph.shapes.number(value)
         if type(value) is torch.Size:
-            return SizeObject([vm.graph.shapes.number(size) if type(size) is torch.SymInt else vm.const(size) for size in value], torch.Size)
+            return SizeObject([vm.const(size) if type(size) is int else vm.graph.size(self, dim) for dim, size in enumerate(value)], torch.Size)
         return vm.const(value)
 
     return read
@@ -226,10 +233,7 @@ for _name in (
 
 @models(torch.Tensor.nbytes)
 def read_nbytes(vm: VM, self: TensorObject) -> Object:
-    fake = self.look(vm)
-    count = fake.numel()
-    known = vm.graph.shapes.number(count) if type(count) is torch.SymInt else vm.const(count)
-    return operators.binary_op(vm, "*", known, vm.const(fake.itemsize))
+    return operators.binary_op(vm, "*", enter(vm, torch.Tensor.numel, [self]), vm.const(self.look(vm).itemsize))
 
 
 @models(torch.Tensor.is_meta)
@@ -328,10 +332,48 @@ def scalar_method(name: str) -> Model:
 
     def read(vm: VM, self: TensorObject, *args: Object) -> Object:
         if getattr(self.look(vm), "constant", None) is None:
-            vm.unsupported(breaks.DataDependent(told))
+            found = None if args or name == "__bool__" else number_out_of(vm, self, name)
+            if found is None:
+                vm.unsupported(breaks.DataDependent(told))
+            return found
         return enter(vm, method, [self])
 
     return read
+
+
+CONVERSIONS: dict[str, type | None] = {"item": None, "__int__": int, "__float__": float, "__index__": None, "__bool__": bool}
+MOST_NUMBERS = 32
+"""The lists of larger tensors are made natively."""
+
+
+def number_out_of(vm: VM, tensor: TensorObject, method: str) -> Object | None:
+    """The number that a method gives of a tensor with one element, by a node of the graph; None where that is left to native code."""
+    fake = tensor.look(vm)
+    is_one = all(type(size) is int and size == 1 for size in fake.shape)
+    if method not in CONVERSIONS or not is_one or not vm.graph.unbacked.may_begin() or fake.dtype.is_complex or fake.dtype is torch.uint64:
+        return None
+    if fake.dtype.is_floating_point and method == "__index__" or (method != "item" and fake.requires_grad):  # an error, and a warning
+        return None
+    if method == "__index__" and fake.dtype is torch.bool:
+        return None
+    cls = CONVERSIONS[method]
+    number = enter(vm, torch.Tensor.item, [tensor])
+    return number if cls is None or not isinstance(number, UnbackedNumber) else converted(vm, cls, number)
+
+
+@models(torch.Tensor.tolist)
+def tensor_tolist(vm: VM, self: TensorObject) -> Object:
+    """A list of numbers, where there are few."""
+    fake = self.look(vm)
+    if any(type(size) is not int for size in fake.shape) or fake.numel() > MOST_NUMBERS or getattr(fake, "constant", None) is not None:
+        vm.unsupported(needs_data("tolist"))
+    if fake.dim() == 0:
+        found = number_out_of(vm, self, "item")
+        if found is None:
+            vm.unsupported(needs_data("tolist"))
+        return found
+    items = [enter(vm, torch.Tensor.select, [self, vm.const(0), vm.const(i)]) for i in range(fake.shape[0])]
+    return ListObject([tensor_tolist(vm, item) for item in items if isinstance(item, TensorObject)])
 
 
 for _name in ("item", "__bool__", "__int__", "__float__", "__index__", "__complex__"):
@@ -372,7 +414,7 @@ def autograd_method(name: str) -> Callable[..., NoReturn]:
 
 for _make, _names in (
     (not_read, "_cdata _backward_hooks _post_accumulate_grad_hooks _version name _base _grad_fn output_nr _python_dispatch"),
-    (needs_data, "tolist numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
+    (needs_data, "numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,
         "data_ptr const_data_ptr mutable_data_ptr _is_view _use_count is_set_to as_subclass storage untyped_storage _typed_storage "
@@ -393,8 +435,7 @@ def tensor_len(vm: VM, self: TensorObject) -> Object:
     fake = self.look(vm)
     if fake.dim() == 0:
         vm.raise_(TypeError, "len() of a 0-d tensor")
-    size = fake.shape[0]
-    return vm.graph.shapes.number(size) if type(size) is torch.SymInt else vm.const(size)
+    return vm.graph.size(self, 0)
 
 
 @models(torch.Tensor.__iter__)

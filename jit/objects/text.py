@@ -10,12 +10,17 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import LONG
 from framejit.guards.source import MISSING
+from framejit.objects import unbackednumber
 from framejit.objects.object import FOLDABLE, VM, Object, call_found_special, call_special, fold
 
 
 def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) -> Object:
     """FORMAT_VALUE: conversion is None, "s", "r" or "a"."""
     obj = vm.observe(obj)
+    if isinstance(obj, unbackednumber.UnbackedValue):
+        waiting = waiting_text(vm, obj, conversion, "" if spec is None else vm.observe(spec).constant(vm))
+        if waiting is not None:
+            return waiting
     if conversion is not None:
         obj = vm.observe({"s": str_, "r": repr_, "a": ascii_}[conversion](vm, obj))
     refuse_long(vm, obj)
@@ -38,8 +43,19 @@ def ascii_(vm: VM, obj: Object) -> Object:
     return fold(vm, lambda text: text.encode("ascii", "backslashreplace").decode(), repr_(vm, obj).constant(vm))
 
 
+def waiting_text(vm: VM, obj: Object, conversion: str | None, spec: str) -> Object | None:
+    """The text of what depends on the data of tensors, to be made once the graph has run; None where somebody has to ask for it now."""
+    if obj.cls is str:
+        return obj if conversion in (None, "s") and not spec else None
+    return unbackednumber.formatted(obj, conversion is not None, spec)
+
+
 def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:
     obj = vm.observe(obj)
+    if isinstance(obj, unbackednumber.UnbackedValue):
+        waiting = waiting_text(vm, obj, special.strip("_")[0], "")
+        if waiting is not None:
+            return waiting
     refuse_long(vm, obj)
     if obj.cls in FOLDABLE and obj.is_knowable():
         return fold(vm, real, obj.constant(vm))

@@ -86,12 +86,41 @@ class ShapesView(Protocol[Obj_co]):
         """The node that gives a symbolic number."""
 
 
+class UnbackedView(Protocol):
+    """The numbers of the trace that depend on the data of tensors."""
+
+    def may_begin(self) -> bool:
+        """Whether a number out of a tensor can be in the graph that is being made."""
+
+    def value(self, number: Any) -> Any:
+        """What a number must be, by what the graph checks; None where that isn't said."""
+
+    def least(self, number: Any) -> int | None:
+        """The least that an int can be; None where there is no saying."""
+
+    def checks(self, condition: Any) -> bool:
+        """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph."""
+
+    def ask(self, number: Any) -> NoReturn:
+        """Break the trace, because the program needs the value of a number."""
+
+
 class Graph(Protocol[Obj]):
     """The graph that operators on tensors go into."""
 
     @property
     def shapes(self) -> ShapesView[Obj]:
         """The symbolic sizes and numbers."""
+
+    @property
+    def unbacked(self) -> UnbackedView:
+        """The numbers that depend on data."""
+
+    def size(self, obj: Any, dim: int) -> Obj:
+        """A size of a tensor as a number of the program's."""
+
+    def number_node(self, function: Callable[..., Any], operands: Sequence[Obj]) -> Any:
+        """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic."""
 
     module_stack: dict[str, tuple[str, type]]
     """Which modules' calls are being inlined: path -> (path, class)."""

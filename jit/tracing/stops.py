@@ -42,3 +42,7 @@ class Restart(GraphBreak):
     def __init__(self, place: Place, reason: breaks.Break) -> None:
         super().__init__(reason, [UserFrame.of(place if isinstance(place, CodeType) else place[0], None)])
         self.place = place
+
+
+class WithoutUnbacked(Exception):
+    """Signal: the backend can't compile a graph with numbers in it that depend on data. The trace is restarted, and breaks where they come out of tensors."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, NoReturn
 
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
 from framejit import breaks, classes, directives, interrupts, library
 from framejit.bytecode.abort import has_handler
 from framejit.bytecode.instruction import Instruction, Position
@@ -62,7 +64,7 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
 
     `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
-    `one_autograd_node`: what the backend makes of the graph (see Backend). `dynamic`, `lifts_symbols`: see GraphBuilder.
+    `one_autograd_node`: what the backend makes of the graph (see Backend). `dynamic`, `lifts_symbols`, `takes_unbacked`: see GraphBuilder.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Tracer:
         one_autograd_node: bool = False,
         dynamic: Dynamic = STATIC,
         lifts_symbols: bool = False,
+        takes_unbacked: bool = False,
     ) -> None:
         self.function = function
         self.changing = changing
@@ -87,7 +90,9 @@ class Tracer:
         self.trail = Trail()
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
-        self.graph = GraphBuilder(self, one_autograd_node=one_autograd_node, dynamic=dynamic, lifts_symbols=lifts_symbols)
+        self.graph = GraphBuilder(
+            self, one_autograd_node=one_autograd_node, dynamic=dynamic, lifts_symbols=lifts_symbols, takes_unbacked=takes_unbacked
+        )
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
         self.frame: Frame | None = None
@@ -145,6 +150,8 @@ class Tracer:
             return run(self, frame)
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
+        except GuardOnDataDependentSymNode as needed:
+            self.unsupported(self.graph.unbacked.reason(needed.cond))
         except Exception as error:
             if self.resumed and not isinstance(error, (Raise, GraphBreak, FramejitError)) and splitting.is_restoring(frame):
                 raise ResumeError(f"framejit failed to go on in {frame.code.co_name}: {type(error).__name__}: {error}") from error

@@ -255,7 +255,7 @@ def test_what_native_code_calls_runs_in_graphs(fn, in_graphs):
 
 def test_explain_and_statistics_tell_of_them():
     def f(a):
-        return sorted([a, a + 1], key=lambda v: v.sum().item())[0]
+        return sorted([a, a + 1], key=lambda v: len(repr(v.sum())))[0]
 
     report = framejit.explain(f, backend="eager")(x)
     assert report.operations == [1, 1] and [len(stop.text) > 0 for stop in report.breaks] == [True, True]

@@ -483,7 +483,7 @@ def test_a_break_is_shown_once_and_numbered_when_it_is(caplog):
         for i in range(4):
             t = t + i
             framejit.graph_break()
-        return t * t.sum().item()
+        return t * len(repr(t))
 
     framejit.set_logs("graph_breaks")
     compiled = framejit.compile(f, backend="eager")

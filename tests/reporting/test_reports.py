@@ -104,6 +104,11 @@ def test_the_texts_of_programs_that_break(told, part):
     assert told.texts and not told.wrong()
 
 
+@framejit.disable
+def number(t):
+    return t.sum().item()
+
+
 class Block(nn.Module):
     def __init__(self, index: int) -> None:
         super().__init__()
@@ -113,7 +118,7 @@ class Block(nn.Module):
     def forward(self, t):
         t = self.linear(t)
         self.seen += 1
-        if t.sum().item() > self.index:
+        if number(t) > self.index:
             t = t / 2
         return t.view(-1)[: self.seen].sum() + t
 
@@ -190,9 +195,9 @@ def test_stacks_show_the_programs_frames(told):
     calls(Net(), (x,))
     [text, *_] = [text for text in told.texts if text.startswith("graph break")]
     frames = re.findall(r'File "([^"]*)", line \d+, in (\S+)', text)
-    assert frames == [(__file__, "Net.forward"), (__file__, "Block.forward")] and "t.sum().item()" in text
+    assert frames == [(__file__, "Net.forward"), (__file__, "Block.forward")] and "number(t)" in text
     recompiled = next(text for text in told.texts if text.startswith("recompiling"))
-    assert "`t.sum().item()`: expected that it == " in recompiled and "in Block.forward" in recompiled
+    assert "`number(t)`: expected that it == " in recompiled and "in Block.forward" in recompiled
 
 
 def test_frames_that_are_left_out():
@@ -484,6 +489,12 @@ def sparse() -> torch.Tensor:
     return x.to_sparse()
 
 
+def first_positive(t):
+    chosen = t[t > 0]
+    torch._check(chosen.size(0) > 0)
+    return chosen[0]
+
+
 HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
     ("FJ001", lambda t: torch.from_numpy(t.numpy() * 2) + 1, None, lambda t: doubled(t) + 1, None),
@@ -494,8 +505,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ003", lambda t: torch.autograd.grad((t * 2).sum(), t)[0], lambda: (leaf(),), lambda t: (t * 2).sum(), lambda: (leaf(),)),
     ("FJ004", with_except_star, None, with_except_group, None),
     ("FJ005", lambda t: t * 2 if t.sum() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
-    ("FJ005", lambda t: t[t > 0].sum(), None, lambda t: torch.where(t > 0, t, 0).sum(), None),
-    ("FJ005", lambda t: t.sum().item(), None, lambda t: t.sum(), None),
+    ("FJ005", lambda t: t.numpy(), None, lambda t: t, None),
     ("FJ006", lambda t: t @ t, None, lambda t: t @ t.T, None),
     ("FJ007", lambda t, names: t * names["factor"], lambda: (x, {}), found_or_zero, lambda: (x, {})),
     ("FJ008", lambda t: (framejit.graph_break(), t + 1)[1], None, plain, None),
@@ -531,6 +541,8 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ036", steps, None, lambda t: (t * parameter).sum(), None),
     ("FJ037", imports, None, imports, None),
     ("FJ038", counts_flops(plain), None, plain, None),
+    ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
+    ("FJ039", lambda t: t[t > 0][0], None, first_positive, None),
     ("FJ043", lambda t: (logging.getLogger("framejit.tests.reports"), t + 1)[1], None, warns, None),
 ]  # fmt: skip
 

@@ -1,0 +1,313 @@
+"""What depends on the data of tensors and is in the graph all the same: numbers out of tensors, and sizes, as unbacked symbols of the ShapeEnv.
+
+Nothing may be taken to be true of such a symbol that the graph doesn't check. The program says what is true with `torch._check`, which becomes a node at its
+place. An operator that would have to take something for true by itself (two sizes to be equal, a size not to be 1) breaks the trace.
+
+A fact, once it is learnt, can't be taken back from the ShapeEnv. So where an instruction is undone, all fakes are made anew: with other symbols, of which
+only the nodes that are left say something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import sympy
+import torch
+from torch import SymBool, SymFloat, SymInt, fx
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    ShapeEnv,
+    compute_unbacked_bindings,
+    free_unbacked_symbols,
+    statically_known_false,
+    statically_known_true,
+)
+
+from framejit import breaks
+from framejit.graph.fake import meaning_of
+from framejit.objects.object import VM
+from framejit.objects.unbackednumber import Datum, UnbackedNumber, sharper
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from framejit.errors import UserFrame
+    from framejit.graph.fakes import Fakes
+
+ASSERT = torch.ops.aten._assert_scalar.default
+CHECK = "a check of the program's fails"
+BOOLEAN = sympy.logic.boolalg.Boolean
+CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
+FLOAT_OPERATORS = frozenset({"add", "sub", "mul", "truediv", "div", "iadd", "isub", "imul", "itruediv", "lt", "le", "gt", "ge", "full"})
+"""Operators that AOTAutograd's compilers give floats out of tensors to with eager's results."""
+NEED_ELEMENTS = frozenset({
+    "max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "median", "nanmedian", "mode", "kthvalue", "select", "as_strided", "cummax", "cummin",
+})  # fmt: skip
+"""Operators that fail on tensors without elements, or on an index out of range, in eager but not in what Inductor makes of them."""
+SQUEEZES = frozenset({"squeeze", "squeeze_"})
+TELL_LAYOUT = frozenset({"stride", "is_contiguous", "is_non_overlapping_and_dense"})
+"""What these say of a tensor's layout depends on which of its sizes are 0 or 1."""
+MAY_COPY = frozenset({"contiguous", "reshape", "flatten", "reshape_as", "ravel"})
+"""Operators that give a view or a copy, by the layout."""
+
+
+POWERS = frozenset({"pow", "pow_", "ipow", "float_power", "float_power_"})
+"""Operators that compute otherwise, or not at all, where an exponent is no constant."""
+
+
+class TraceOfGraph(VM, Protocol):
+    """What is asked of the trace."""
+
+    def user_stack(self) -> list[UserFrame]:
+        """The frames of the traced program, outermost first."""
+
+
+class GraphOfNumbers(Protocol):
+    """What is asked of the graph."""
+
+    fakes: Fakes
+
+    @property
+    def vm(self) -> TraceOfGraph:
+        """The running trace."""
+
+    def effect_node(self, target: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node:
+        """A node that stays for what it does, which is not run here."""
+
+    @property
+    def is_one_autograd_node(self) -> bool:
+        """Whether AOTAutograd makes what runs of the graph."""
+
+    def is_inner(self) -> bool:
+        """Whether the innermost graph is another than the outermost."""
+
+
+class Unbacked:
+    """The unbacked symbols of one trace. `enabled`: whether there may be any."""
+
+    def __init__(self, graph: GraphOfNumbers, env: ShapeEnv, enabled: bool) -> None:
+        self.enabled = enabled
+        self.present = False
+        """Whether there has ever been one."""
+        self._graph = graph
+        self._env = env
+        self._numbers: dict[sympy.Basic, Datum] = {}
+        self._made_by: dict[fx.Node, tuple[str, int]] = {}
+        self._told: dict[sympy.Basic, tuple[str, int]] = {}
+        self._facts: frozenset[int] = frozenset()
+        self.checked: list[tuple[tuple[CodeType, int], breaks.Break]] = []
+        """The instructions by which the graph has checks, and why they would break the trace."""
+
+    def may_begin(self) -> bool:
+        """Whether a number out of a tensor can be in the graph that is being made."""
+        return self.enabled and not self._graph.is_inner()
+
+    # Operators.
+
+    def before(self, name: str, fakes: Sequence[torch.Tensor], args: Any) -> None:
+        """Stop the trace at an operator whose outcome depends on numbers that aren't known, if torch doesn't say so of it."""
+        self._facts = frozenset(map(id, self._asserted()))
+        if not self.present:
+            return
+        if self._graph.is_inner() and any(map(is_unbacked, (*numbers_in(args), *(size for fake in fakes for size in fake.shape)))):
+            self._graph.vm.unsupported(breaks.DataDependent(name))
+        if self._graph.is_one_autograd_node:
+            numbers = [number for number in numbers_in(args) if is_unbacked(number)]
+            for number in numbers:
+                if name in POWERS or name in ("select", "setitem") or (type(number) is SymFloat and name not in FLOAT_OPERATORS):
+                    self._refuse(number.node.expr)
+        for fake in fakes:
+            for dim, size in enumerate(fake.shape):
+                if is_unbacked(size):
+                    self._check_operand(name, fake, dim, args)
+
+    def _check_operand(self, name: str, fake: torch.Tensor, dim: int, args: Any) -> None:
+        """Stop the trace at an operator that can't be told of, for all that this size may be."""
+        size = fake.shape[dim]
+        if name in SQUEEZES and not is_squeeze_elsewhere(fake, dim, args):
+            self._refuse(sympy.Eq(size.node.expr, 1))
+        if name in TELL_LAYOUT:
+            self._refuse(size.node.expr)
+        if self._graph.is_one_autograd_node and name in NEED_ELEMENTS and not statically_known_true(size > 0):
+            self._refuse(size.node.expr > 0)
+        if self._graph.is_one_autograd_node and name == "setitem" and fake is not args[0] and any(type(part) is slice for part in parts_of(args[1])):
+            self._refuse(size.node.expr)
+
+    def failed(self, error: Exception, name: str, args: Any) -> breaks.Break:
+        """Why the trace stops where an operator has raised on fakes."""
+        self._env.pending_fresh_unbacked_symbols.clear()
+        if self.present:
+            self._graph.fakes.changes_with_undoing()
+        if isinstance(error, GuardOnDataDependentSymNode) and error.cond.free_symbols & self._told.keys():
+            return self.reason(error.cond)
+        if self.present and any(map(is_unbacked, numbers_in(args))):
+            return breaks.DataDependent(name)
+        return meaning_of(error, name)
+
+    def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> dict[Any, Any] | None:
+        """Check what an operator has done. Gives which symbols its result binds, for the node's metadata."""
+        if not self.present and not self._env.pending_fresh_unbacked_symbols:
+            return None
+        self.present = self._graph.fakes.symbolic = True
+        self._graph.fakes.changes_with_undoing()
+        try:
+            bindings: dict[Any, Any] | None = compute_unbacked_bindings(self._env, result)
+        except PendingUnbackedSymbolNotFound:
+            self._graph.vm.unsupported(breaks.DataDependent(name))
+        if bindings and self._graph.is_inner():
+            self._graph.vm.unsupported(breaks.DataDependent(name))
+        for fact in self._asserted():
+            if id(fact) not in self._facts and not is_size(fact.expr):
+                self._refuse(fact.expr)
+        if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
+            self._refuse(next(filter(is_unbacked, fakes[0].shape)).node.expr)
+        return bindings
+
+    def _asserted(self) -> list[Any]:
+        return [fact for facts in self._env.deferred_runtime_asserts.values() for fact in facts]
+
+    # Numbers.
+
+    def bind(self, node: fx.Node, bindings: dict[Any, Any] | None) -> None:
+        """A node has been made that gives these symbols."""
+        if not bindings:
+            return
+        node.meta["unbacked_bindings"] = bindings
+        if node not in self._made_by:
+            self._made_by[node] = self._place()
+        expression, lineno = self._made_by[node]
+        for symbol, path in bindings.items():
+            is_a_size = len(path) > 1 and str(path[-2]) == ".size()"
+            self._told[symbol] = f"{expression}.size({path[-1].idx})" if is_a_size else expression, lineno
+
+    def bind_again(self, node: fx.Node) -> None:
+        """A node has been run anew on new fakes."""
+        node.meta.pop("unbacked_bindings", None)
+        if self._env.pending_fresh_unbacked_symbols:
+            self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
+
+    def known(self, sym: Any) -> Datum | None:
+        """The number of the program's that is the same, of those that nodes give."""
+        return self._numbers.get(sym.node.expr)
+
+    def number(self, sym: Any, node: fx.Node) -> Datum:
+        """The number that a node gives."""
+        made = Datum(CLASSES[type(sym)], node, *self._place())
+        self._numbers[sym.node.expr] = made
+        self._graph.vm.trail.log(self._numbers.pop, sym.node.expr)
+        return made
+
+    def value(self, number: UnbackedNumber) -> Any:
+        """What a number must be, by what the graph checks; None where that isn't said."""
+        sym = number.sym(self._graph.vm)
+        if type(sym) not in CLASSES:
+            return sym
+        expr = sym.node.expr
+        if type(sym) is SymBool:
+            return True if statically_known_true(sym) else False if statically_known_false(sym) else None
+        return int(expr) if expr.is_Integer else None
+
+    def least(self, number: UnbackedNumber) -> int | None:
+        """The least that an int can be; None where there is no saying."""
+        sym = number.sym(self._graph.vm)
+        bound = self._env.bound_sympy(sym.node.expr).lower if type(sym) is SymInt else None
+        return int(bound) if bound is not None and bound.is_Integer else None
+
+    # Checks.
+
+    def checks(self, condition: UnbackedNumber) -> bool:
+        """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph. What the graph raises is not
+        what comes out: the call runs as written then."""
+        vm = self._graph.vm
+        condition = sharper(vm, condition)
+        sym = condition.sym(vm)
+        if self._graph.is_inner() or type(sym) is not SymBool:
+            return False
+        place = vm.place()
+        node = condition.in_graph(vm)
+        self._graph.fakes.changes_with_undoing()
+        try:
+            with self._graph.fakes.running():
+                ASSERT(node.meta["example_value"], CHECK)
+        except Exception as error:
+            vm.unsupported(meaning_of(error, "torch._check"))
+        self._graph.effect_node(ASSERT, (node, CHECK))
+        self.checked.append((place, self._asks(condition)))
+        vm.trail.log(self.checked.pop)
+        return True
+
+    # Reports.
+
+    def ask(self, number: UnbackedNumber) -> NoReturn:
+        """Break the trace, because the program needs the value of a number."""
+        self._graph.vm.unsupported(self._asks(number))
+
+    def _asks(self, number: UnbackedNumber) -> breaks.Break:
+        leaf, asking = number.leaf(), self._place()[0]
+        return breaks.UnknownNumber(f"`{asking}`", leaf.told, leaf.lineno, number.told if number.cls is bool else f"{number.told} == ...")
+
+    def _refuse(self, condition: sympy.Basic) -> NoReturn:
+        self._env.pending_fresh_unbacked_symbols.clear()
+        self._graph.vm.unsupported(self.reason(condition))
+
+    def _place(self) -> tuple[str, int]:
+        """The expression that the program is at, and its line."""
+        frame = self._graph.vm.user_stack()[-1]
+        return frame.expression or "...", frame.lineno
+
+    def reason(self, condition: sympy.Basic) -> breaks.Break:
+        """The break reason for a condition, or a number, that the trace would have to know."""
+        symbols = sorted(condition.free_symbols & self._told.keys(), key=str)
+        place = self._place()
+        expression, lineno = self._told[symbols[0]] if symbols else place
+        text = self._text(condition)
+        return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, text if isinstance(condition, BOOLEAN) else f"{text} == ...")
+
+    def _text(self, condition: sympy.Basic) -> str:
+        """An expression in terms of the program's."""
+        if isinstance(condition, sympy.core.relational.Relational):
+            text = f"{condition.lhs} {condition.rel_op} {condition.rhs}"
+        else:
+            text = str(condition)
+        return re.sub(r"\b[a-z]+\d+\b", lambda found: self._told.get(sympy.Symbol(found[0], integer=True), (found[0], 0))[0], text)
+
+
+def is_unbacked(value: Any) -> bool:
+    """Whether a value is a SymInt, SymFloat or SymBool that depends on data."""
+    return type(value) in CLASSES and bool(free_unbacked_symbols(value))
+
+
+def is_size(fact: sympy.Basic) -> bool:
+    """Whether this says of a number that it isn't negative: operators on sizes say it by themselves."""
+    return isinstance(fact, (sympy.Le, sympy.Ge)) and 0 in fact.args and any(part.is_Symbol for part in fact.args)
+
+
+def numbers_in(args: Any) -> Iterator[Any]:
+    """The symbolic numbers among arguments."""
+    if type(args) in CLASSES:
+        yield args
+    elif isinstance(args, (tuple, list)):
+        for item in args:
+            yield from numbers_in(item)
+    elif type(args) is slice:
+        yield from numbers_in((args.start, args.stop, args.step))
+    elif isinstance(args, dict):
+        yield from numbers_in(list(args.values()))
+
+
+def parts_of(key: Any) -> Sequence[Any]:
+    """The parts of an index of tensors."""
+    return key if isinstance(key, tuple) else [key]
+
+
+def is_squeeze_elsewhere(fake: torch.Tensor, dim: int, args: Any) -> bool:
+    """Whether `squeeze` is asked for one dimension, and it is another."""
+    return len(args) == 2 and type(args[1]) is int and args[1] % fake.dim() != dim
+
+
+def is_view_of(result: Any, base: torch.Tensor) -> bool:
+    """Whether two fakes share their memory."""
+    return isinstance(result, torch.Tensor) and result.untyped_storage()._cdata == base.untyped_storage()._cdata

@@ -1,0 +1,378 @@
+"""Numbers that nobody knows before the graph has run: items of tensors, sizes that depend on data, and what is computed from such.
+
+The generated code gets them from the graph as plain ints, floats and bools, and does arithmetic and comparisons on them in plain Python. What asks for the
+value of one while tracing breaks the trace there, unless what the program has said with `torch._check` decides the answer.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from framejit.objects.numberobject import COMPARISONS, NumberObject, sym_of
+from framejit.objects.object import VM, Codegen, Object
+
+if TYPE_CHECKING:
+    from torch import fx
+
+MAX_DEPTH = 200
+"""So many computations may be in one another."""
+MANY_BITS = 1000
+"""Ints of fewer bits than this become floats without an error."""
+ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
+DIVISIONS = frozenset({"/", "//", "%"})
+FUNCTIONS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "bool": bool, "not": operator.not_, "abs": abs, "min": min, "max": max}
+OPERATIONS = ARITHMETIC | COMPARISONS | FUNCTIONS
+"""What can wait until the graph has run."""
+NUMBERS = (int, float, bool)
+
+
+class UnbackedValue(Object):
+    """A value that depends on the data of tensors: a number, or a text with such a number in it. Whoever asks for it breaks the trace."""
+
+    __slots__ = ()
+
+    def is_known(self) -> bool:
+        return False
+
+    def is_knowable(self) -> bool:
+        """The trace is to break in `constant`, whatever asks: no other way to the value exists."""
+        return True
+
+
+class UnbackedNumber(UnbackedValue):
+    """An int, float or bool without a known value. Operators that can't fail on it wait."""
+
+    __slots__ = ()
+    depends_on_data = True
+
+    @property
+    def told(self) -> str:
+        """The number as the program computes it, for reports."""
+        raise NotImplementedError
+
+    @property
+    def depth(self) -> int:
+        """How many computations are in one another."""
+        return 0
+
+    def in_graph(self, vm: VM) -> fx.Node:
+        """The node of a number that has a symbol."""
+        raise NotImplementedError
+
+    def leaf(self) -> Datum:
+        """One of the numbers that it is computed from, or itself."""
+        raise NotImplementedError
+
+    def sym(self, vm: VM) -> Any:
+        """What torch's ShapeEnv knows it as; None where that is nothing: floats are left to Python."""
+        return None
+
+    def bits(self) -> int:
+        """So many bits has its value at most, if it is an int; 0 of a float."""
+        raise NotImplementedError
+
+    def is_symbolic(self, vm: VM) -> bool:
+        return True
+
+    def constant(self, vm: VM) -> Any:
+        known = vm.graph.unbacked.value(self)
+        return vm.graph.unbacked.ask(self) if known is None else known
+
+    def truth_value(self) -> UnbackedNumber:
+        """The bool that its truth is."""
+        return self if self.cls is bool else Computed(bool, "!=", (self, NumberObject(0)))
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.truth_value().constant(vm))
+
+    def check_truth(self, vm: VM, expected: bool) -> bool:
+        condition = self.truth_value()
+        if vm.graph.unbacked.value(condition) is not None:
+            return False
+        return vm.graph.unbacked.checks(condition if expected else opposite(condition))
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return self.constant(vm)
+
+    def unary_op(self, vm: VM, symbol: str) -> Object | None:
+        if self.cls is bool or symbol == "~":
+            return None
+        return self if symbol == "+" else Computed(self.cls, "-", (NumberObject(0 if self.cls is int else -0.0), self))
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return arithmetic(symbol.removesuffix("="), other, self) if reflected else arithmetic(symbol.removesuffix("="), self, other)
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        number = operand(other)
+        if number is None:
+            return vm.const(symbol == "!=") if symbol in ("==", "!=") and other.cls in (type(None), str) else None
+        made = Computed(bool, symbol, (number, self) if reflected else (self, number))
+        known = vm.graph.unbacked.value(made)
+        return made if known is None else vm.const(known)
+
+    def __repr__(self) -> str:
+        return f"`{self.told}`"
+
+
+class Datum(UnbackedNumber):
+    """A number that a node of the graph gives. `expression`, `lineno`: what the program gets it by, and where."""
+
+    __slots__ = ("node", "expression", "lineno")
+
+    def __init__(self, cls: type, node: fx.Node, expression: str, lineno: int) -> None:
+        super().__init__(cls)
+        self.node = node
+        self.expression = expression
+        self.lineno = lineno
+
+    @property
+    def told(self) -> str:
+        return self.expression
+
+    def leaf(self) -> Datum:
+        return self
+
+    def in_graph(self, vm: VM) -> fx.Node:
+        return self.node
+
+    def sym(self, vm: VM) -> Any:
+        vm.graph.refresh()
+        return None if self.cls is float else self.node.meta["example_value"]
+
+    def bits(self) -> int:
+        return {int: 64, bool: 1, float: 0}[self.cls]
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        return self.constant(vm) if self.cls is bool else self.node
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_node(self.node)
+
+
+class Computed(UnbackedNumber):
+    """A number that the generated code computes, once the graph has run. `node`: in the graph, where one was needed."""
+
+    __slots__ = ("operation", "operands", "node")
+
+    def __init__(self, cls: type, operation: str, operands: tuple[Object, ...]) -> None:
+        super().__init__(cls)
+        self.operation = operation
+        self.operands = operands
+        self.node: fx.Node | None = None
+
+    @property
+    def told(self) -> str:
+        texts = [part.told if isinstance(part, UnbackedNumber) else repr(part) for part in self.operands]
+        if self.operation == "not":
+            return f"not {texts[0]}"
+        if self.operation in FUNCTIONS:
+            return f"{self.operation}({', '.join(texts)})"
+        texts = [f"({text})" if isinstance(part, Computed) else text for text, part in zip(texts, self.operands, strict=True)]
+        return f" {self.operation} ".join(texts)
+
+    @property
+    def depth(self) -> int:
+        return 1 + max(part.depth if isinstance(part, UnbackedNumber) else 0 for part in self.operands)
+
+    def leaf(self) -> Datum:
+        return next(part for part in self.operands if isinstance(part, UnbackedNumber)).leaf()
+
+    def sym(self, vm: VM) -> Any:
+        function = IN_GRAPHS.get(self.operation)
+        if self.cls is float or function is None:
+            return None
+        parts = [part.sym(vm) if isinstance(part, UnbackedNumber) else whole_sym(vm, part) for part in self.operands]
+        return None if None in parts or (self.operation != "not" and bool in [part.cls for part in self.operands]) else function(*parts)
+
+    def bits(self) -> int:
+        if self.cls is not int:
+            return int(self.cls is bool)
+        sizes = [bits_of(part) for part in self.operands]
+        return sum(sizes) if self.operation == "*" else 1 + max(sizes)
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        if self.cls is not int or self.sym(vm) is None:
+            return self.constant(vm)
+        return self.in_graph(vm)
+
+    def in_graph(self, vm: VM) -> fx.Node:
+        if self.node is None:
+            vm.trail.set(self, "node", vm.graph.number_node(IN_GRAPHS[self.operation], self.operands))
+        assert self.node is not None
+        return self.node
+
+    def reconstruct(self, cg: Codegen) -> None:
+        for part in self.operands:
+            cg.load(part)
+        if self.operation in ARITHMETIC:
+            cg.binary_op(self.operation)
+        else:
+            cg.call_const(OPERATIONS[self.operation], len(self.operands))
+
+    def referents(self) -> list[Object]:
+        return list(self.operands)
+
+
+IN_GRAPHS: dict[str, Callable[..., Any]] = {
+    **{symbol: ARITHMETIC[symbol] for symbol in ("+", "-", "*", "//", "%")}, **COMPARISONS, "max": torch.sym_max, "min": torch.sym_min,
+    "not": torch.sym_not,
+}  # fmt: skip
+"""The operations on ints that nodes do."""
+
+
+def operand(obj: Object) -> Object | None:
+    """An Object as an operand of arithmetic that waits; None if it is no number."""
+    if isinstance(obj, (UnbackedNumber, NumberObject)):
+        return obj
+    return NumberObject(int(obj.value)) if obj.cls is bool and obj.is_known() else None
+
+
+def whole_sym(vm: VM, number: Object) -> Any:
+    """The value or SymInt of an int beside unbacked ones; None of other numbers."""
+    return sym_of(vm, number) if isinstance(number, NumberObject) and number.cls is int else None
+
+
+def bits_of(number: Object) -> int:
+    """So many bits has a number's value at most; 0 for floats."""
+    if number.cls is float:
+        return 0
+    if isinstance(number, UnbackedNumber):
+        return number.bits()
+    return MANY_BITS if not number.is_known() else int(number.value).bit_length()
+
+
+def arithmetic(symbol: str, left: Object, right: Object) -> Object | None:
+    """`left symbol right`, to be computed once the graph has run; None where that may fail, so that somebody has to ask for the values now."""
+    first, second = operand(left), operand(right)
+    if symbol not in ARITHMETIC or first is None or second is None:
+        return None
+    if symbol in DIVISIONS and not (second.is_known() and second.value):
+        return None
+    cls = float if symbol == "/" or float in (first.cls, second.cls) else int
+    if cls is float and max(bits_of(first), bits_of(second)) >= MANY_BITS:
+        return None
+    made = Computed(cls, symbol, (first, second))
+    return made if made.depth <= MAX_DEPTH else None
+
+
+def converted(vm: VM, cls: type, number: Object) -> Object | None:
+    """`int(number)`, `float(number)` or `bool(number)` of one whose value isn't known; None of others, and where it may fail."""
+    if not isinstance(number, UnbackedNumber) or (cls is int and number.cls is float) or (cls is float and bits_of(number) >= MANY_BITS):
+        return None
+    if number.cls is cls:
+        return number
+    if cls is bool and vm.graph.unbacked.value(number.truth_value()) is not None:
+        return None
+    return Computed(cls, cls.__name__, (number,))
+
+
+def function_of(name: str, numbers: Sequence[Object]) -> Object | None:
+    """`abs`, `min` or `max` of numbers of one type, of which one at least isn't known; None of others."""
+    cls = numbers[0].cls if numbers else None
+    if cls not in (int, float) or any(operand(number) is None or number.cls is not cls for number in numbers):
+        return None
+    if not any(isinstance(number, UnbackedNumber) for number in numbers):
+        return None
+    return Computed(cls, name, tuple(numbers))
+
+
+OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
+
+
+def opposite(condition: UnbackedNumber) -> UnbackedNumber:
+    """The negation of a bool."""
+    if isinstance(condition, Computed) and condition.operation in OPPOSITES and all(part.cls is int for part in condition.operands):
+        return Computed(bool, OPPOSITES[condition.operation], condition.operands)
+    return Computed(bool, "not", (condition,))
+
+
+def sharper(vm: VM, condition: UnbackedNumber) -> UnbackedNumber:
+    """The condition as one that says more to torch, by what is known: of a size, not to be 0 is to be greater."""
+    if isinstance(condition, Computed) and condition.operation == "!=":
+        number, other = condition.operands
+        if isinstance(number, UnbackedNumber) and number.cls is int and other.is_known() and vm.graph.unbacked.least(number) == other.constant(vm):
+            return Computed(bool, ">", condition.operands)
+    return condition
+
+
+def negation(vm: VM, number: Object) -> Object | None:
+    """`not number` of one whose truth isn't known; None of others."""
+    if not isinstance(number, UnbackedNumber):
+        return None
+    return opposite(number.truth_value()) if vm.graph.unbacked.value(number.truth_value()) is None else None
+
+
+# Texts.
+
+SAMPLES: dict[type, tuple[Any, ...]] = {
+    int: (0, 1, -1, 10**30), float: (0.0, -1.5, 1e300, float("nan"), float("inf")), bool: (True, False),
+}  # fmt: skip
+
+
+class UnbackedText(UnbackedValue):
+    """A text with numbers in it whose values aren't known. `parts`: texts, and numbers, each with whether it is made text first, and its format spec."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[str | tuple[UnbackedNumber, bool, str]]) -> None:
+        super().__init__(str)
+        self.parts = parts
+
+    def constant(self, vm: VM) -> Any:
+        return "".join([part if isinstance(part, str) else formatted_value(part[0].constant(vm), *part[1:]) for part in self.parts])
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if symbol not in ("+", "+=") or other.cls is not str or not (other.is_known() or isinstance(other, UnbackedText)):
+            return None
+        return joined(vm, [other, self] if reflected else [self, other])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        for part in self.parts:
+            if isinstance(part, str):
+                cg.load_const(part)
+            else:
+                cg.load(part[0])
+                cg.load_const(part[1])
+                cg.load_const(part[2])
+                cg.call_const(formatted_value, 3)
+        cg.build_tuple(len(self.parts))
+        cg.call_const("".join, 1)
+
+    def referents(self) -> list[Object]:
+        return [part[0] for part in self.parts if not isinstance(part, str)]
+
+    def __repr__(self) -> str:
+        return f"a text with {next(iter(self.referents()))!r} in it"
+
+
+def formatted_value(number: Any, as_text: bool, spec: str) -> str:
+    """A number as an f-string has it."""
+    return format(str(number) if as_text else number, spec)
+
+
+def formatted(number: Object, as_text: bool = False, spec: str = "") -> UnbackedText | None:
+    """The text of a number whose value isn't known; None of others, and where making it may fail."""
+    if not isinstance(number, UnbackedNumber) or number.bits() >= MANY_BITS:
+        return None
+    try:
+        for sample in SAMPLES[number.cls]:
+            formatted_value(sample, as_text, spec)
+    except (ValueError, OverflowError):
+        return None
+    return UnbackedText([(number, as_text, spec)])
+
+
+def joined(vm: VM, texts: Sequence[Object]) -> Object | None:
+    """Texts one behind the other; None where the values of all are known."""
+    if not any(isinstance(text, UnbackedText) for text in texts):
+        return None
+    parts: list[Any] = []
+    for text in texts:
+        parts += text.parts if isinstance(text, UnbackedText) else [text.constant(vm)]
+    return UnbackedText(parts)
