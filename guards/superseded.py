@@ -20,6 +20,7 @@ import sympy
 from framejit.guards.kinds import Equals, Guard, Relation, TensorMatch, TypeIs
 from framejit.guards.program_to_sympy import demands_of
 from framejit.guards.shape_values import NoPythonValue, value_of
+from framejit.guards.shape_vm import LARGEST, SMALLEST
 from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Source
 from framejit.guards.tensor_spec import TensorSpec
@@ -136,7 +137,7 @@ def follows(relations: Sequence[ShapesHold], narrow: GuardsOfEntry) -> bool:
         known = set(demands(narrow.relations, narrow, symbols))
         left = [condition for condition in demands(relations, narrow, symbols) if condition != sympy.true and condition not in known]
     except (ArithmeticError, ValueError, TypeError):
-        return False  # sympy finds no value
+        return False  # there is no value
     if sympy.false in left:
         return False
     if not left or not known:
@@ -147,13 +148,19 @@ def follows(relations: Sequence[ShapesHold], narrow: GuardsOfEntry) -> bool:
 
 
 def demands(relations: Iterable[ShapesHold], narrow: GuardsOfEntry, symbols: dict[Place, sympy.Symbol]) -> Iterator[Any]:
-    """What relations demand, where guards demand some numbers. `symbols`: of the others, by their places; new ones are added."""
+    """What relations demand, where guards demand some numbers. `symbols`: of the others, by their places; new ones are added.
+
+    Raises ValueError for a number that no program takes.
+    """
     for relation in relations:
         inputs: list[Any] = []
         for path, what, dim in relation.reads:
             place = (narrow.paths.number(relation.paths[path]), what, dim)
-            if place in narrow.numbers:
-                inputs.append(sympy.sympify(narrow.numbers[place]))
+            number = narrow.numbers.get(place)
+            if type(number) is int and not SMALLEST <= number <= LARGEST:
+                raise ValueError(f"{number} doesn't fit 64 bits")
+            if number is not None:
+                inputs.append(sympy.sympify(number))
             else:
                 inputs.append(symbols.setdefault(place, number_at(len(symbols), what)))
         yield from demands_of(relation.program, inputs)

@@ -93,6 +93,17 @@ def test_a_branch() -> None:
     assert supersedes(few, of(short, torch.ones(4), dynamic=False)) and not supersedes(many, of(short, torch.ones(4), dynamic=False))
 
 
+def test_an_int_beyond_64_bits() -> None:
+    """The guard walk computes with no such int: what an entry asks of it isn't so there."""
+
+    def large(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x + 1 if n > 5 else x - 1
+
+    general = of(large, torch.ones(3), 9)
+    assert supersedes(general, of(large, torch.ones(3), 2**62, dynamic=False))
+    assert not supersedes(general, of(large, torch.ones(3), 2**70, dynamic=False))
+
+
 def test_equal_sizes() -> None:
     """One symbol for two sizes that were equal: another entry has two."""
     square, any_size = of(lambda x: x + 1, torch.ones(3, 3)), of(lambda x: x + 1, torch.ones(3, 4))

@@ -93,7 +93,7 @@ class Conditions:
                 yield Condition(f"{name} == {size}", sympy.Eq(self.symbols[name], size))
         for dim, stride in enumerate(guard.spec.strides or ()):
             if stride is not None:
-                yield Condition(f"{guard.source.told()}.stride({dim}) == {stride}", sympy.Eq(self._stride(tensor, dim), stride), True)
+                yield Condition(f"{tensor.name}.stride({dim}) == {stride}", sympy.Eq(self._stride(tensor, dim), stride), True)
 
     def _of_program(self, guard: ShapesHold) -> Iterator[Condition]:
         names, inputs, strided = [], [], set()
@@ -108,7 +108,7 @@ class Conditions:
                 names.append(name)
                 inputs.append(self.symbols[name])
             elif tensor is not None and read.what == "stride":
-                names.append(read.told(path))
+                names.append(f"{tensor.name}.stride({read.dim})")
                 inputs.append(self._stride(tensor, read.dim))
                 strided.add(number)
             else:

@@ -20,8 +20,9 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class VaryingTensor:
-    """An argument with sizes that vary. `symbols`: by dimension, what its size is called."""
+    """An argument with sizes that vary. `name`: what it is called; `symbols`: by dimension, what its size is called."""
 
+    name: str
     example: torch.Tensor
     positions: tuple[Position, ...]
     symbols: Mapping[int, str]
@@ -64,9 +65,9 @@ class ExampleInputs:
             if not isinstance(value, torch.Tensor):
                 self.ints.append(VaryingInt(value, (position,), name))
                 continue
-            known = tensors.get(id(value)) or VaryingTensor(value, (), {})
+            known = tensors.get(id(value)) or VaryingTensor(name, value, (), {})
             symbols = {dim: known.symbols.get(dim, f"{name}.size({dim})") for dim in sorted({*known.symbols, *chosen[name]})}
-            tensors[id(value)] = VaryingTensor(value, (*known.positions, position), symbols)
+            tensors[id(value)] = VaryingTensor(known.name, value, (*known.positions, position), symbols)
         self.tensors = [tensor for tensor in tensors.values() if tensor.symbols]
         self.sizes = {symbol: tensor.example.size(dim) for tensor in self.tensors for dim, symbol in tensor.symbols.items()}
         self.bounds: dict[str, tuple[int | None, int | None]] = {
