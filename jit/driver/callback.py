@@ -186,7 +186,7 @@ class Compiler:
         origin = Origin(self.history.next_number(), decision.cause, None if module is None else weakref.ref(module))
         log_compilation(subject, origin, pool)
         entry = self._compile(subject, origin)
-        if entry is not None and subject.own:
+        if entry is not None and subject.own and not subject.resumed:  # a resume function learns from all its entries what changes in a loop
             self._let_superseded_go(entry, subject)
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
             pool.add(entry)
