@@ -257,6 +257,13 @@ int check_layouts(PyObject *torch) {
     return right ? 0 : wrong_layout("torch.device");
 }
 
+/* A storage of the same size as another, be that a number or symbolic, on the device of which no data is kept. */
+c10::Storage without_data(const c10::Storage &storage) {
+    c10::StorageImpl *other = storage.unsafeGetStorageImpl();
+    c10::DataPtr none(nullptr, other->device());
+    return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), other->sym_nbytes(), std::move(none), other->allocator(), true);
+}
+
 PyObject *has_plain_sizes(PyObject *self, PyObject *tensor) {
     if (!PyObject_TypeCheck(tensor, tensor_base)) {
         PyErr_SetString(PyExc_TypeError, "has_plain_sizes() takes a tensor");
@@ -271,7 +278,19 @@ PyObject *has_plain_strides(PyObject *self, PyObject *tensor) {
     return plain;
 }
 
+PyObject *renew_storage(PyObject *self, PyObject *tensor) {
+    if (!Py_IS_TYPE(tensor, plain_tensor) || !read(tensor).has_storage()) {
+        PyErr_SetString(PyExc_TypeError, "renew_storage() takes a tensor with a storage");
+        return nullptr;
+    }
+    reinterpret_cast<PythonTensor *>(tensor)->impl->set_storage_keep_dtype(without_data(read(tensor).storage()));
+    Py_RETURN_NONE;
+}
+
 PyMethodDef functions[] = {
+    {"renew_storage", renew_storage, METH_O,
+     "renew_storage(tensor, /)\n--\n\n"
+     "Give a meta tensor a storage of its own, of the size of the one that it has shared."},
     {"has_plain_strides", has_plain_strides, METH_O,
      "has_plain_strides(tensor, /)\n--\n\n"
      "Whether the tensor has strides and an offset, and they lie in its C++ object as its sizes do."},

@@ -284,17 +284,24 @@ class GraphBuilder:
         if changes:
             self.fakes.changes_with_undoing()
         snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
+        repeats = self.fakes.repeats
+        key = None if changes or not fakes or -1 in before else repeats.key(target, args, kwargs, self.modes.current)
+        result = None if key is None else repeats.find(key, fakes)
+        is_repeated = result is not None
         writes = Writes(fakes) if -1 in before else contextlib.nullcontext()
-        try:
-            with self.fakes.running(), writes:
-                result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
-        except Exception as error:
-            self.vm.unsupported(self.unbacked.failed(error, name, (args, kwargs)))
+        if not is_repeated:
+            try:
+                with self.fakes.running(), writes:
+                    result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
+            except Exception as error:
+                self.vm.unsupported(self.unbacked.failed(error, name, (args, kwargs)))
         if self.autograd_node is not None:
             self.autograd_node.after(name, result, snapshot)
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
+        if key is not None and not is_repeated and not changes:
+            repeats.note(key, result, fakes)
         return result, changes
 
     def _argument(self, obj: Object) -> Any:

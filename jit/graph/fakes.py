@@ -21,6 +21,7 @@ from framejit.graph.body import Body
 from framejit.graph.fake import make_fake_mode, to_fake, version_of
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import run_node
+from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
 from framejit.torch_modes import MODE_CHANGES
 
@@ -40,6 +41,7 @@ class Fakes:
     ) -> None:
         self.shape_env = TraceShapeEnv(takes_unbacked) if shape_env is None else shape_env
         self.mode = make_fake_mode(self.shape_env) if mode is None else mode
+        self.repeats = Repeats(self.mode, self.shape_env)
         self.stale = False
         self.symbolic = False
         """Whether there has been a fake with symbolic sizes."""
@@ -94,6 +96,7 @@ class Fakes:
         self.stale = False
         objects = list(self._objects.values())
         self.mode = make_fake_mode(self.shape_env)
+        self.repeats = Repeats(self.mode, self.shape_env)
         for described in inputs:
             if not described.is_tensor:
                 continue

@@ -1,0 +1,153 @@
+"""What operators have given for fakes, to be given once more for fakes that look the same: the layers of a model are computed on fakes once.
+
+An operator on fakes computes sizes, strides and types from those of its arguments. With symbolic sizes that takes a hundred times as long as
+making one more fake that looks like another.
+
+    y = linear(x, w1)      # run; y is noted beside what x and w1 look like, and what modes were on
+    z = linear(y, w2)      # where y looks like x, and w2 like w1: z is a new fake that looks like y
+
+Noted are only operators of torch's that change nothing, and give one of their arguments or a tensor in new memory that needs no gradient. What has made the
+ShapeEnv learn something isn't noted, and once it has learnt something, nothing noted before counts any more: the operator may then go another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import BuiltinFunctionType, EllipsisType, NoneType
+from typing import Any
+
+import torch
+from torch import SymInt
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from framejit._runtime import renew_storage
+from framejit.graph.state import Modes
+
+PLAIN = frozenset({int, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format})
+"""Types of arguments that compare equal only if they mean the same, but for 1 and True."""
+PURE_MODULES = frozenset({"torch.nn.functional", "torch.functional"})
+"""Modules of torch's whose Python functions compute from their arguments and the modes alone."""
+Key = tuple[Any, ...]
+
+
+class Unlike(Exception):
+    """Signal: an argument of which it can't be said what it looks like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The operator gives one of the tensors among its arguments."""
+
+    index: int
+
+    def again(self, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> torch.Tensor:
+        return fakes[self.index]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The operator gives a new tensor. `pattern`: a meta tensor that looks like it, which is copied."""
+
+    pattern: torch.Tensor
+    device: torch.device
+
+    def again(self, mode: FakeTensorMode, fakes: Sequence[torch.Tensor]) -> torch.Tensor:
+        copy = self.pattern.data  # with a version counter of its own
+        renew_storage(copy)
+        return FakeTensor(mode, copy, self.device)
+
+
+class Repeats:
+    """What has been noted under one fake mode."""
+
+    def __init__(self, mode: FakeTensorMode, env: ShapeEnv) -> None:
+        self._mode = mode
+        self._env = env
+        self._known: dict[Key, Returned | Made] = {}
+        self._learnt: Any = None
+
+    def key(self, target: Callable[..., Any] | str, args: Sequence[Any], kwargs: dict[str, Any], modes: Modes) -> Key | None:
+        """What has to be the same for the result to look the same; None where the operator must be run."""
+        if not is_pure(target):
+            return None
+        learnt = self._what_is_learnt()
+        if learnt != self._learnt:
+            self._learnt = learnt
+            self._known.clear()
+        try:
+            named = tuple([(name, likeness(value)) for name, value in kwargs.items()]) if kwargs else ()
+            return target, modes, torch.get_default_dtype(), tuple([likeness(arg) for arg in args]), named
+        except Unlike:
+            return None
+
+    def _what_is_learnt(self) -> Any:
+        env = self._env
+        return len(env.guards), env.num_deferred_runtime_asserts, env._version_counter, env._replacements_version_counter
+
+    def find(self, key: Key, fakes: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """The result for these fakes; None where nothing is known. `fakes`: the tensors among the arguments, in order."""
+        found = self._known.get(key)
+        return None if found is None else found.again(self._mode, fakes)
+
+    def note(self, key: Key, result: Any, fakes: Sequence[torch.Tensor]) -> None:
+        """The operator has been run, and has changed none of its arguments."""
+        if type(result) is not FakeTensor or self._what_is_learnt() != self._learnt:
+            return
+        index = next((index for index, fake in enumerate(fakes) if fake is result), None)
+        if index is not None:
+            self._known[key] = Returned(index)
+        elif self._is_new(result, fakes):
+            shape, strides = result.size(), result.stride()
+            with in_kernel_invocation_manager(self._mode), self._env.suppress_guards():
+                pattern = torch.empty_strided(shape, strides, dtype=result.dtype, device="meta")
+            self._known[key] = Made(pattern, result.device)
+
+    def _is_new(self, result: torch.Tensor, fakes: Sequence[torch.Tensor]) -> bool:
+        """Whether a result is an ordinary tensor in memory of its own, whose sizes are computed from those of the arguments."""
+        try:
+            _, keys, *_, offset, _ = likeness(result)
+        except Unlike:
+            return False
+        if result.requires_grad or offset != 0 or keys != torch._C._dispatch_keys(fakes[0]).raw_repr():
+            return False
+        memory = result.untyped_storage()._cdata
+        return all(fake.untyped_storage()._cdata != memory for fake in fakes) and symbols([result]) <= symbols(fakes)
+
+
+def is_pure(target: Callable[..., Any] | str) -> bool:
+    """Whether what an operator gives depends on its arguments and the modes alone, for all that they look like."""
+    return type(target) in (str, BuiltinFunctionType) or getattr(target, "__module__", None) in PURE_MODULES
+
+
+def likeness(value: Any) -> Any:
+    """What an argument looks like: equal for two arguments only if operators give results that look the same for them. Raises Unlike."""
+    cls = type(value)
+    if cls in PLAIN:
+        return cls, value
+    if cls is FakeTensor:
+        if value.constant is not None or value.layout is not torch.strided or value.is_inference():
+            raise Unlike
+        keys = torch._C._dispatch_keys(value).raw_repr()
+        shape, strides = tuple(map(number, value.size())), tuple(map(number, value.stride()))
+        return cls, keys, value.dtype, value.device, getattr(value, "names", None), shape, strides, number(value.storage_offset()), value.requires_grad
+    if cls is float:
+        return cls, repr(value)
+    if cls is SymInt:
+        return cls, value.node.expr
+    if cls is tuple or cls is list or cls is torch.Size:
+        return cls, tuple(map(likeness, value))
+    if cls is slice:
+        return cls, likeness(value.start), likeness(value.stop), likeness(value.step)
+    raise Unlike
+
+
+def number(value: Any) -> Any:
+    """A size, stride or offset as what it is in symbols."""
+    return value.node.expr if type(value) is SymInt else value
+
+
+def symbols(fakes: Sequence[torch.Tensor]) -> set[Any]:
+    """The symbols in sizes of fakes."""
+    return {symbol for fake in fakes for size in fake.size() if type(size) is SymInt for symbol in size.node.expr.free_symbols}
