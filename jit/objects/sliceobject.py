@@ -45,6 +45,9 @@ class SliceObject(Object):
     def constant(self, vm: VM) -> Any:
         return self.real(vm)
 
+    def is_symbolic(self, vm: VM) -> bool:
+        return any(vm.observe(part).is_symbolic(vm) for part in self.parts())
+
     def hash_key(self, vm: VM) -> Any:
         if slice.__hash__ is None:  # type: ignore[comparison-overlap]  # before Python 3.12
             vm.raise_(TypeError, "unhashable type: 'slice'")

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch._dynamo
 from agreement import Comparison
+from shape_models import LIBRARY_MODELS
 from shape_programs import FUNCTIONS, LENGTHS, MODELS, ShapeProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -63,6 +64,14 @@ def test_functions_with_aot_eager(program: ShapeProgram) -> None:
     """AOTAutograd is given the symbols as inputs; what it asks for becomes guards."""
     counts = sweep(program.function, program.make, program.calls, backend="aot_eager")
     assert program.name in EACH_SIZE or not counts["fallbacks"], counts["reasons"]
+
+
+@pytest.mark.parametrize(("make_model", "make"), [row[1:] for row in LIBRARY_MODELS], ids=[row[0] for row in LIBRARY_MODELS])
+def test_models_of_libraries(make_model, make) -> None:
+    torch.manual_seed(3)
+    with torch.no_grad():
+        counts = sweep(make_model(), make, LENGTHS[:5])
+    assert counts["graphs"] <= 3 and not counts["graph_breaks"] and not counts["fallbacks"], counts["reasons"]
 
 
 @pytest.mark.parametrize(("make_model", "make"), [row[1:] for row in MODELS], ids=[row[0] for row in MODELS])

@@ -93,6 +93,9 @@ def grouped(x: torch.Tensor) -> torch.Tensor:
     return torch.stack([part.sum() for part in x.unbind(1)]) if x.shape[1] else x
 
 
+TABLE = torch.arange(64.0)[None]
+
+
 def window_of(x: torch.Tensor, n: int) -> torch.Tensor:
     return x * n + n // 2 - n % 3
 
@@ -132,6 +135,7 @@ FUNCTIONS = (
     of_matrix("half", lambda x: x[: x.shape[0] // 2]),
     of_matrix("last", lambda x: x[:, -1]),
     of_matrix("narrow", lambda x: x.narrow(1, 0, x.size(1) - 1)),
+    of_matrix("of a table", lambda x: TABLE[:, : x.size(1)] + x),
     of_matrix("step", lambda x: x[::2]),
     of_matrix("flip", lambda x: x.flip(0)),
     of_matrix("roll", lambda x: x.roll(1, 0)),
