@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -73,7 +73,35 @@ def loop(call: Callable[..., Any], example: Example) -> Any:
     return {"losses": losses, "parameters": dict(model.named_parameters())}
 
 
-PHASES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {"inference": infer, "training": train, "loop": loop}
+def infer_batches(call: Callable[..., Any], example: Example) -> Any:
+    """A call without gradients for each batch, in evaluation mode."""
+    example.model.eval()
+    with torch.no_grad():
+        return [call(**batch) for batch in example.batches]
+
+
+def epoch(call: Callable[..., Any], example: Example) -> Any:
+    """A step of an optimizer for each batch: the losses, and the parameters at the end."""
+    model = example.model
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    losses = []
+    for batch in example.batches:
+        optimizer.zero_grad()
+        loss = scalar_loss(call(**batch))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return {"losses": losses, "parameters": dict(model.named_parameters())}
+
+
+PHASES: dict[str, Callable[[Callable[..., Any], Example], Any]] = {
+    "inference": infer,
+    "training": train,
+    "loop": loop,
+    "batches": infer_batches,
+    "epoch": epoch,
+}
 
 
 def check(
@@ -90,12 +118,12 @@ def check(
         The outcome; its `failure` says what is wrong, be it the results, the number of graphs, or an exception.
     """
     run = PHASES[phase]
-    tolerance = architecture.tolerance * (1 if phase == "inference" else 10)
+    tolerance = architecture.tolerance * (1 if phase in ("inference", "batches") else 10)
     compiler.reset()
     error = first_call = None
     try:
         reference = architecture.build(device)
-        subject = Example(copy.deepcopy(reference.model), reference.args, reference.kwargs)
+        subject = replace(reference, model=copy.deepcopy(reference.model))
         compiled = compiler.compile(subject.model, backend)
 
         seed_everything()
@@ -118,7 +146,7 @@ def check(
     except Exception as exception:
         return Outcome(architecture.name, phase, compiler.statistics(), error, describe(exception), first_call)
     found = compiler.statistics()
-    return Outcome(architecture.name, phase, found, error, found.complaint(), first_call, times["eager"], times["compiled"])
+    return Outcome(architecture.name, phase, found, error, found.complaint(reference.graphs), first_call, times["eager"], times["compiled"])
 
 
 def describe(exception: BaseException) -> str:

@@ -33,11 +33,16 @@ TOKENS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 
 
 @dataclass
 class Example:
-    """A model and one call of it."""
+    """A model and one call of it, or several calls with inputs of other sizes.
+
+    batches: the keyword arguments of each of several calls, in the place of args and kwargs. graphs: how often a compiler compiles the model.
+    """
 
     model: nn.Module
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    batches: tuple[dict[str, Any], ...] = ()
+    graphs: int = 1
 
     def to(self, device: str) -> Example:
         """This example with the model and all tensors of the call on `device`."""
@@ -49,6 +54,8 @@ class Example:
             self.model.to(device),
             tuple(move(value) for value in self.args),
             {name: move(value) for name, value in self.kwargs.items()},
+            tuple({name: move(value) for name, value in batch.items()} for batch in self.batches),
+            self.graphs,
         )
 
 
@@ -122,6 +129,20 @@ def encoder(prefix: str, head: str = "ForMaskedLM", **sizes: Any) -> Callable[[]
         return Example(model, kwargs={"input_ids": tokens, "attention_mask": _padding(), "labels": tokens})
 
     return build
+
+
+def ragged() -> Example:
+    """BERT over batches of which each has another length, and the last one fewer rows. It is compiled for the first batch, once more when the
+    length varies, and once more when the number of rows does.
+    """
+    model = _from_config("Bert", "ForMaskedLM", {**SMALL, "pad_token_id": 0})
+    batches = []
+    for rows, length in ((8, 32), (8, 48), (8, 21), (8, 64), (8, 37), (3, 28)):
+        tokens = torch.randint(3, VOCABULARY, (rows, length))
+        mask = torch.ones(rows, length, dtype=torch.long)
+        mask[-1, length - length // 4 :] = 0
+        batches.append({"input_ids": tokens, "attention_mask": mask, "labels": tokens})
+    return Example(model, batches=tuple(batches), graphs=3)
 
 
 def decoder(prefix: str, head: str = "ForCausalLM", **sizes: Any) -> Callable[[], Example]:
@@ -286,6 +307,7 @@ DEMO: tuple[Architecture, ...] = (
     Architecture("resnet18", "convolutional", image_model("resnet18", layout=torch.channels_last), 1e-3),
     Architecture("convnext", "convolutional", image_model("convnext_atto", layout=torch.channels_last), 1e-3),
     Architecture("mlp", "plain Python", _perceptron, 1e-3),
+    Architecture("ragged", "encoder", ragged, 1e-3),
 )
 
 ZOO: tuple[Architecture, ...] = (
