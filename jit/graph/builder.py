@@ -254,7 +254,7 @@ class GraphBuilder:
         self.unbacked.before(name, fakes, (*fake_args, *fake_kwargs.values()))
         result, changes = self._run(op, target, name, fakes, fake_args, fake_kwargs)
         self.shapes.note_lines()
-        bindings = self.unbacked.after(name, result, fakes)
+        bindings = self.unbacked.after(name, result, fakes, changes)
         if is_unbacked(result):
             number = self.unbacked.known(result)
             if number is None:

@@ -67,6 +67,11 @@ class Fakes:
         self.symbolic = self.symbolic or symbolic is not None
         return to_fake(self.mode, tensor, symbolic)
 
+    def sharing_memory(self, fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+        """The fakes that the trace knows that share memory with some of these."""
+        keys = storages(fakes)
+        return [obj.fake for obj in self._objects.values() if storages([obj.fake]) & keys]
+
     def belongs_to(self, fake: torch.Tensor, obj: TensorObject) -> None:
         """The fake is that of a new Object."""
         self._objects[id(fake)] = obj

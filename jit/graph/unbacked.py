@@ -58,6 +58,10 @@ POWERS = frozenset({"pow", "pow_", "ipow", "float_power", "float_power_"})
 """Operators that compute otherwise, or not at all, where an exponent is no constant."""
 
 
+MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo")
+"""Where fakes remember the numbers that they have given. They forget them by their version, which `x.data` doesn't share with `x`."""
+
+
 class TraceOfGraph(VM, Protocol):
     """What is asked of the trace."""
 
@@ -147,10 +151,14 @@ class Unbacked:
             return breaks.DataDependent(name)
         return meaning_of(error, name)
 
-    def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor]) -> dict[Any, Any] | None:
+    def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor], changes: bool) -> dict[Any, Any] | None:
         """Check what an operator has done. Gives which symbols its result binds, for the node's metadata."""
         if not self.present and not self._env.pending_fresh_unbacked_symbols:
             return None
+        if changes:
+            for fake in self._graph.fakes.sharing_memory(fakes):
+                for memo in MEMOS:
+                    setattr(fake, memo, None)
         self.present = self._graph.fakes.symbolic = True
         self._graph.fakes.changes_with_undoing()
         try:

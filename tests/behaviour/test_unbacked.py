@@ -102,6 +102,23 @@ def before_a_change(x):
     return first, again, x
 
 
+def before_a_change_behind_autograd(x):
+    y = x * 1
+    first, places = y[0, 0].item(), y.nonzero().size(0)
+    y.data.add_(1)
+    y.detach()[1:].zero_()
+    return first, places, y[0, 0].item(), y.nonzero().size(0)
+
+
+def in_inference_mode(x):
+    with torch.inference_mode():
+        y = x * 1
+        row = y[0]
+        first = row.sum().item(), row[0].item()
+        y.add_(1)
+        return first, row.sum().item(), row[0].item()
+
+
 def inlined(x):
     def norm(value):
         return value.norm().item()
@@ -114,7 +131,7 @@ def text_free(x):
     return sum([len(keep), 1]), keep[0], keep[-1]
 
 
-PASSED_ON = [computed, passed_to_operators, floats_to_operators, lists, conversions, before_a_change, inlined, text_free]
+PASSED_ON = [computed, passed_to_operators, floats_to_operators, lists, conversions, before_a_change, before_a_change_behind_autograd, in_inference_mode, inlined, text_free]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
