@@ -131,7 +131,10 @@ def text_free(x):
     return sum([len(keep), 1]), keep[0], keep[-1]
 
 
-PASSED_ON = [computed, passed_to_operators, floats_to_operators, lists, conversions, before_a_change, before_a_change_behind_autograd, in_inference_mode, inlined, text_free]
+PASSED_ON = [
+    computed, passed_to_operators, floats_to_operators, lists, conversions, before_a_change, before_a_change_behind_autograd, in_inference_mode, inlined,
+    text_free,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
