@@ -25,10 +25,12 @@ class Dynamic:
     Attributes:
         all: every size of every tensor that isn't a parameter or buffer, and every int among the arguments (`dynamic=True`).
         varying: the dimensions of tensors, and the numbers, that have been seen to vary, by path.
+        floats: whether floats may be symbolic.
     """
 
     all: bool = False
     varying: Mapping[Path, Dimensions] = field(default_factory=dict)
+    floats: bool = True
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """The dimensions of a tensor that are to be symbolic: marked by the program, varying, or all."""
@@ -47,11 +49,11 @@ class Dynamic:
         found |= {known.dim: (known.min, known.max) for known in tensor.__dict__.get(RANGES, ()) if known.dim in found}
         return found
 
-    def has_number(self, source: Source, value: int) -> bool:
-        """Whether an int from outside is to be symbolic. 0 and 1 are mostly switches: with `dynamic=True` they stay constants until they vary."""
+    def has_number(self, source: Source, value: float) -> bool:
+        """Whether a number from outside is to be symbolic. 0 and 1 are mostly switches, and floats settings: those stay constants until they vary."""
         if self.varying and source.path() in self.varying:
-            return True
-        return self.all and value not in (0, 1) and is_argument(source)
+            return self.floats or type(value) is int
+        return self.all and type(value) is int and value not in (0, 1) and is_argument(source)
 
 
 STATIC = Dynamic()

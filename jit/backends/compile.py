@@ -14,6 +14,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit.backends.calling import MODE_SWITCHES, checked, dropping, restoring, unbox
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
+from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
@@ -88,9 +89,10 @@ def _in_inference_mode(fn: Callable[..., Any]) -> Callable[..., Any]:
 def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], bool, list[BackendGuard]]:
     backend = request.backend
     frozen: Frozen | None = None
-    inner = request
+    floats = take_out(request)
+    inner = request if floats is None else floats.request
     if backend.freezes() and not request.modes.grad:
-        frozen = freeze(request)
+        frozen = freeze(inner)
         inner = frozen.request
     annotate(inner)
     if frozen is not None:
@@ -102,7 +104,9 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
         _forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled
     if frozen is not None:
         fn, boxed = dropping(fn, boxed, frozen.kept), True
-        guards += [FrozenInputGuard(index) for index in frozen.frozen]
+        guards += [FrozenInputGuard(index if floats is None else floats.kept[index]) for index in frozen.frozen]
+    if floats is not None:
+        fn, boxed = floats.wrapped(fn, boxed), True
     return fn, boxed, guards
 
 

@@ -26,7 +26,7 @@ class InputInfo:
         name: the placeholder's name.
         source_name: a description of where the value comes from, unique in the graph and the same in every process
             (it enters cache keys): "L['self']._parameters['weight']".
-        value: the real tensor, or the int behind a SymInt.
+        value: the real tensor, or the int or float behind a SymInt or SymFloat.
         is_parameter, is_buffer: how an nn.Module holds it.
         static: the same memory call after call: parameters, buffers, tensors marked with mark_static_address.
         symbolic_context: the StatefulSymbolicContext that made the trace's fake tensor, where a size is symbolic; None means that

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
@@ -24,7 +25,7 @@ from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
-from framejit.errors import InternalError
+from framejit.errors import BackendError, InternalError
 from framejit.guards.build import check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
@@ -50,14 +51,18 @@ def compile_call(request: CompileRequest) -> Entry:
 
 
 def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
-    """Trace until no trace asks for a restart. A restart breaks where the traces before it have found that it has to."""
+    """Trace until no trace asks for a restart. A restart breaks where the traces before it have found that it has to.
+
+    Where a backend can't do with floats that are no constants, they become constants.
+    """
+    dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
     breaks_at: dict[Place, breaks.Break] = {}
     takes_unbacked = options.backend.takes_unbacked
     while True:
         tracer = Tracer(
             request.function, request.args, options.config, request.changing, breaks_at, request.names,
-            options.backend.one_autograd_node, request.dynamic, options.backend.needs_contexts, takes_unbacked,
+            options.backend.one_autograd_node, dynamic, options.backend.needs_contexts, takes_unbacked,
         )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
@@ -66,6 +71,10 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
         except Restart as restart:
             assert restart.place not in breaks_at, restart
             breaks_at[restart.place] = restart.reason
+        except BackendError:
+            if not (options.backend.needs_contexts and dynamic.floats and tracer.graph.shapes.has_floats()):
+                raise
+            dynamic = replace(dynamic, floats=False)
         finally:
             tracer.dispose()
 

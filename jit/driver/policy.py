@@ -84,13 +84,16 @@ def decide(subject: Subject) -> Decision:
 
 
 def note_varying(subject: Subject) -> None:
-    """Note in which sizes and ints a call differs from those that the entries were made for, so that the next entry takes them as symbols."""
+    """Note in which sizes and numbers a call differs from those that the entries were made for, so that the next entry takes them as symbols."""
     found: dict[Path, Dimensions] = {}
     told: dict[str, None] = {}
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
         for what, dim, before, now in guard.differences(guard.source.fetch(subject.call)):
-            if what != "stride" and type(before) is int:
+            if what != "stride":
                 path = guard.source.path()
+                known = subject.history.varying.get(path, NONE)
+                if known is None or (what == "size" and dim in known):
+                    continue
                 found[path] = with_more(found.get(path, NONE), frozenset({dim}) if what == "size" else None)
                 told[f"{guard.source.told()}{f'.size({dim})' if what == 'size' else ''}: {before} -> {now}"] = None
     if found and subject.history.vary(found) and logs.enabled("dynamic"):

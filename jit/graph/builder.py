@@ -81,6 +81,13 @@ class GraphResult:
         return not self.has_effects and not output_nodes(self.gm.graph)
 
 
+class FailedOnFakes(Exception):
+    """An operator has raised `error` on fakes."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True)
 class InnerGraph:
     """A finished inner graph. `operands`: the nodes around it whose values its placeholders take, in order; `modules`: holds graphs inside it."""
@@ -181,12 +188,16 @@ class GraphBuilder:
         self.trail.log(self._inputs.pop, id(number))
         return node
 
-    def number_node(self, function: Callable[..., Any], operands: Sequence[Object]) -> fx.Node:
-        """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic."""
+    def know(self, number: NumberObject) -> None:
+        """Rest on the value of a number."""
+        number.constant(self.vm)
+
+    def number_node(self, function: Callable[..., Any], operands: Sequence[Object], sym: Any) -> fx.Node:
+        """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic. `sym`: what it gives."""
         args = tuple([part.in_graph(self.vm) if isinstance(part, UnbackedNumber) else part.as_graph_argument(self.vm) for part in operands])
         inner, self.body = self.body, self.outermost
         try:
-            return self._node("call_function", function, args, EMPTY, function(*[fake_of(arg) for arg in args]))
+            return self._node("call_function", function, args, EMPTY, sym)
         finally:
             self.body = inner
             self.shapes.note_lines()
@@ -251,8 +262,14 @@ class GraphBuilder:
         fake_args = tuple([fake_of(arg, fakes) for arg in fx_args])
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-        self.unbacked.before(name, fakes, (*fake_args, *fake_kwargs.values()))
-        result, changes = self._run(op, target, name, fakes, fake_args, fake_kwargs)
+        self.unbacked.before(name, fakes, [arg for arg in (*fake_args, *fake_kwargs.values()) if not self.shapes.is_free_float(arg)])
+        try:
+            result, changes = self._run(op, target, name, fakes, fake_args, fake_kwargs)
+        except FailedOnFakes as failed:
+            if self.shapes.rest_on_floats((*fx_args, *fx_kwargs.values())):
+                self.fakes.stale = True
+                return self.call(op, target, args, kwargs)
+            self.vm.unsupported(self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs)))
         self.shapes.note_lines()
         bindings = self.unbacked.after(name, result, fakes, changes)
         if is_unbacked(result):
@@ -294,7 +311,7 @@ class GraphBuilder:
                 with self.fakes.running(), writes:
                     result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
             except Exception as error:
-                self.vm.unsupported(self.unbacked.failed(error, name, (args, kwargs)))
+                raise FailedOnFakes(error) from None
         if self.autograd_node is not None:
             self.autograd_node.after(name, result, snapshot)
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):

@@ -15,7 +15,7 @@ from framejit.objects.object import Object
 
 @dataclass(frozen=True, slots=True)
 class GraphInput:
-    """One placeholder of the outermost graph: of a tensor, or of an int by which sizes differ from call to call.
+    """One placeholder of the outermost graph: of a tensor, or of a number that differs from call to call.
 
     Attributes:
         source: where the value is found.

@@ -8,10 +8,15 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
 class TraceShapeEnv(ShapeEnv):
-    """`takes_unbacked`: sizes that depend on data, and numbers out of tensors, are not refused."""
+    """`takes_unbacked`: sizes that depend on data, and numbers out of tensors, are not refused. `takes_items`: nor are the latter."""
 
     def __init__(self, takes_unbacked: bool = False) -> None:
         super().__init__(allow_scalar_outputs=takes_unbacked, allow_dynamic_output_shape_ops=takes_unbacked)
+        self.takes_items = takes_unbacked
+
+    @property
+    def allow_scalar_outputs(self) -> bool:
+        return self.takes_items
 
     def _get_user_frame(self) -> FrameType | None:
         """None for the frame of Python that a symbol or guard is put down to. ShapeEnv would walk the stack at each, and import torch.export for

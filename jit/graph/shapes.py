@@ -27,7 +27,7 @@ from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import Call, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
-from framejit.objects.numberobject import OPERATIONS, DeferredNumber, NumberObject
+from framejit.objects.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
 from framejit.objects.object import Object
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ OPERATORS: dict[Any, str] = {
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
 }  # fmt: skip
 """Functions of sympy's, by the operation on Python's ints that they are."""
+FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "float"})
+"""The operations on symbolic floats that can wait: those that don't fail."""
+FLOAT_RELATIONS = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
+OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
 INEQUALITIES = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne)
 SYMBOLIC: dict[str, Callable[..., Any]] = {
     "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
@@ -66,8 +70,11 @@ class Inputs(Protocol):
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
 
-    def number_node(self, function: Callable[..., Any], operands: Sequence[NumberObject]) -> fx.Node:
-        """The node of arithmetic on symbolic numbers."""
+    def know(self, number: NumberObject) -> None:
+        """Rest on the value of a number."""
+
+    def number_node(self, function: Callable[..., Any], operands: Sequence[NumberObject], sym: Any) -> fx.Node:
+        """The node of arithmetic on symbolic numbers, which gives `sym`."""
 
 
 class Shapes:
@@ -87,6 +94,9 @@ class Shapes:
         self._contexts: dict[int, tuple[torch.Tensor, StatefulSymbolicContext | None]] = {}
         self._ints: dict[Source, SymInt] = {}
         self._declared: dict[Source, None] = {}
+        self._floats: dict[fx.Node, NumberObject] = {}
+        self._free: set[sympy.Symbol] = set()
+        self._float_facts: dict[sympy.Basic, UserLine | None] = {}
         self._names: dict[str, int] = {}
 
     # Inputs.
@@ -127,10 +137,13 @@ class Shapes:
             self.origins[expr] = NumberObject(value, source, pending=True, sym=sym)
 
     def make_symbolic(self, number: NumberObject) -> None:
-        """Give an int from outside a symbol, if it is to have one."""
+        """Give a number from outside a symbol, if it is to have one."""
         source, value = number.source, number.value
         assert source is not None
-        if not self.dynamic.has_number(source, value) or not -LARGEST <= value < LARGEST:
+        if not self.dynamic.has_number(source, value) or not -LARGEST <= value < LARGEST:  # nan is no symbol either
+            return
+        if type(value) is float:
+            self._graph.trail.set(number, "sym", self._free_float())
             return
         sym = self._ints.get(source)
         if sym is None:
@@ -169,10 +182,34 @@ class Shapes:
 
     def computed(self, operation: str, parts: Sequence[Any], value: float) -> SymInt | SymFloat | None:
         """The symbolic number of what is computed from such and from known ones; None where it isn't what Python computes."""
+        if any(type(part) is SymFloat and not part.node.has_hint() for part in parts):
+            return self._free_float() if operation in FLOAT_OPERATIONS and type(value) is float else None
         sym = self._noting(function_of(operation), *parts)
         if type(sym) is not (SymInt if type(value) is int else SymFloat):
             return None
         return sym if sym.node.has_hint() and sym.node.hint == value else None
+
+    def _free_float(self) -> SymFloat:
+        """A SymFloat of which torch knows nothing."""
+        sym = self.env.create_unbacked_symfloat()
+        self.env.pending_fresh_unbacked_symbols.remove(sym.node._expr)  # no node of the graph is to give it: it is an input, or computed from inputs
+        self._free.add(sym.node._expr)
+        return sym
+
+    def is_free_float(self, value: Any) -> bool:
+        """Whether a value is the SymFloat of a float from outside, or of one that is computed from such."""
+        return type(value) is SymFloat and value.node._expr in self._free
+
+    def decide_float(self, relation: str, number: NumberObject, other: float) -> bool:
+        """Whether a relation holds of a symbolic float from outside and a known one, which is guarded from here on. Of nan, none is guarded to hold."""
+        assert number.source is not None
+        holds = bool(COMPARISONS[relation](number.value, other))
+        symbol = self.properties.get(number.source)
+        if symbol is None:
+            symbol = self.properties[number.source] = sympy.Symbol(f"float{len(self.properties)}", real=True)
+        fact = FLOAT_RELATIONS[relation if holds else OPPOSITES[relation]](symbol, sympy.Float(other), evaluate=False)
+        self._float_facts.setdefault(fact, self._line())
+        return holds
 
     def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
         """Whether a relation holds of SymInts and ints, which is guarded from here on."""
@@ -196,12 +233,27 @@ class Shapes:
         """The node of the outermost graph that gives a symbolic number: a placeholder, or arithmetic on such."""
         if number.node is None:
             if type(number) is DeferredNumber:
-                node = self._graph.number_node(function_of(number.operation), number.operands)
+                node = self._graph.number_node(function_of(number.operation), number.operands, number.sym)
             else:
                 node = self.placeholder(number)
             self._graph.trail.set(number, "node", node)
+            if number.cls is float:
+                self._floats[node] = number
         assert number.node is not None
         return number.node
+
+    def has_floats(self) -> bool:
+        """Whether floats are inputs of the graph."""
+        return bool(self._floats)
+
+    def rest_on_floats(self, args: Iterable[Any]) -> bool:
+        """Make the symbolic floats among a node's arguments known; whether there were any."""
+        nodes: list[fx.Node] = []
+        fx.node.map_arg(tuple(args), nodes.append)
+        found = [self._floats[node] for node in nodes if node in self._floats]
+        for number in found:
+            self._graph.know(number)
+        return bool(found)
 
     def placeholder(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbol, which the graph takes as an int."""
@@ -238,13 +290,15 @@ class Shapes:
         facts = equations + self._bounds()
         lines = {self.env.simplify(assumption.expr): assumption.line for assumption in self.assumptions()}
         facts += [(expr, lines.get(expr)) for expr in self.env.get_nontrivial_guards()]
+        facts += self._float_facts.items()
         try:
             guard = shapes_hold(facts, reads)
             if guard is None or guard.check(None, call):
                 return guard
         except UntranslatableError:
             pass
-        return shapes_hold([*equations, *facts_of_values(self.origins)], reads)  # what can't be checked is only known of the values of this call
+        # What can't be checked is only known of the values of this call.
+        return shapes_hold([*equations, *facts_of_values(self.origins), *self._float_facts.items()], reads)
 
     def _check_declared(self) -> None:
         """What the program has declared to be symbolic must be so still. Raises ConstraintViolation."""

@@ -148,17 +148,26 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     for cls, kind, quotes in ((str, "strings", "''"), (bytes, "bytes", "b''"), (bytearray, "bytearray", "b''")):
         if issubclass(total.cls, cls):
             vm.raise_(TypeError, f"sum() can't sum {kind} [use {quotes}.join(seq) instead]")
-    numbers: list[Any] | None = [] if is_number(total) else None  # so long as there is nothing else
+    numbers: list[Object] | None = [] if is_number(total) else None  # so long as there is nothing else
     for item in abstract.steps(vm, iterator):
         item = vm.observe(item)
-        if numbers is not None and is_number(item) and (item.cls is float or not item.is_symbolic(vm)):
-            numbers.append(item.constant(vm))
+        if numbers is not None and is_number(item):
+            numbers.append(item)
             continue
         if numbers:
-            total = fold(vm, sum, numbers, total.constant(vm))
+            total = sum_of_numbers(vm, total, numbers)
         numbers = None
         total = vm.observe(operators.binary_op(vm, "+", total, item))
-    return fold(vm, sum, numbers, total.constant(vm)) if numbers else total
+    return sum_of_numbers(vm, total, numbers) if numbers else total
+
+
+def sum_of_numbers(vm: VM, total: Object, numbers: list[Object]) -> Object:
+    """CPython may add floats more exactly than one after the other: their values are asked for."""
+    if not any(number.is_symbolic(vm) for number in numbers) or any(number.cls is not int for number in (total, *numbers)):
+        return fold(vm, sum, [number.constant(vm) for number in numbers], total.constant(vm))
+    for number in numbers:
+        total = vm.observe(operators.binary_op(vm, "+", total, number))
+    return total
 
 
 def is_number(obj: Object) -> bool:

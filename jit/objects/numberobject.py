@@ -5,6 +5,8 @@ whose computation is deferred to the generated code, so that `self.step += 1` co
 
 A symbolic number has a SymInt: what the graph and the shapes of tensors know it as. Comparing it guards the outcome and not the value; as an argument of
 a node it is a node. The generated code computes it in plain Python, from sizes and numbers of the call.
+
+A symbolic float from outside, and what is computed from such, has a SymFloat of which torch knows nothing: sympy's arithmetic isn't that of floats.
 """
 
 from __future__ import annotations
@@ -53,11 +55,15 @@ class NumberObject(ConstObject):
 
     def symbolic(self, vm: VM) -> SymInt | None:
         """The SymInt of an int whose value isn't rested upon; None where it has none. An int from outside that is seen to vary gets one here."""
-        if not self.pending or self.cls is not int:
+        return self.symbol(vm) if self.cls is int else None
+
+    def symbol(self, vm: VM) -> Any:
+        """Its SymInt or SymFloat; None where it has none, be it that its value is known."""
+        if not self.pending:
             return None
         if self.sym is None and self.source is not None:
             vm.graph.shapes.make_symbolic(self)
-        return self.sym  # type: ignore[return-value]
+        return self.sym
 
     def is_symbolic(self, vm: VM) -> bool:
         return self.symbolic(vm) is not None
@@ -65,18 +71,24 @@ class NumberObject(ConstObject):
     def constant(self, vm: VM) -> Any:
         if not self.pending:
             return self.value
-        if self.sym is None:
+        if self.sym is None or self.cls is float:
             return super().constant(vm)
         vm.graph.shapes.decide(operator.eq, self.sym, self.value)
         vm.trail.set(self, "pending", False)
         return self.value
 
     def as_graph_argument(self, vm: VM) -> Any:
-        return vm.graph.shapes.node_of(self) if self.symbolic(vm) is not None else self.constant(vm)
+        return vm.graph.shapes.node_of(self) if self.symbol(vm) is not None else self.constant(vm)
 
     def truth(self, vm: VM) -> bool:
+        if self.is_free(vm):
+            return vm.graph.shapes.decide_float("!=", self, 0.0)
         sym = self.symbolic(vm)
         return super().truth(vm) if sym is None else vm.graph.shapes.decide(operator.ne, sym, 0)
+
+    def is_free(self, vm: VM) -> bool:
+        """Whether it is a symbolic float from outside."""
+        return self.cls is float and self.source is not None and self.symbol(vm) is not None
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
         if symbol == "+" and self.symbolic(vm) is not None:
@@ -111,17 +123,14 @@ class DeferredNumber(NumberObject):
         self.depth = 1 + max(depth_of(operand) for operand in operands)
         self.asked = False  # whether its operands have been asked for their SymInts
 
-    def symbolic(self, vm: VM) -> SymInt | None:
-        return self.compute(vm) if self.pending and self.cls is int else None
-
-    def compute(self, vm: VM) -> Any:
-        """Its SymInt or SymFloat, made from those of its operands; None where one of them has none."""
-        if not self.asked:
+    def symbol(self, vm: VM) -> Any:
+        """Made from the symbols of its operands; None where one of them has none."""
+        if self.pending and not self.asked:
             vm.trail.set(self, "asked", True)
             parts = syms_of(vm, self.operands)
             if parts is not None:
                 vm.trail.set(self, "sym", vm.graph.shapes.computed(self.operation, parts, self.value))
-        return self.sym
+        return self.sym if self.pending else None
 
     def constant(self, vm: VM) -> Any:
         if self.pending:
@@ -131,11 +140,6 @@ class DeferredNumber(NumberObject):
                 operand.constant(vm)
             vm.trail.set(self, "pending", False)
         return self.value
-
-    def as_graph_argument(self, vm: VM) -> Any:
-        if self.pending and self.cls is float and self.compute(vm) is not None:
-            return vm.graph.shapes.node_of(self)
-        return super().as_graph_argument(vm)
 
     def reconstruct(self, cg: Codegen) -> None:
         if not self.pending:
@@ -166,7 +170,7 @@ def sym_of(vm: VM, number: NumberObject) -> Any:
     """What stands for a number among symbolic ones: its value, SymInt or SymFloat; None where there is nothing."""
     if not number.pending:
         return number.value
-    return number.compute(vm) if type(number) is DeferredNumber else number.symbolic(vm)
+    return number.symbol(vm)
 
 
 def syms_of(vm: VM, numbers: Sequence[NumberObject]) -> list[Any] | None:
@@ -216,12 +220,19 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
     return 0 <= right.value <= LARGEST_EXPONENT
 
 
+def is_setting(number: NumberObject) -> bool:
+    """Whether a number is known, or comes from outside: beside a symbolic one it may become known."""
+    return not number.pending or number.source is not None
+
+
 def is_nonzero(vm: VM, number: NumberObject) -> bool:
     """Whether a number isn't zero, which is guarded; False where that can't be said without resting on its value."""
     if not number.pending or number.value == 0:
         return bool(number.value)
     if number.cls is int:
         return vm.graph.shapes.decide(operator.ne, number.symbolic(vm), 0)
+    if number.is_free(vm):
+        return vm.graph.shapes.decide_float("!=", number, 0.0)
     return type(number) is DeferredNumber and number.operation in ("float", "math.sqrt") and is_nonzero(vm, number.operands[0])
 
 
@@ -232,7 +243,7 @@ def converted(vm: VM, operation: str, obj: Object) -> Object | None:
     if operation == "math.sqrt" and not (obj.cls is int and obj.value >= 0 and vm.graph.shapes.decide(operator.ge, sym_of(vm, obj), 0)):
         return None
     made = DeferredNumber(operation, (obj,), OPERATIONS[operation](obj.value))
-    return made if made.compute(vm) is not None else None
+    return made if made.symbol(vm) is not None else None
 
 
 def simplified(vm: VM, operation: str, left: NumberObject, right: NumberObject, value: Any) -> NumberObject:
@@ -261,15 +272,24 @@ def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Ob
     return None if syms is None else vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], *syms))
 
 
+EXACT_IN_FLOAT = 2**53
+"""Ints up to here are floats exactly."""
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of a symbolic int with a known float, as one with an int that has the same outcome for all ints."""
-    if left.cls is float:
+    """A comparison of a symbolic float with a known number, or of a symbolic int with a known float, as one with an int that has the same outcome for
+    all ints. None where it is about values."""
+    if not left.pending or (left.cls is float and not left.is_free(vm)):
         left, right, symbol = right, left, MIRRORED[symbol]
-    sym = left.symbolic(vm)
-    if sym is None or right.pending or not math.isfinite(right.value):
+    sym = left.symbol(vm)
+    if sym is None or not is_setting(right):
+        return None
+    other = right.constant(vm)
+    if left.is_free(vm):
+        comparable = not math.isnan(other) if right.cls is float else abs(other) <= EXACT_IN_FLOAT
+        return vm.const(vm.graph.shapes.decide_float(symbol, left, float(other))) if comparable else None
+    if left.cls is float or not math.isfinite(other):
         return None
     if symbol in ROUNDED:
         return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], sym, ROUNDED[symbol](right.value)))

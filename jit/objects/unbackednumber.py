@@ -203,7 +203,7 @@ class Computed(UnbackedNumber):
 
     def in_graph(self, vm: VM) -> fx.Node:
         if self.node is None:
-            vm.trail.set(self, "node", vm.graph.number_node(IN_GRAPHS[self.operation], self.operands))
+            vm.trail.set(self, "node", vm.graph.number_node(IN_GRAPHS[self.operation], self.operands, self.sym(vm)))
         assert self.node is not None
         return self.node
 

@@ -88,7 +88,7 @@ def compile(
         fullgraph: raise `Unsupported` where tracing stops, instead of running the frame as written.
         dynamic: which sizes of tensors, and ints, one compilation takes as symbols, so that it serves all. True: all, but for parameters and buffers, sizes
             of 0 and 1, and ints that are 0 or 1 or no arguments. None: at first none, then those that have been seen to
-            vary from call to call. False: none; each size is compiled by itself.
+            vary from call to call, floats too. False: none; each size is compiled by itself.
         mode, options: passed to the backend, as a rule to Inductor.
         name: accepted, as torch.compile does; reports name functions as the program does.
         disable: give the target back as it is.

@@ -1,0 +1,89 @@
+"""Floats that differ from call to call, for backends that know floats as constants only: they go in as 0-d tensors, of which the graph takes the item.
+
+Arithmetic on such floats is taken out of the graph: it runs before, in Python. AOTAutograd would write it anew, as sympy simplifies it, and that isn't
+what floats give: `(a + 1e20) - 1e20` is not `a`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from framejit.backends.request import GraphRequest, InputInfo
+from framejit.graph.shape_env import TraceShapeEnv
+
+
+@dataclass(frozen=True, slots=True)
+class Floats:
+    """A request without floats among its inputs. `kept`: the positions of the other inputs, which come first; `numbers`: those of the ints and floats,
+    from which `compute` gives the floats that the graph uses."""
+
+    request: GraphRequest
+    kept: tuple[int, ...]
+    numbers: tuple[int, ...]
+    compute: Callable[..., tuple[float, ...]]
+
+    def wrapped(self, fn: Callable[..., Any], boxed: bool) -> Callable[[list[Any]], Any]:
+        """`fn`, which takes the request's inputs, as a boxed callable that takes the original ones."""
+        kept, numbers, compute = self.kept, self.numbers, self.compute
+
+        def call(args: list[Any]) -> Any:
+            floats = compute(*[args[i] for i in numbers])
+            rest = [args[i] for i in kept]
+            args.clear()
+            rest += map(as_tensor, floats)
+            return fn(rest) if boxed else fn(*rest)
+
+        return call
+
+
+def as_tensor(number: float) -> torch.Tensor:
+    """A float as a tensor without dimensions."""
+    return torch.tensor(number, dtype=torch.float64)
+
+
+def take_out(request: GraphRequest) -> Floats | None:
+    """Take the floats among the inputs out of `request.gm`, in place, and all that is computed from numbers only; None where there are none."""
+    if not any(type(info.value) is float for info in request.inputs):
+        return None
+    assert isinstance(request.shape_env, TraceShapeEnv)
+    request.shape_env.takes_items = True
+    graph = request.gm.graph
+    placeholders = graph.find_nodes(op="placeholder")
+    numbers = tuple(i for i, info in enumerate(request.inputs) if not isinstance(info.value, torch.Tensor))
+    before = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {placeholders[i]: before.placeholder(placeholders[i].name) for i in numbers}
+    floats = [placeholders[i] for i in numbers if type(request.inputs[i].value) is float]
+    for node in graph.nodes:
+        kind = type(node.meta.get("example_value"))
+        if kind in (torch.SymInt, torch.SymFloat) and node.op == "call_function" and all(arg in copies for arg in node.all_input_nodes):
+            copies[node] = before.node_copy(node, copies.__getitem__)
+            if kind is torch.SymFloat:
+                floats.append(node)
+    used = [node for node in floats if any(user not in floats for user in node.users)]
+    before.output(tuple([copies[node] for node in used]))
+    before.eliminate_dead_code()
+    compute = fx.GraphModule({}, before).forward
+    values = compute(*[request.inputs[i].value for i in numbers])
+    inputs = [put_in(graph, node, f"float_{number}", value) for number, (node, value) in enumerate(zip(used, values, strict=True))]
+    for node in reversed(floats):
+        graph.erase_node(node)
+    request.gm.recompile()
+    kept = tuple(i for i, info in enumerate(request.inputs) if type(info.value) is not float)
+    return Floats(replace(request, inputs=[*(request.inputs[i] for i in kept), *inputs]), kept, numbers, compute)
+
+
+def put_in(graph: fx.Graph, node: fx.Node, name: str, value: float) -> InputInfo:
+    """Replace the node of a float by the item of a new placeholder, behind those that are there."""
+    last = graph.find_nodes(op="placeholder")[-1]
+    with graph.inserting_after(last):
+        placeholder = graph.placeholder(name)
+    with graph.inserting_after(placeholder):
+        item = graph.call_method("item", (placeholder,))
+    item.meta = dict(node.meta)
+    node.replace_all_uses_with(item, delete_user_cb=lambda user: user is not item)
+    return InputInfo(placeholder.name, f"framejit.{name}", as_tensor(value))

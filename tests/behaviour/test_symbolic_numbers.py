@@ -1,0 +1,241 @@
+"""Numbers that differ from call to call: floats are inputs of graphs, arithmetic is Python's own, and comparisons guard their outcome."""
+
+from __future__ import annotations
+
+import gc
+import math
+import operator
+import weakref
+
+import pytest
+import torch
+import torch.nn.functional as F
+from agreement import Comparison
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import framejit
+
+VALUES = (1.5, 2.5, 3.25, 0.75, 5.5)
+OPERATORS = {
+    "mul": lambda x, t: x * t, "rsub": lambda x, t: t - x, "rdiv": lambda x, t: t / x, "pow": lambda x, t: x**t, "cmp": lambda x, t: x > t,
+    "full": lambda x, t: torch.full((2,), t) + x, "clamp": lambda x, t: x.clamp(min=t), "alpha": lambda x, t: torch.add(x, x, alpha=t),
+    "where": lambda x, t: torch.where(x > 1, x, t), "leaky": F.leaky_relu, "elu": F.elu, "fill": lambda x, t: x.clone().fill_(t),
+    "mul_": lambda x, t: x.clone().mul_(t), "addcmul": lambda x, t: torch.addcmul(x, x, x, value=t), "int tensor": lambda x, t: x.long() * t,
+    "half": lambda x, t: x.half() * t, "half of it": lambda x, t: x * (t / 2 + 1.0), "softmax": lambda x, t: (x / t).softmax(-1),
+    "maximum": lambda x, t: max(t, 0.1) * x, "negative": lambda x, t: -t * x, "beside an int": lambda x, t: x * (x.size(0) * t),
+}  # fmt: skip
+NEED_A_CONSTANT = {
+    "eps": lambda x, t: F.layer_norm(x, (2,), eps=t), "label smoothing": lambda x, t: F.cross_entropy(x[None], torch.tensor([0]), label_smoothing=t / 10),
+    "arange": lambda x, t: torch.arange(0, t), "scale": lambda x, t: F.scaled_dot_product_attention(*[x.view(1, 1, 1, 2)] * 3, scale=t),
+    "norm": lambda x, t: torch.norm(x, p=t), "round": lambda x, t: round(t, 1) * x, "int": lambda x, t: int(t) * x, "tensor": lambda x, t: torch.tensor(t) + x,
+    "item": lambda x, t: x * [1.0, 2.0, 3.0, 4.0, 5.0, 6.0][math.floor(t)],
+}  # fmt: skip
+
+
+def agrees(function, calls, **options):
+    """Compare a compiled function with eager over calls; the statistics."""
+    framejit.reset()
+    with framejit.config.replace(check="compile,guards,shapes"):
+        compiled = framejit.compile(function, **{"backend": "eager", **options})
+    for call in calls:
+        results = []
+        for callee in (function, compiled):
+            torch.manual_seed(0)
+            results.append(callee(torch.tensor([1.0, 2.0]), *call))
+        Comparison().same(*results, f"{call}")
+    return framejit.statistics()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_one_graph_for_all_floats(name: str, backend: str) -> None:
+    counts = agrees(OPERATORS[name], [(value,) for value in VALUES], backend=backend)
+    assert (counts["graphs"], counts["graph_breaks"], counts["fallbacks"]) == (2, 0, 0), counts["reasons"]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", NEED_A_CONSTANT)
+def test_what_needs_a_constant_gets_one(name: str, backend: str) -> None:
+    counts = agrees(NEED_A_CONSTANT[name], [(value,) for value in VALUES], backend=backend)
+    assert counts["graph_breaks"] == counts["fallbacks"] == 0, counts["reasons"]
+
+
+def test_with_inductor() -> None:
+    def program(x: torch.Tensor, t: float, n: int) -> tuple[torch.Tensor, ...]:
+        return x * t, (x / t).clamp(min=t / 4), x.long() * t, torch.full((2,), t), x * ((t + 1e20) - 1e20), x * (t * 0.0), x * (t * (n + 1))
+
+    values = (1.0, 2.0, 3.5, -0.0, math.inf, math.nan)
+    counts = agrees(lambda x, t, n: program(x, t or 0.5, n), [(value, n) for n, value in enumerate(values, 3)], backend="inductor")
+    assert counts["graph_breaks"] == counts["fallbacks"] == 0, counts["reasons"]
+
+
+def test_what_the_backend_has_no_code_for_is_compiled_with_a_constant() -> None:
+    counts = agrees(lambda x, t: torch.lerp(x, x + 1, t), [(0.25,), (0.5,), (0.75,)], backend="inductor")
+    assert (counts["graphs"], counts["fallbacks"]) == (3, 0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_floats_are_not_simplified(backend: str) -> None:
+    """As sympy would: `(a + 1e20) - 1e20` to `a`, `a * 0.0` to 0."""
+    values = (1.0, 2.0, 3.5, -0.0, 1e300, math.inf, -math.inf, math.nan, 5e-324)
+    counts = agrees(lambda x, a: (x + ((a + 1e20) - 1e20), x * (a * 0.0), a - a, x / (a + 1e-3)), [(a,) for a in values], backend=backend)
+    assert counts["graphs"] == 2 and not counts["graph_breaks"]
+
+
+@pytest.mark.parametrize(
+    ("program", "graphs"),
+    [
+        (lambda x, t: x * t if t > 2 else x + t, 3),
+        (lambda x, t: x * t if t != 0.0 else x, 2),
+        (lambda x, t: x * t if t else x, 2),
+        (lambda x, t: x * t if 2.0 >= t else x - t, 3),
+        (lambda x, t: x * t if t == 0.75 else x - t, 3),
+        (lambda x, t: x * (1 / t), 2),
+        (lambda x, t: x * t if t < math.inf else x, 2),
+        (lambda x, t: x * t if 1.0 < t * 2 < 50 else x, 5),  # what is computed is asked for its value
+    ],
+)
+def test_comparisons_guard_their_outcome(program, graphs: int) -> None:
+    counts = agrees(program, [(value,) for value in (*VALUES, *VALUES)])
+    assert counts["graphs"] == graphs
+
+
+def test_nan_is_no_symbol() -> None:
+    """No comparison with it is true, nor is the opposite."""
+    counts = agrees(lambda x, t: x * t if t > 1 else x + t, [(1.5,), (2.5,), (math.nan,), (0.5,), (math.nan,), (3.5,)])
+    assert counts["graphs"] <= 5
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_training_with_a_schedule(backend: str) -> None:
+    """A loss weight that is another in each step: two graphs, and eager's gradients."""
+    framejit.reset()
+    layer = torch.nn.Linear(3, 2)
+    function = lambda x, weight: ((layer(x) * weight).tanh() + weight).pow(2).mean() * (1 - weight)
+    compiled = framejit.compile(function, backend=backend)
+    for step in range(6):
+        x, gradients = torch.randn(4, 3), []
+        for callee in (function, compiled):
+            layer.zero_grad()
+            callee(x, 0.1 * step + 0.05).backward()
+            gradients.append([parameter.grad.clone() for parameter in layer.parameters()])
+        torch.testing.assert_close(*gradients)
+    assert framejit.statistics()["graphs"] == 2
+
+
+def test_a_float_behind_a_break_and_in_state() -> None:
+    class Scale:
+        value = 1.0
+
+    scale = Scale()
+
+    def program(x: torch.Tensor, t: float) -> tuple[torch.Tensor, float]:
+        y = x * t
+        framejit.graph_break()
+        scale.value = scale.value * 0.5 + t
+        return y * scale.value + t, t * 2
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    results = []
+    for callee in (program, compiled):
+        scale.value = 1.0
+        results.append([callee(torch.ones(2), 0.3 * n) for n in range(1, 9)])
+    Comparison().same(*results, "state")
+    assert framejit.statistics()["frames"] <= 7 and not framejit.statistics()["fallbacks"]
+
+
+def test_a_module_attribute_that_is_annealed() -> None:
+    class Annealed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.temperature = 2.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x / self.temperature).softmax(-1)
+
+    framejit.reset()
+    model, compiled = Annealed(), None
+    compiled = framejit.compile(model, backend="eager")
+    x = torch.randn(3, 4)
+    for _ in range(6):
+        model.temperature = compiled.temperature = model.temperature * 0.9
+        torch.testing.assert_close(compiled(x), model(x), rtol=0, atol=0)
+    assert framejit.statistics()["graphs"] == 2
+
+
+def test_the_log_says_which_float_varies(capsys, caplog) -> None:
+    framejit.set_logs("dynamic")
+    try:
+        agrees(lambda x, t: x * t, [(0.5,), (0.25,), (0.125,)])
+    finally:
+        framejit.set_logs("")
+    assert "t: 0.5 -> 0.25" in caplog.text and "0.125" not in caplog.text
+
+
+def test_it_is_freed() -> None:
+    class Scaled(torch.nn.Linear):
+        def forward(self, x: torch.Tensor, t: float) -> torch.Tensor:
+            return super().forward(x) * (t * 2)
+
+    model = Scaled(2, 2)
+    compiled = framejit.compile(model, backend="aot_eager")
+    for t in (0.5, 0.25, 0.125):
+        compiled(torch.ones(2), t)
+    gone = weakref.ref(model)
+    del compiled, model
+    gc.collect()
+    assert gone() is None
+
+
+# ---- random arithmetic ----
+
+BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod}
+COMPARED = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
+FUNCTIONS = {
+    "neg": operator.neg, "abs": abs, "float": float, "int": int, "max": lambda v: max(v, 1), "min": lambda v: min(2.5, v), "bool": bool, "round": round,
+}  # fmt: skip
+INTS = st.one_of(st.integers(-9, 9), st.integers(-(2**70), 2**70), st.sampled_from([2**31, 2**53 + 1, -(2**63), 2**63 - 1]))
+FLOATS = st.one_of(st.floats(-8, 8), st.floats(), st.sampled_from([0.0, -0.0, math.inf, -math.inf, math.nan, 1e308, 5e-324, 2.0**53]))
+LEAVES = st.one_of(st.sampled_from(["a", "b", "n", "m"]), st.integers(-3, 3), st.sampled_from([0.5, -2.0, 1e20]))
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from([*BINARY, *COMPARED]), inner, inner), st.tuples(st.sampled_from([*FUNCTIONS]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+def evaluate(tree, names):
+    if isinstance(tree, str):
+        return names[tree]
+    if not isinstance(tree, tuple):
+        return tree
+    operation, *parts = tree
+    return (BINARY | COMPARED | FUNCTIONS)[operation](*[evaluate(part, names) for part in parts])
+
+
+def outcome(function, *args):
+    try:
+        value = function(*args)
+    except (ZeroDivisionError, OverflowError, ValueError, TypeError) as error:
+        return type(error).__name__, str(error)
+    return type(value).__name__, repr(value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TREES, st.lists(st.tuples(FLOATS, FLOATS, INTS, INTS), min_size=3, max_size=5))
+def test_random_arithmetic(tree, calls) -> None:
+    """Numbers that vary from the second call on, in one expression: Python's own values, types and errors."""
+
+    def program(x, a, b, n, m):
+        x = x + 1
+        return evaluate(tree, {"a": a, "b": b, "n": n, "m": m})
+
+    framejit.reset()
+    with framejit.config.replace(check="compile,guards,shapes"):
+        compiled = framejit.compile(program, backend="eager")
+    for call in [*calls, *calls]:
+        assert outcome(compiled, torch.ones(2), *call) == outcome(program, torch.ones(2), *call), call
