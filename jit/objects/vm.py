@@ -71,16 +71,19 @@ class ShapesView(Protocol[Obj_co]):
     """The symbolic sizes and numbers of the trace."""
 
     def make_symbolic(self, number: Any) -> None:
-        """Give an int from outside a SymInt, if it is one of those that are to be symbolic."""
+        """Give a number from outside a SymInt or SymFloat, if it is one of those that are to be symbolic."""
 
     def number(self, value: Any) -> Obj_co:
         """The Object of a SymInt that an operator has given."""
 
-    def computed(self, operation: str, parts: Sequence[Any], value: int) -> Any:
-        """The SymInt of an operation on SymInts and ints, of which Python gives `value`; None where it has none."""
+    def computed(self, operation: str, parts: Sequence[Any], value: float) -> Any:
+        """The SymInt or SymFloat of an operation on such and on known numbers, of which Python gives `value`; None where it has none."""
 
     def decide(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
         """Whether a relation holds of SymInts and ints: the trace rests on the outcome from here on."""
+
+    def decide_float(self, relation: str, number: Any, other: float) -> bool:
+        """Whether a relation holds of a symbolic float from outside and a known float: the trace rests on the outcome from here on."""
 
     def node_of(self, number: Any) -> Any:
         """The node that gives a symbolic number."""

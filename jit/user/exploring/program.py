@@ -47,7 +47,7 @@ class ChosenSizes(Dynamic):
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         return self.tensors.get(id(tensor), NONE)
 
-    def has_number(self, source: Source, value: int) -> bool:
+    def has_number(self, source: Source, value: float) -> bool:
         return position_of(source) in self.ints
 
 
