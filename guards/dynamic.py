@@ -19,6 +19,30 @@ RANGES = "_dynamo_dynamic_range"
 
 
 @dataclass(frozen=True, slots=True)
+class Size:
+    """What is declared of one size. `name`: sizes of one name are equal, empty for none; `exact`: the only size there is, None for any from `min` to `max`."""
+
+    name: str = ""
+    min: int | None = None
+    max: int | None = None
+    exact: int | None = None
+
+    def told(self) -> str:
+        if self.exact is not None:
+            return str(self.exact)
+        between = f"at least {self.min}" if self.max is None else f"at most {self.max}" if not self.min else f"from {self.min} to {self.max}"
+        return " ".join(filter(None, [repr(self.name) if self.name else "", between if self.min or self.max is not None else ""])) or "any size"
+
+    def allows(self, size: int) -> bool:
+        return size == self.exact if self.exact is not None else (self.min or 0) <= size and (self.max is None or size <= self.max)
+
+
+Sizes = Mapping[int, Size]
+"""What is declared of a tensor: the sizes by their dimensions."""
+NO_SIZES: Sizes = {}
+
+
+@dataclass(frozen=True, slots=True)
 class Dynamic:
     """What is to be symbolic.
 
@@ -26,11 +50,13 @@ class Dynamic:
         all: every size of every tensor that isn't a parameter or buffer, and every int among the arguments (`dynamic=True`).
         varying: the dimensions of tensors, and the numbers, that have been seen to vary, by path.
         floats: whether floats may be symbolic.
+        sizes: what was declared of the sizes of arguments (`compile(shapes=...)`), by the tensors' ids.
     """
 
     all: bool = False
     varying: Mapping[Path, Dimensions] = field(default_factory=dict)
     floats: bool = True
+    sizes: Mapping[int, Sizes] = field(default_factory=dict)
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """The dimensions of a tensor that are to be symbolic: marked by the program, varying, or all."""
@@ -41,12 +67,16 @@ class Dynamic:
             found = (self.varying.get(source.path()) or NONE) & frozenset(range(tensor.dim()))
         else:
             found = NONE
+        if self.sizes:
+            found -= {dim for dim, size in self.sizes.get(id(tensor), NO_SIZES).items() if size.exact is not None}
         return (found - marks(tensor, STATIC_MARK)) | marked if found or marked else NONE
 
-    def declared(self, tensor: torch.Tensor) -> Mapping[int, tuple[int | None, int | None]]:
-        """The dimensions of a tensor that the program has declared to be symbolic, each with the least and the largest size."""
-        found: dict[int, tuple[int | None, int | None]] = dict.fromkeys(marks(tensor, DYNAMIC), (None, None))
-        found |= {known.dim: (known.min, known.max) for known in tensor.__dict__.get(RANGES, ()) if known.dim in found}
+    def declared(self, tensor: torch.Tensor) -> Sizes:
+        """The dimensions of a tensor that the program has declared to be symbolic, and what it has said of their sizes."""
+        found = dict.fromkeys(marks(tensor, DYNAMIC), Size())
+        found |= {known.dim: Size("", known.min, known.max) for known in tensor.__dict__.get(RANGES, ()) if known.dim in found}
+        if self.sizes:
+            found |= {dim: size for dim, size in self.sizes.get(id(tensor), NO_SIZES).items() if size.exact is None}
         return found
 
     def has_number(self, source: Source, value: float) -> bool:

@@ -55,7 +55,9 @@ class Config:
     unroll_limit: int = 100_000
     """Iterations of loops in one trace after which tracing stops: a loop that never ends must not hang the compiler."""
     automatic_dynamic: bool = True
-    """Take sizes and ints that vary from call to call as symbols, for functions compiled with dynamic=None."""
+    """Take sizes and numbers that vary from call to call as symbols, for functions compiled with dynamic=None."""
+    profile: str = ""
+    """A file written by `save_profile`: which sizes and numbers have varied in an earlier process."""
     check: str = ""
     """What framejit checks of itself, comma-separated, for functions compiled from now on: `compile`: invariants while compiling,
     new guards and models of C functions included; `guards`: on each call, the native verdict of each entry against the guards' Python

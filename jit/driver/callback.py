@@ -15,7 +15,8 @@ from torch import nn
 
 from framejit import breaks, config, directives, interrupts, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
-from framejit.driver import compiled_module, loader, retained
+from framejit.driver import compiled_module, loader, profile, retained
+from framejit.driver.declared import NOTHING, DeclaredShapes
 from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
 from framejit.driver.observers import observer
@@ -62,7 +63,7 @@ class Compiler:
         self.held_backend = held_backend
         self.families = Families(family)
         self.history = History()
-        self.upcalls = Upcalls(functools.partial(compile_upcall, replace(options, fullgraph=False))) if upcalls is None else upcalls
+        self.upcalls = Upcalls(functools.partial(compile_upcall, replace(options, fullgraph=False, shapes=DeclaredShapes()))) if upcalls is None else upcalls
         self.upcall_use = upcall_use
         self.resumed_after = resumed_after
         self.surveyed: tuple[int, int | None] | None = None
@@ -178,7 +179,9 @@ class Compiler:
         if loader.compiler().wait():
             return NotImplemented
         if self.options.learns_sizes:
-            note_varying(subject)
+            profile.apply(subject)
+            if note_varying(subject):
+                profile.note(subject)
         decision = decide(subject)
         if decision.limit:
             self._over_limit(subject, decision)
@@ -265,7 +268,9 @@ class Compiler:
 
     def dynamic(self, call: Call) -> Dynamic:
         """Which sizes and numbers of a call the next entry takes as symbols."""
-        return Dynamic(self.options.dynamic is True, self.history.varying)
+        declared = self.options.shapes.find(call) if self.resumed_after is None else NOTHING
+        self.history.vary(declared.varying)
+        return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors)
 
     def _resume(self, family: Family, function: types.FunctionType, resumed_after: BreakNote, carried: Carried, names: Mapping[Path, str]) -> CompiledFunction:
         """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt."""
@@ -349,6 +354,7 @@ def reset() -> None:
     for compiled in functions:
         compiled.clear()
         compiled.compile_callback.forget()
+    profile.forget()
     logs.forget()
     proper = loader.loaded()
     if proper is not None:

@@ -123,13 +123,9 @@ class History:
         self.learnt_at = self.compiles
         self.lessons += 1
 
-    def vary(self, found: Mapping[Path, Dimensions]) -> bool:
-        """Sizes and numbers have been found to vary; False where that was known."""
-        more = {path: with_more(self.varying.get(path, NONE), dimensions) for path, dimensions in found.items()}
-        if all(path in self.varying and self.varying[path] == dimensions for path, dimensions in more.items()):
-            return False
-        self.varying = {**self.varying, **more}
-        return True
+    def vary(self, found: Mapping[Path, Dimensions]) -> None:
+        """Sizes and numbers have been found to vary."""
+        self.varying = {**self.varying, **{path: with_more(self.varying.get(path, NONE), dimensions) for path, dimensions in found.items()}}
 
     def inherit(self, other: History, carried: Iterable[tuple[Path, Path]]) -> None:
         """Take over what changes and varies in the function that this resume function continues. `carried`: (path here, path there)."""

@@ -8,18 +8,20 @@ from typing import Any
 from framejit.backends.registry import Backend
 from framejit.config import Config
 from framejit.driver import retained
+from framejit.driver.declared import DeclaredShapes
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The arguments of `compile()`. `isolated`: share entries with no other compiled function. `dynamic`: whether sizes and numbers are symbolic: all,
-    none, or (None) those that vary."""
+    none, or (None) those that vary. `shapes`: what was declared of the sizes of arguments."""
 
     backend: Backend
     fullgraph: bool
     config: Config
     isolated: bool = False
     dynamic: bool | None = None
+    shapes: DeclaredShapes = DeclaredShapes()
 
     @property
     def shareable(self) -> bool:
@@ -37,6 +39,7 @@ class Options:
         return (
             self.fullgraph == other.fullgraph
             and self.dynamic is other.dynamic
+            and self.shapes == other.shapes
             and self.config == other.config
             and type(ours) is type(theirs)
             and retained.function_of(ours) is retained.function_of(theirs)

@@ -83,8 +83,11 @@ def decide(subject: Subject) -> Decision:
     return Decision(cause)
 
 
-def note_varying(subject: Subject) -> None:
-    """Note in which sizes and numbers a call differs from those that the entries were made for, so that the next entry takes them as symbols."""
+def note_varying(subject: Subject) -> bool:
+    """Note in which sizes and numbers a call differs from those that the entries were made for, so that the next entry takes them as symbols.
+
+    Whether there is anything new.
+    """
     found: dict[Path, Dimensions] = {}
     told: dict[str, None] = {}
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
@@ -96,8 +99,12 @@ def note_varying(subject: Subject) -> None:
                     continue
                 found[path] = with_more(found.get(path, NONE), frozenset({dim}) if what == "size" else None)
                 told[f"{guard.source.told()}{f'.size({dim})' if what == 'size' else ''}: {before} -> {now}"] = None
-    if found and subject.history.vary(found) and logs.enabled("dynamic"):
+    if not found:
+        return False
+    subject.history.vary(found)
+    if logs.enabled("dynamic"):
         logs.info("dynamic", f"symbolic from now on in {subject.name}, because they vary", "\n".join(told))
+    return True
 
 
 def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:

@@ -8,6 +8,7 @@ Nothing is taken back here when instructions are undone: the ShapeEnv remembers 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +23,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
 from framejit.graph.torch_sources import InputSource
-from framejit.guards.dynamic import Dynamic
+from framejit.guards.dynamic import NO_SIZES, Dynamic, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import Call, Source, UserLine
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 Fact = tuple[Any, UserLine | None]
 """An expression that has to be true, and the program's line that it is needed for, where that is known."""
-Bounds = tuple[int | None, int | None]
 LARGEST = 2**63
 """Ints from here on are no symbols: neither the guards nor kernels compute with them."""
 OPERATORS: dict[Any, str] = {
@@ -98,6 +98,7 @@ class Shapes:
         self._free: set[sympy.Symbol] = set()
         self._float_facts: dict[sympy.Basic, UserLine | None] = {}
         self._names: dict[str, int] = {}
+        self._named: dict[str, SymInt] = {}
 
     # Inputs.
 
@@ -106,10 +107,9 @@ class Shapes:
         known = self._contexts.get(id(tensor))
         if known is None:
             dimensions, declared = self.dynamic.dimensions(source, tensor), self.dynamic.declared(tensor)
-            for dim, (least, most) in declared.items():
-                if not (least or 0) <= tensor.size(dim) <= (LARGEST if most is None else most):
-                    between = f"at least {least}" if most is None else f"at most {most}" if not least else f"from {least} to {most}"
-                    raise ConstraintViolation(f"{source.told()}.size({dim}) is {tensor.size(dim)}; it was declared to be {between} (mark_dynamic)")
+            for dim, size in declared.items():
+                if not size.allows(tensor.size(dim)):
+                    raise ConstraintViolation(f"{source.told()}.size({dim}) is {tensor.size(dim)}; it was declared to be {size.told()}")
             context = symbolic_context(self._name(source), tensor, dimensions, declared) if dimensions else None
             self._declared |= {source.child(TensorSize, dim): None for dim in declared}
             known = self._contexts[id(tensor)] = tensor, context
@@ -125,6 +125,10 @@ class Shapes:
         """An input has become a fake with symbolic sizes: where its symbols are found, and what it is in those of other inputs."""
         for dim in range(fake.dim()):
             self._note(source.child(TensorSize, dim), fake.size(dim), tensor.size(dim))
+        for dim, size in self.dynamic.declared(tensor).items():
+            sym = fake.size(dim)
+            if size.name and type(sym) is SymInt and self._named.setdefault(size.name, sym) is not sym:
+                self.decide(operator.eq, self._named[size.name], sym)
         for dim in range(fake.dim()):
             self._note(source.child(TensorStride, dim), fake.stride(dim), tensor.stride(dim))
         self._note(source.child(TensorOffset), fake.storage_offset(), tensor.storage_offset())
@@ -309,8 +313,8 @@ class Shapes:
             needed = self._line_of(expr, sympy.Eq)
             where = f"; it is needed here:\n{needed.render()}" if needed is not None else ""
             raise ConstraintViolation(
-                f"{source.told()} was declared to be symbolic (mark_dynamic), but the code works for the size {self.env.replace(expr)} only{where}\n"
-                "  What to do: change the code, or use maybe_mark_dynamic, which asks for nothing"
+                f"{source.told()} was declared to be symbolic, but the code works for the size {self.env.replace(expr)} only{where}\n"
+                "  What to do: change the code, or use maybe_mark_dynamic in the place of mark_dynamic or of shapes=, which asks for nothing"
             )
 
     def _line_of(self, expr: sympy.Expr, *relations: Any) -> UserLine | None:
@@ -368,25 +372,25 @@ def computed_number(operation: str, operands: Sequence[NumberObject]) -> NumberO
     return DeferredNumber(operation, tuple(operands), value)
 
 
-def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Mapping[int, Bounds]) -> StatefulSymbolicContext:
+def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes) -> StatefulSymbolicContext:
     """The context by which a fake gets symbolic sizes in these dimensions. Equal sizes share a symbol, but for those that were declared.
 
-    `declared`: dimensions with the least and the largest size.
+    `declared`: what was said of the sizes of some dimensions.
     """
     sizes = [DimDynamic.STATIC] * tensor.dim()
     constraints: list[StrictMinMaxConstraint | None] = [None] * tensor.dim()
     for dim in dimensions:
         sizes[dim] = DimDynamic.DYNAMIC if dim in declared else DimDynamic.DUCK
-    for dim, (least, most) in declared.items():
-        if (least or most is not None) and tensor.size(dim) > 1:
-            constraints[dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(max(least or 0, 2), int_oo if most is None else most))
+    for dim, size in declared.items():
+        if (size.min or size.max is not None) and tensor.size(dim) > 1:
+            constraints[dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(max(size.min or 0, 2), int_oo if size.max is None else size.max))
     base = tensor._base if tensor._is_view() else None
     return StatefulSymbolicContext(
         dynamic_sizes=sizes,
         dynamic_strides=[DimDynamic.INFER_STRIDE] * len(sizes),
         constraint_sizes=constraints,  # type: ignore[arg-type]
         constraint_strides=[None] * len(sizes),
-        view_base_context=None if base is None else symbolic_context(f"{name}._base", base, frozenset(), {}),
+        view_base_context=None if base is None else symbolic_context(f"{name}._base", base, frozenset(), NO_SIZES),
         tensor_source=InputSource(name),
         shape_env_to_source_to_symbol_cache={},
     )

@@ -20,6 +20,7 @@ from framejit.driver import retained
 from framejit.driver.callback import Compiler
 from framejit.driver.callback import reset as reset_compiled
 from framejit.driver.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
+from framejit.driver.declared import DeclaredShapes, parse
 from framejit.driver.options import Options
 from framejit.errors import BadArgument, suggestion
 from framejit.library import OURS
@@ -46,6 +47,7 @@ def compile(
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
+    shapes: Mapping[str, Any] | None = None,
 ) -> F: ...
 @overload
 def compile(
@@ -60,6 +62,7 @@ def compile(
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
+    shapes: Mapping[str, Any] | None = None,
 ) -> Callable[[F], F]: ...
 def compile(
     target: Any = None,
@@ -73,6 +76,7 @@ def compile(
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
+    shapes: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> Any:
     """Compile a function, method, module or other callable; without a target, a decorator that does.
@@ -96,10 +100,14 @@ def compile(
         isolate_recompiles: share compiled code with no other target, nor with an earlier `compile` of this one. Else it is shared with what was
             compiled with the same options, where guards allow it: modules of one class, functions and methods of one code object (closures made
             in a loop). That lives as long as the code or the module, whether or not what `compile` gave does.
+        shapes: what is known of the sizes of tensors among the arguments: by the argument's name a tuple with one of these for each dimension, or a
+            list, tuple or dict of such tuples as the argument is one of tensors. `"batch"`: symbolic from the first call on, and equal wherever the name
+            is; a `torch.export.Dim`: so, and from its `min` to its `max`; an int: this size; None: nothing is known.
 
     Raises:
-        BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type.
+        BadArgument: the target is not callable, or is a generator or coroutine function; an option has a wrong type; `shapes` names no argument.
         UnknownBackend, UnknownMode, UnknownOption: a name that does not exist, with a suggestion.
+        ConstraintViolation: from a call that is compiled: a size is another than `shapes` says, or the code works for one size only.
     """
     check_options(positional, unknown, name, fullgraph=fullgraph, disable=disable, isolate_recompiles=isolate_recompiles)
     if dynamic not in (None, False, True) or isinstance(dynamic, int) and not isinstance(dynamic, bool):
@@ -108,7 +116,7 @@ def compile(
     if recompile_limit is not None:
         current = dataclasses.replace(current, recompile_limit=recompile_limit)
     found = lookup(backend if backend is not None else current.backend, mode=mode, options=options)
-    settings = Options(found, fullgraph, current, isolate_recompiles, dynamic)
+    settings = Options(found, fullgraph, current, isolate_recompiles, dynamic, DeclaredShapes() if shapes is None else parse(shapes))
     if target is None:
         return functools.partial(compile_target, settings=settings, disable=disable)
     return compile_target(target, settings, disable)
@@ -143,6 +151,7 @@ def compile_target(target: Any, settings: Options, disable: bool = False, make: 
     """`target` with its function compiled. `make`: makes the CompiledFunction, given the function, the options, and whether it shares entries."""
     make = make or compile_function
     check_target(target)
+    settings.shapes.check_names(target)
     if disable or config.current().disable or directives.is_disabled(raw_call(type(target)) if isinstance(target, nn.Module) else target):
         return target
     if isinstance(target, CompiledFunction):

@@ -1,0 +1,187 @@
+"""What `compile(shapes=...)` declares of the sizes of tensors among the arguments: parsed once, and looked up in each call that is compiled."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from framejit.driver.compiled_module import module_in
+from framejit.errors import BadArgument, ConstraintViolation, suggestion
+from framejit.guards.dynamic import Size, Sizes
+from framejit.guards.source import MISSING, Call, Index, Item, Local, Path, Root, Slot, Source
+
+HINTS = {hint: getattr(torch.export.Dim, hint, None) for hint in ("AUTO", "DYNAMIC", "STATIC")}
+"""torch's own ways to say how a size is to be taken, without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfTensor:
+    """The declaration for a tensor. `dims`: how many dimensions it has, None where only some are named."""
+
+    sizes: tuple[tuple[int, Size], ...]
+    dims: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfContainer:
+    """The declarations for the items of a list, tuple or dict, by index or key."""
+
+    items: tuple[tuple[Any, OfTensor | OfContainer], ...]
+
+
+Declaration = OfTensor | OfContainer
+
+
+@dataclass(frozen=True, slots=True)
+class FoundShapes:
+    """The declarations as they are for one call.
+
+    Attributes:
+        tensors: what is declared of each tensor, by its id.
+        varying: the dimensions that are to be symbolic, by path.
+    """
+
+    tensors: Mapping[int, Sizes] = field(default_factory=dict)
+    varying: Mapping[Path, frozenset[int]] = field(default_factory=dict)
+
+
+NOTHING = FoundShapes()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredShapes:
+    """The declarations of a `compile()`, by the arguments' names."""
+
+    arguments: tuple[tuple[str, Declaration], ...] = ()
+
+    def check_names(self, target: Any) -> None:
+        """Refuse names that the target has no arguments of. Raises BadArgument."""
+        try:
+            known = inspect.signature(target.forward if isinstance(target, torch.nn.Module) else target).parameters
+        except (TypeError, ValueError):
+            return
+        for name, _ in self.arguments:
+            if name not in known:
+                raise BadArgument(f"compile(): shapes names {name!r}, which is no argument{suggestion(name, known, listing=True)}")
+
+    def find(self, call: Call) -> FoundShapes:
+        """The declarations for a call. Raises ConstraintViolation where a size is another than was declared."""
+        if not self.arguments:
+            return NOTHING
+        tensors: dict[int, Sizes] = {}
+        varying: dict[Path, frozenset[int]] = {}
+        equal: dict[str, tuple[int, str]] = {}
+        sources = argument_sources(call)
+        for name, declared in self.arguments:
+            for source, tensor, wanted, told in tensors_in(declared, sources.get(name), name, call):
+                if wanted.dims not in (None, tensor.dim()):
+                    raise ConstraintViolation(f"{told} has {tensor.dim()} dimensions; {wanted.dims} were declared (compile(shapes=...))")
+                for dim, size in wanted.sizes:
+                    check_size(f"{told}.size({dim})", tensor.size(dim) if dim < tensor.dim() else None, size, equal)
+                tensors[id(tensor)] = dict(wanted.sizes)
+                varying[source.path()] = frozenset(dim for dim, size in wanted.sizes if size.exact is None)
+        return FoundShapes(tensors, varying)
+
+
+def check_size(what: str, found: int | None, wanted: Size, equal: dict[str, tuple[int, str]]) -> None:
+    """A size must be as declared. `equal`: those with names so far. Raises ConstraintViolation."""
+    if found is None or not wanted.allows(found):
+        raise ConstraintViolation(f"{what} is {'missing' if found is None else found}; it was declared to be {wanted.told()} (compile(shapes=...))")
+    other, where = equal.setdefault(wanted.name or what, (found, what))
+    if other != found:
+        raise ConstraintViolation(f"{what} is {found} and {where} is {other}; both were declared to be {wanted.name!r} (compile(shapes=...))")
+
+
+def argument_sources(call: Call) -> dict[str, Source]:
+    """Where the arguments of a call are found, by name. A module's call has those of its forward in a tuple and a dict."""
+    root, code = Root(), call.function.__code__
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    found: dict[str, Source] = {name: root.child(Local, Slot(i, name)) for i, name in enumerate(code.co_varnames[:count])}
+    module = module_in(call.locals[0]) if call.locals else None
+    forward = getattr(type(module), "forward", None)
+    if module is not None and code.co_varnames[1:count] == ("args", "kwargs") and isinstance(forward, FunctionType) and call.function is not forward:
+        names = list(inspect.signature(forward).parameters)[1:]
+        found |= {name: found["args"].child(Index, i) for i, name in enumerate(names[: len(call.locals[1])])}
+        found |= {name: found["kwargs"].child(Item, name) for name in call.locals[2]}
+    return found
+
+
+def tensors_in(declared: Declaration, source: Source | None, told: str, call: Call) -> Iterator[tuple[Source, torch.Tensor, OfTensor, str]]:
+    """The tensors that a declaration is about: where they are, and what users call them. Raises ConstraintViolation where there is something else."""
+    value = MISSING if source is None else source.fetch(call)
+    if source is None or value is None or value is MISSING:
+        return
+    if isinstance(declared, OfContainer):
+        for key, inner in declared.items:
+            step: Source = source.child(Index, key) if isinstance(value, (list, tuple)) else source.child(Item, key)
+            if step.fetch(call) is MISSING:
+                raise ConstraintViolation(f"{told} has no item {key!r}; its shape was declared (compile(shapes=...))")
+            yield from tensors_in(inner, step, f"{told}[{key!r}]", call)
+    elif isinstance(value, torch.Tensor):
+        yield source, value, declared, told
+    else:
+        raise ConstraintViolation(f"{told} is a {type(value).__name__}; the shape of a tensor was declared (compile(shapes=...))")
+
+
+def parse(shapes: Any) -> DeclaredShapes:
+    """The argument `shapes` of `compile()`. Raises BadArgument."""
+    if not isinstance(shapes, Mapping) or not all(isinstance(name, str) for name in shapes):
+        raise BadArgument(f"compile(): shapes must be a dict of arguments' names, as in {{'x': ('batch', 8)}}; got {shapes!r:.80}")
+    named: dict[str, Size] = {}
+    return DeclaredShapes(tuple((name, parse_one(spec, f"shapes[{name!r}]", named)) for name, spec in shapes.items() if spec is not None))
+
+
+def parse_one(spec: Any, where: str, named: dict[str, Size]) -> Declaration:
+    """The declaration of a tensor, or of a container of tensors."""
+    if isinstance(spec, (tuple, list)):
+        if all(is_size(item) for item in spec):
+            sizes = [(dim, parse_size(item, f"{where}[{dim}]", named)) for dim, item in enumerate(spec)]
+            return OfTensor(tuple((dim, size) for dim, size in sizes if size is not None), len(spec))
+        return OfContainer(tuple((i, parse_one(item, f"{where}[{i}]", named)) for i, item in enumerate(spec) if item is not None))
+    if isinstance(spec, Mapping) and spec and all(type(dim) is int and dim >= 0 and is_size(item) for dim, item in spec.items()):
+        sizes = [(dim, parse_size(item, f"{where}[{dim}]", named)) for dim, item in spec.items()]
+        return OfTensor(tuple((dim, size) for dim, size in sizes if size is not None), None)
+    if isinstance(spec, Mapping):
+        return OfContainer(tuple((key, parse_one(item, f"{where}[{key!r}]", named)) for key, item in spec.items() if item is not None))
+    raise BadArgument(
+        f"compile(): {where} must say the sizes of a tensor, as in ('batch', 8, None), or be a list, tuple or dict of such; got {spec!r:.80}"
+    )
+
+
+def is_size(item: Any) -> bool:
+    """Whether something says what a size is."""
+    return item is None or isinstance(item, (str, int)) or is_dim(item) or any(item is hint for hint in HINTS.values())
+
+
+def is_dim(item: Any) -> bool:
+    """Whether something is a `torch.export.Dim` with a name: an object, or in older versions a class."""
+    return isinstance(item, torch.export.Dim) if isinstance(torch.export.Dim, type) else isinstance(item, type) and hasattr(item, "min")
+
+
+def parse_size(item: Any, where: str, named: dict[str, Size]) -> Size | None:
+    """What is declared of a size; None where nothing is."""
+    if item is None or item is HINTS["AUTO"] or item is HINTS["STATIC"]:
+        return None
+    if item is HINTS["DYNAMIC"]:
+        return Size()
+    if isinstance(item, int):
+        if type(item) is not int or item < 0:
+            raise BadArgument(f"compile(): {where} must be a size; got {item!r}")
+        return Size(exact=item)
+    size = Size(item) if isinstance(item, str) else Size(item.__name__, bound(item.min), bound(item.max))
+    if size.min is not None and size.max is not None and size.min > size.max:
+        raise BadArgument(f"compile(): {where} is from {size.min} to {size.max}, which no size is")
+    known = named.setdefault(size.name, size)
+    if known != size:
+        raise BadArgument(f"compile(): {where} is declared to be {size.told()}, and elsewhere to be {known.told()}")
+    return size
+
+
+def bound(value: Any) -> int | None:
+    """A limit of a `torch.export.Dim`; None for infinity."""
+    return int(value) if isinstance(value, int) and value < 2**62 else None
