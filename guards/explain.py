@@ -30,7 +30,7 @@ def listed(expected: list[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A guard that didn't hold. guard: None where only its note was kept. line: the user's line that made it necessary. numbers: where a tensor's
-    sizes or strides are all that differs, these."""
+    sizes or strides are all that differs, these. symbolic: they, or the number that the guard is about, are symbolic in the next entry."""
 
     guard: Guard | None
     source: str
@@ -39,11 +39,14 @@ class Failure:
     line: UserLine | None
     hint: str | None
     numbers: tuple[Difference, ...] = ()
+    symbolic: bool = False
 
     def __str__(self) -> str:
         text = f"{self.difference}{', needed here:' if self.line else ''}"
         if self.line is not None:
             text += f"\n{self.line.render()}"
+        if self.symbolic:
+            return f"{text}\n  it is symbolic from now on: what is compiled next serves other values too"
         return text if self.hint is None else f"{text}\n  to avoid it: {self.hint}"
 
     @property

@@ -376,7 +376,7 @@ def log_compilation(subject: Subject, origin: Origin, pool: Pool | None) -> None
     name, call, number = subject.name, subject.call, origin.number
     if origin.cause is not None:
         STATISTICS.add("recompiles")
-        recompiles.log(name, number, subject.own, call)
+        recompiles.log(name, number, subject.own, call, subject.history.varying if subject.options.learns_sizes else {})
     elif subject.entries:
         recompiles.log_other(name, number, subject.entries, call, detail=False)
     elif pool is not None:

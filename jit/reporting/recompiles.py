@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,12 @@ from torch import nn
 from framejit import breaks, logs
 from framejit._runtime import Entry
 from framejit.errors import RecompileError, UserFrame, behind_break
+from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, Guard
-from framejit.guards.source import Call
+from framejit.guards.source import Call, Path
 from framejit.library import MODULE_CALLS
 
+NOTHING: Mapping[Path, Dimensions] = {}
 UNKNOWN = Change((), Guard)
 """What has changed and changed back: no guard fails any more."""
 
@@ -53,8 +55,16 @@ def failure_of(entry: Entry, call: Call) -> Any:
     return None if guard is None else explain().failure_of(guard, call)
 
 
-def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> list[str]:
-    """Why each entry doesn't serve the call, by its number; `everything`: all failing guards, not only the first of each.
+def is_symbolic(guard: Guard, call: Call, varying: Mapping[Path, Dimensions]) -> bool:
+    """Whether the numbers that keep a guard from holding are all among those that vary."""
+    differing = [difference for difference in guard.differences(guard.source.fetch(call)) if difference.what != "stride"]
+    known = varying.get(guard.source.path(), NONE)
+    return bool(differing) and (known is None or all(difference.what == "size" and difference.dim in known for difference in differing))
+
+
+def listing(entries: Iterable[Entry], call: Call, everything: bool = False, varying: Mapping[Path, Dimensions] = NOTHING) -> list[str]:
+    """Why each entry doesn't serve the call, by its number; `everything`: all failing guards, not only the first of each; `varying`: what is symbolic
+    from now on.
 
     Entries that differ only in what they expect at the same place are told of together.
     """
@@ -73,15 +83,16 @@ def listing(entries: Iterable[Entry], call: Call, everything: bool = False) -> l
     for failure, expected, numbers, differences in alike.values():
         text = "its guards hold now"
         if failure is not None:
-            text = str(replace(failure, expected=explain().listed(expected), numbers=tuple(differences)))
+            symbolic = is_symbolic(failure.guard, call, varying)
+            text = str(replace(failure, expected=explain().listed(expected), numbers=tuple(differences), symbolic=symbolic))
         lines.append(f"entr{'y' if len(numbers) == 1 else 'ies'} {', '.join(map(str, numbers))}: {text}")
     return lines
 
 
-def log(name: str, number: int, entries: tuple[Entry, ...], call: Call) -> None:
-    """Report that a function is compiled again."""
+def log(name: str, number: int, entries: tuple[Entry, ...], call: Call, varying: Mapping[Path, Dimensions]) -> None:
+    """Report that a function is compiled again. `varying`: what is symbolic in the new entry."""
     if logs.enabled("recompiles"):
-        text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True)))
+        text = "\n".join(listing(entries, call, logs.enabled("recompiles", detail=True), varying))
         logs.info("recompiles", f"recompiling {name}: no entry fits; this makes entry {number}", text)
 
 

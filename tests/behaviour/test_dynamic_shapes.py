@@ -283,3 +283,16 @@ def test_nothing_is_kept() -> None:
     del x
     gc.collect()
     assert kept() is None
+
+
+def test_a_recompile_says_what_is_symbolic_from_now_on(caplog) -> None:
+    framejit.set_logs("recompiles")
+    try:
+        sweep(lambda x, n: x * n, lambda a, b: (torch.ones(a), b), ((3, 5), (4, 5), (4, 6), (4, 7)))
+        text = caplog.text
+        caplog.clear()
+        sweep(lambda x: x * 2, lambda a, b: (torch.ones(a, b),), ((3, 5), (4, 5)), dynamic=False)
+    finally:
+        framejit.set_logs("")
+    assert "x.size(0): 3 -> 4" in text and "found 6, needed here" in text and text.count("it is symbolic from now on") == 2
+    assert "from now on" not in caplog.text and "to avoid it" in caplog.text

@@ -217,7 +217,7 @@ def test_frames_that_are_left_out():
 
 FALLBACK = """
 import framejit, torch
-framejit_compile = framejit.compile(backend="eager", recompile_limit=2)
+framejit_compile = framejit.compile(backend="eager", recompile_limit=2, dynamic=False)
 
 @framejit_compile
 def f(t, n):
@@ -248,7 +248,7 @@ def test_a_fallback_is_one_line(tmp_path, wanted, lines):
 
 def test_reasons_name_their_places():
     framejit.reset()
-    calls(lambda t, n: t * n, *[(x, float(n)) for n in range(10)])
+    calls(lambda t, n: t * n, *[(x, float(n)) for n in range(10)], dynamic=False)
     calls(nn.Sequential(nn.Linear(3, 3)), *[(torch.ones(n, 3),) for n in range(1, 11)], dynamic=False)
     first, second = framejit.statistics()["reasons"]
     assert re.search(rf" at {re.escape(__file__)}:\d+$", first) and second.startswith("FJ019 the module Sequential") and re.search(r" at \S+:\d+$", second)
@@ -589,7 +589,7 @@ def behind_break(t, n):
 
 def ids_after(program, calls_, **options):
     framejit.reset()
-    compiled = framejit.compile(program, backend="eager", **options)
+    compiled = framejit.compile(program, backend="eager", dynamic=False, **options)
     for args in calls_:
         compiled(*args)
     return {reason.partition(" ")[0] for reason in framejit.statistics()["reasons"]}
