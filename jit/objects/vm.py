@@ -122,7 +122,7 @@ class Graph(Protocol[Obj]):
     def size(self, obj: Any, dim: int) -> Obj:
         """A size of a tensor as a number of the program's."""
 
-    def number_node(self, function: Callable[..., Any], operands: Sequence[Obj]) -> Any:
+    def number_node(self, function: Callable[..., Any], operands: Sequence[Obj], sym: Any) -> Any:
         """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic."""
 
     module_stack: dict[str, tuple[str, type]]
