@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 Fact = tuple[Any, UserLine | None]
 """An expression that has to be true, and the program's line that it is needed for, where that is known."""
+LARGEST_IN_GRAPHS = 2**62
+READ_OF_TENSORS = (TensorSize, TensorStride, TensorOffset)
 LARGEST = 2**63
 """Ints from here on are no symbols: neither the guards nor kernels compute with them."""
 OPERATORS: dict[Any, str] = {
@@ -66,6 +68,7 @@ class Inputs(Protocol):
     """The graph, as far as symbolic numbers enter it."""
 
     trail: Trail
+    lifts_symbols: bool
 
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
@@ -97,6 +100,7 @@ class Shapes:
         self._floats: dict[fx.Node, NumberObject] = {}
         self._free: set[sympy.Symbol] = set()
         self._float_facts: dict[sympy.Basic, UserLine | None] = {}
+        self._small: dict[sympy.Basic, UserLine | None] = {}
         self._names: dict[str, int] = {}
         self._named: dict[str, SymInt] = {}
 
@@ -238,6 +242,7 @@ class Shapes:
         if number.node is None:
             if type(number) is DeferredNumber:
                 node = self._graph.number_node(function_of(number.operation), number.operands, number.sym)
+                self._keep_small(number)
             else:
                 node = self.placeholder(number)
             self._graph.trail.set(number, "node", node)
@@ -249,6 +254,18 @@ class Shapes:
     def has_floats(self) -> bool:
         """Whether floats are inputs of the graph."""
         return bool(self._floats)
+
+    def _keep_small(self, number: DeferredNumber) -> None:
+        """Guard that what is computed of ints from outside fits 64 bits in compiled code: where it doesn't, the arithmetic of guards fails too."""
+        if number.cls is int and self._graph.lifts_symbols and number.sym is not None:
+            expr = number.sym.node.expr
+            if any(type(self.origins[symbol].source) not in READ_OF_TENSORS for symbol in expr.free_symbols & self.origins.keys()):
+                self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._line())
+
+    def fits(self, number: NumberObject) -> bool:
+        """Whether compiled code computes a symbolic number, and what it is computed from, without leaving 64 bits."""
+        parts = number.operands if type(number) is DeferredNumber else ()
+        return number.cls is float or (abs(number.value) <= LARGEST_IN_GRAPHS and all(map(self.fits, parts))) or not self._graph.lifts_symbols
 
     def rest_on_floats(self, args: Iterable[Any]) -> bool:
         """Make the symbolic floats among a node's arguments known; whether there were any."""
@@ -294,7 +311,7 @@ class Shapes:
         facts = equations + self._bounds()
         lines = {self.env.simplify(assumption.expr): assumption.line for assumption in self.assumptions()}
         facts += [(expr, lines.get(expr)) for expr in self.env.get_nontrivial_guards()]
-        facts += self._float_facts.items()
+        facts += [*self._float_facts.items(), *self._small.items()]
         try:
             guard = shapes_hold(facts, reads)
             if guard is None or guard.check(None, call):

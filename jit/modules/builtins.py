@@ -20,7 +20,7 @@ from framejit.objects.dictobject import dict_of
 from framejit.objects.finalizers import guard_address
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.listobject import ListObject
-from framejit.objects.numberobject import converted
+from framejit.objects.numberobject import converted, magnitude, quotient_and_remainder
 from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
@@ -222,7 +222,7 @@ def sorted_(vm: VM, iterable: Object, *, key: Object | None = None, reverse: Obj
 
 @models(abs)
 def abs_(vm: VM, obj: Object) -> Object:
-    waiting = unbackednumber.function_of("abs", [vm.observe(obj)])
+    waiting = unbackednumber.function_of("abs", [vm.observe(obj)]) or magnitude(vm, vm.observe(obj))
     if waiting is not None:
         return waiting
     return special(vm, obj, "__abs__", lambda cls: f"bad operand type for abs(): '{type_name(cls)}'")
@@ -240,12 +240,18 @@ def special(vm: VM, obj: Object, name: str, refuse: Callable[[type], str], *args
 @models(round)
 def round_(vm: VM, number: Object, ndigits: Object | None = None) -> Object:
     args = [] if ndigits is None or vm.observe(ndigits).cls is type(None) else [ndigits]
+    number = vm.observe(number)
+    if not args and number.cls is int and number.is_symbolic(vm):
+        return number
     return special(vm, number, "__round__", lambda cls: f"type {type_name(cls)} doesn't define __round__ method", *args)
 
 
 @models(divmod)
 def divmod_(vm: VM, a: Object, b: Object) -> Object:
     a, b = vm.observe(a), vm.observe(b)
+    both = quotient_and_remainder(vm, a, b)
+    if both is not None:
+        return TupleObject(list(both))
     found = operators.binary_slots(vm, a, b, "__divmod__", "__rdivmod__")
     if found is None:
         vm.raise_(TypeError, f"unsupported operand type(s) for divmod(): '{a.type_name}' and '{b.type_name}'")

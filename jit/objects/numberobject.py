@@ -36,6 +36,7 @@ UNFAILING = frozenset("+-*")
 SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
 """The operations that are operators of Python's; the others are functions."""
 LARGEST_EXPONENT = 8
+LARGEST_SHIFT = 62
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -78,7 +79,7 @@ class NumberObject(ConstObject):
         return self.value
 
     def as_graph_argument(self, vm: VM) -> Any:
-        return vm.graph.shapes.node_of(self) if self.symbol(vm) is not None else self.constant(vm)
+        return vm.graph.shapes.node_of(self) if self.symbol(vm) is not None and vm.graph.shapes.fits(self) else self.constant(vm)
 
     def truth(self, vm: VM) -> bool:
         if self.is_free(vm):
@@ -196,8 +197,22 @@ def are_ints(*numbers: NumberObject) -> bool:
     return all(number.cls is int for number in numbers)
 
 
+def as_arithmetic(operation: str, left: NumberObject, right: NumberObject) -> tuple[str, NumberObject, NumberObject]:
+    """Shifts, and masks of the lowest bits, as the operations on whole numbers that they are; others as they are."""
+    if operation == "&" and not left.pending:
+        left, right = right, left
+    if right.pending or left.cls is not int or right.cls is not int:
+        return operation, left, right
+    if operation in ("<<", ">>") and 0 <= right.value < LARGEST_SHIFT:
+        return "*" if operation == "<<" else "//", left, NumberObject(1 << right.value)
+    if operation == "&" and right.value > 0 and not right.value & (right.value + 1):
+        return "%", left, NumberObject(right.value + 1)
+    return operation, left, right
+
+
 def deferred(vm: VM, operation: str, left: NumberObject, right: NumberObject) -> Object | None:
     """`left operation right` as a deferred number, or None where it must be computed now."""
+    operation, left, right = as_arithmetic(operation, left, right)
     if operation not in SYMBOLS or not (defers(vm, left, right) if operation in UNFAILING else can_wait(vm, operation, left, right)):
         return None
     try:
@@ -298,8 +313,25 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
     return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], sym, int(right.value)))
 
 
+def magnitude(vm: VM, obj: Object) -> Object | None:
+    """`abs()` of a symbolic int, whose sign is guarded; None for others."""
+    if not isinstance(obj, NumberObject) or obj.symbolic(vm) is None:
+        return None
+    return obj if vm.graph.shapes.decide(operator.ge, obj.symbolic(vm), 0) else negated(vm, obj, "-")
+
+
+def quotient_and_remainder(vm: VM, a: Object, b: Object) -> tuple[Object, Object] | None:
+    """What `divmod()` of ints gives, of which one is symbolic; None where it must be computed now."""
+    if not isinstance(a, NumberObject) or not isinstance(b, NumberObject) or not are_ints(a, b) or not (a.is_symbolic(vm) or b.is_symbolic(vm)):
+        return None
+    quotient, remainder = deferred(vm, "//", a, b), deferred(vm, "%", a, b)
+    return None if quotient is None or remainder is None else (quotient, remainder)
+
+
 def negated(vm: VM, number: NumberObject, symbol: str) -> Object | None:
-    """`-x` as `0 - x`; for floats `-0.0 - x`, which gives zeros the right sign."""
+    """`-x` as `0 - x`; for floats `-0.0 - x`, which gives zeros the right sign; `~x` as `-1 - x`."""
+    if symbol == "~" and number.cls is int:
+        return DeferredNumber("-", (NumberObject(-1), number), ~number.value)
     if symbol != "-":
         return None
     return DeferredNumber("-", (NumberObject(0 if number.cls is int else -0.0), number), -number.value)

@@ -85,6 +85,9 @@ class ShapesView(Protocol[Obj_co]):
     def decide_float(self, relation: str, number: Any, other: float) -> bool:
         """Whether a relation holds of a symbolic float from outside and a known float: the trace rests on the outcome from here on."""
 
+    def fits(self, number: Any) -> bool:
+        """Whether compiled code may compute a symbolic number: nothing of it leaves 64 bits."""
+
     def node_of(self, number: Any) -> Any:
         """The node that gives a symbolic number."""
 

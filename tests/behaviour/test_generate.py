@@ -89,3 +89,29 @@ def test_graphs_are_bounded_with_a_static_cache() -> None:
     # What breaks call natively is compiled by itself, for as many sizes as there may be entries; the loop is not given up.
     assert not [reason for reason in framejit.statistics()["reasons"] if reason.startswith("FJ019") and "resumed" in reason]
     assert len([size for size in counter.runs if size > 60]) == 40, "the forward of every step is in one graph"
+
+
+def mistral() -> Any:
+    return transformers.MistralForCausalLM(transformers.MistralConfig(num_key_value_heads=1, sliding_window=8, **SMALL))
+
+
+@pytest.mark.parametrize(
+    ("build", "cache", "most"),
+    [(llama, None, 4), (llama, "static", 3), (gpt2, None, 4), (mistral, None, 5)],
+    ids=["llama", "llama-static", "gpt2", "mistral-sliding"],
+)
+def test_graphs_do_not_depend_on_the_tokens(build: Callable[[], Any], cache: str | None, most: int) -> None:
+    """A model whose forward is compiled: the cache grows, or slides, and the graphs for a few tokens serve many."""
+    torch.manual_seed(0)
+    model, ids, counter = build().eval(), prompt(), Counter()
+    options = {"do_sample": False, "cache_implementation": cache}
+    expected = {count: model.generate(ids, max_new_tokens=count, min_new_tokens=count, **options) for count in (12, 24)}
+    framejit.reset()
+    model.forward = framejit.compile(model.forward, backend=counter)
+    for count in (12, 12):
+        assert torch.equal(model.generate(ids, max_new_tokens=count, min_new_tokens=count, **options), expected[count])
+    graphs = len(counter.graphs)
+    assert graphs <= most, framejit.statistics()
+    assert torch.equal(model.generate(ids, max_new_tokens=24, min_new_tokens=24, **options), expected[24])
+    assert len(counter.graphs) <= graphs + (cache == "static"), "a static cache is as long as the text that is asked for"
+    assert not framejit.statistics()["fallbacks"], framejit.statistics()["reasons"]

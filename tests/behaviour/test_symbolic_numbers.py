@@ -189,12 +189,41 @@ def test_it_is_freed() -> None:
     assert gone() is None
 
 
+INTS_IN_GRAPHS = {
+    "abs": lambda x, n: x * abs(n - 4), "divmod": lambda x, n: (x * divmod(n, 3)[0], divmod(n, 3)), "shifts": lambda x, n: (x * (n << 2), n >> 1, -n >> 1),
+    "masks": lambda x, n: (x * (n & 7), n & 1, 3 & n, -n & 7), "invert": lambda x, n: (x * ~n, ~n), "round": lambda x, n: (x * round(n), round(n)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INTS_IN_GRAPHS)
+def test_operations_on_ints(name: str) -> None:
+    counts = agrees(INTS_IN_GRAPHS[name], [(n,) for n in (5, 6, 7, 8, 9, 2**20)])
+    assert (counts["frames"], counts["graphs"]) == (2, 2)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_ints_that_leave_64_bits(backend: str) -> None:
+    """Compiled code would wrap around where Python's ints don't."""
+
+    def program(x: torch.Tensor, n: int) -> str:
+        try:
+            return x.long() * (n * n * n) + n
+        except (OverflowError, RuntimeError) as error:
+            return type(error).__name__
+
+    agrees(program, [(n,) for n in (5, 6, 7, 2**20, 2**21, 2**22, 3, -(2**22), -5, 2**62, 2**63)], backend=backend)
+
+
 # ---- random arithmetic ----
 
-BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod}
+BINARY = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod, "divmod": divmod,
+    "<<": lambda a, b: a << b % 7, ">>": lambda a, b: a >> b % 7, "&": operator.and_, "|": operator.or_,
+}  # fmt: skip
 COMPARED = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
 FUNCTIONS = {
     "neg": operator.neg, "abs": abs, "float": float, "int": int, "max": lambda v: max(v, 1), "min": lambda v: min(2.5, v), "bool": bool, "round": round,
+    "~": operator.invert, "sum": lambda v: sum([v, 1, v]), "first": lambda v: v[0] if isinstance(v, tuple) else v,
 }  # fmt: skip
 INTS = st.one_of(st.integers(-9, 9), st.integers(-(2**70), 2**70), st.sampled_from([2**31, 2**53 + 1, -(2**63), 2**63 - 1]))
 FLOATS = st.one_of(st.floats(-8, 8), st.floats(), st.sampled_from([0.0, -0.0, math.inf, -math.inf, math.nan, 1e308, 5e-324, 2.0**53]))
