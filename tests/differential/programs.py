@@ -19,6 +19,7 @@ from differential.families import (
     keys,
     managers,
     operators,
+    sizes,
     texts,
     typechecks,
     weakly,
@@ -28,7 +29,7 @@ from hypothesis import strategies as st
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.FAMILY
-    for module in (classes, containers, exceptions, generators, keys, managers, operators, texts, typechecks, weakly)
+    for module in (classes, containers, exceptions, generators, keys, managers, operators, sizes, texts, typechecks, weakly)
 }
 
 

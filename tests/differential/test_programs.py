@@ -36,7 +36,9 @@ profile = settings(
     print_blob=False,
     suppress_health_check=list(HealthCheck),
 )
-values = st.tuples(st.sampled_from([0.0, 1.0, -1.0, 3.0]), st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 3))
+values = st.tuples(
+    st.sampled_from([0.0, 1.0, -1.0, 3.0]), st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 3), st.sampled_from([3, 3, 4, 5, 2, 1, 0])
+)
 
 
 def module(source: str, path: Path) -> types.ModuleType:
@@ -47,10 +49,10 @@ def module(source: str, path: Path) -> types.ModuleType:
     return made
 
 
-def arguments(program: types.ModuleType, offset: float, n: int, alias: bool, loud: bool) -> tuple[Any, ...]:
-    """One call's arguments for `main`."""
-    x = torch.tensor([0.5, -1.0, 2.0]) + offset
-    y = torch.tensor([1.0, 0.25, -0.5])
+def arguments(program: types.ModuleType, offset: float, n: int, alias: bool, loud: bool, size: int = 3) -> tuple[Any, ...]:
+    """One call's arguments for `main`, with tensors of this size."""
+    x = torch.tensor([0.5, -1.0, 2.0, 0.25, -3.0])[:size] + offset
+    y = torch.tensor([1.0, 0.25, -0.5, 4.0, -1.5])[:size].clone()
     xs = [x, y] if alias else [x + 1, y * 2, y]
     return x, y, n, xs, {"a": y if alias else x * 2}, (program.Loud if loud else program.Thing)(x if alias else y - 1, 1)
 
@@ -113,8 +115,8 @@ def check(source: str, calls: list[tuple[Any, ...]], path: Path) -> dict[str, An
     eager, traced = module(source, path), module(source, path)
     compiled = framejit.compile(traced.main, backend="eager")
     for number, call in enumerate(calls):
-        expected, left = run(eager, eager.main, arguments(eager, *call[:4]), *call[4:])
-        got, right = run(traced, compiled, arguments(traced, *call[:4]), *call[4:])
+        expected, left = run(eager, eager.main, arguments(eager, *call[:4], *call[5:]), *call[4:5])
+        got, right = run(traced, compiled, arguments(traced, *call[:4], *call[5:]), *call[4:5])
         for what, a, b in zip(("printed text", "exception", "grad mode", "unraisable"), expected, got, strict=True):
             assert a == b, f"call {number}, {what}:\n  eager    {a}\n  compiled {b}"
         Comparison().same(portable(left), portable(right), f"call {number}")
