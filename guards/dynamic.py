@@ -37,6 +37,7 @@ class Size:
         return size == self.exact if self.exact is not None else (self.min or 0) <= size and (self.max is None or size <= self.max)
 
 
+ANY = Size()
 Sizes = Mapping[int, Size]
 """What is declared of a tensor: the sizes by their dimensions."""
 NO_SIZES: Sizes = {}
@@ -51,15 +52,21 @@ class Dynamic:
         varying: the dimensions of tensors, and the numbers, that have been seen to vary, by path.
         floats: whether floats may be symbolic.
         sizes: what was declared of the sizes of arguments (`compile(shapes=...)`), by the tensors' ids.
+        limits: the sizes that may be symbolic.
+        fixed: nothing is symbolic, whatever was declared.
     """
 
     all: bool = False
     varying: Mapping[Path, Dimensions] = field(default_factory=dict)
     floats: bool = True
     sizes: Mapping[int, Sizes] = field(default_factory=dict)
+    limits: Size = Size()
+    fixed: bool = False
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> frozenset[int]:
         """The dimensions of a tensor that are to be symbolic: marked by the program, varying, or all."""
+        if self.fixed:
+            return NONE
         marked = marks(tensor, DYNAMIC, WEAK)
         if self.all:
             found = frozenset(range(tensor.dim()))
@@ -69,11 +76,15 @@ class Dynamic:
             found = NONE
         if self.sizes:
             found -= {dim for dim, size in self.sizes.get(id(tensor), NO_SIZES).items() if size.exact is not None}
-        return (found - marks(tensor, STATIC_MARK)) | marked if found or marked else NONE
+        if found or marked:
+            found = (found - marks(tensor, STATIC_MARK)) | marked
+        return found if self.limits == ANY else frozenset(dim for dim in found if self.limits.allows(tensor.size(dim)))
 
     def declared(self, tensor: torch.Tensor) -> Sizes:
         """The dimensions of a tensor that the program has declared to be symbolic, and what it has said of their sizes."""
-        found = dict.fromkeys(marks(tensor, DYNAMIC), Size())
+        if self.fixed:
+            return NO_SIZES
+        found = dict.fromkeys(marks(tensor, DYNAMIC), ANY)
         found |= {known.dim: Size("", known.min, known.max) for known in tensor.__dict__.get(RANGES, ()) if known.dim in found}
         if self.sizes:
             found |= {dim: size for dim, size in self.sizes.get(id(tensor), NO_SIZES).items() if size.exact is None}
@@ -87,6 +98,8 @@ class Dynamic:
 
 
 STATIC = Dynamic()
+"""Every size and number is a constant, but for those that the program has declared to be symbolic."""
+FIXED = Dynamic(fixed=True)
 """Every size and number is a constant."""
 
 

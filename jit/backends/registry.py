@@ -28,6 +28,8 @@ class Backend:
         faster_for_fixed_sizes: what it makes of a graph for fixed sizes may be faster than for symbols, so that it may be kept beside the other.
         one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
         takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
+        static_shapes: its graphs are for fixed sizes and numbers.
+        sizes: the least and the largest size that is symbolic in its graphs; None for no limit.
         kwargs: keyword arguments for `call`.
     """
 
@@ -39,6 +41,8 @@ class Backend:
     faster_for_fixed_sizes: bool = True
     one_autograd_node: bool = True
     takes_unbacked: bool = False
+    static_shapes: bool = False
+    sizes: tuple[int | None, int | None] = (None, None)
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def configured(self, mode: str | None, options: Mapping[str, Any] | None) -> Backend:
@@ -80,22 +84,47 @@ _registered: dict[str, Backend] = {}
 
 
 @untraced
-def register_backend(fn: BackendFn | None = None, name: str | None = None) -> Any:
+def register_backend(
+    fn: BackendFn | None = None,
+    name: str | None = None,
+    *,
+    static_shapes: bool = False,
+    sizes: tuple[int | None, int | None] = (None, None),
+) -> Any:
     """Make `fn`, of the form `(GraphModule, example_inputs) -> callable`, known by `name` (its own name by default).
 
-    Also a decorator, with or without arguments; gives `fn` back. Raises TypeError if it is not callable, ConfigError if another
-    function has the name.
+    Also a decorator, with or without arguments; gives `fn` back.
+
+    Args:
+        static_shapes: its graphs are for fixed sizes and numbers, whatever varies or is declared; each size is compiled by itself.
+        sizes: the least and the largest size that its graphs may have as symbols, None for no limit; other sizes are compiled by themselves.
+
+    Raises:
+        TypeError: `fn` is not callable.
+        ConfigError: another function has the name; `sizes` is no range; both `static_shapes` and `sizes` are given.
     """
     if fn is None:
-        return lambda decorated: register_backend(decorated, name)
+        return lambda decorated: register_backend(decorated, name, static_shapes=static_shapes, sizes=sizes)
+    least, most = check_sizes(sizes)
+    if static_shapes and (least, most) != (None, None):
+        raise ConfigError("register_backend(): static_shapes=True leaves no size symbolic; give either it or sizes=")
     if not callable(fn):
         raise TypeError(f"a backend is a callable (GraphModule, example_inputs) -> callable; got {type(fn).__name__}")
     name = name or _name_of(fn)
     known = _registered.get(name)
     if name in _BUILTIN or (known is not None and known.call is not fn):
         raise ConfigError(f"there is already a backend named {name!r}")
-    _registered[name] = Backend(name, fn)
+    _registered[name] = Backend(name, fn, static_shapes=bool(static_shapes), sizes=(least, most))
     return fn
+
+
+def check_sizes(sizes: Any) -> tuple[int | None, int | None]:
+    """A range of sizes. Raises ConfigError."""
+    if isinstance(sizes, tuple) and len(sizes) == 2 and all(bound is None or (type(bound) is int and bound >= 0) for bound in sizes):
+        least, most = sizes
+        if least is None or most is None or least <= most:
+            return least, most
+    raise ConfigError(f"register_backend(): sizes is the least and the largest size, as in (2, 512) or (None, 512); got {sizes!r}")
 
 
 def _name_of(fn: Any) -> str:

@@ -27,7 +27,7 @@ from framejit.driver.request import Carried, CompileRequest, Origin
 from framejit.driver.sharing import Pool, pool_of
 from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
-from framejit.guards.dynamic import Dynamic
+from framejit.guards.dynamic import FIXED, Dynamic, Size
 from framejit.guards.source import MISSING, Call, Path
 from framejit.report import STATISTICS, BreakNote, place
 from framejit.reporting import recompiles, stacks
@@ -270,7 +270,10 @@ class Compiler:
         """Which sizes and numbers of a call the next entry takes as symbols."""
         declared = self.options.shapes.find(call) if self.resumed_after is None else NOTHING
         self.history.vary(declared.varying)
-        return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors)
+        backend = self.options.backend
+        if backend.static_shapes:
+            return FIXED
+        return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors, limits=Size("", *backend.sizes))
 
     def _resume(self, family: Family, function: types.FunctionType, resumed_after: BreakNote, carried: Carried, names: Mapping[Path, str]) -> CompiledFunction:
         """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt."""

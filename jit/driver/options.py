@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from framejit.backends.registry import Backend
@@ -31,7 +31,7 @@ class Options:
     @property
     def learns_sizes(self) -> bool:
         """Whether sizes and ints that have been seen to vary are symbolic in later entries."""
-        return self.config.automatic_dynamic if self.dynamic is None else self.dynamic
+        return not self.backend.static_shapes and (self.config.automatic_dynamic if self.dynamic is None else self.dynamic)
 
     def same_as(self, other: Options) -> bool:
         """Whether an entry made for one would be made alike for the other."""
@@ -43,7 +43,7 @@ class Options:
             and self.config == other.config
             and type(ours) is type(theirs)
             and retained.function_of(ours) is retained.function_of(theirs)
-            and all(getattr(ours, field) == getattr(theirs, field) for field in ("name", "inputs", "trusted", "needs_contexts", "one_autograd_node"))
+            and all(getattr(ours, known.name) == getattr(theirs, known.name) for known in fields(Backend) if known.name not in ("call", "kwargs"))
             and are_alike(ours.kwargs, theirs.kwargs)
         )
 

@@ -23,7 +23,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
 from framejit.graph.torch_sources import InputSource
-from framejit.guards.dynamic import NO_SIZES, Dynamic, Sizes
+from framejit.guards.dynamic import ANY, NO_SIZES, Dynamic, Size, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import Call, Source, UserLine
@@ -114,8 +114,8 @@ class Shapes:
             for dim, size in declared.items():
                 if not size.allows(tensor.size(dim)):
                     raise ConstraintViolation(f"{source.told()}.size({dim}) is {tensor.size(dim)}; it was declared to be {size.told()}")
-            context = symbolic_context(self._name(source), tensor, dimensions, declared) if dimensions else None
-            self._declared |= {source.child(TensorSize, dim): None for dim in declared}
+            context = symbolic_context(self._name(source), tensor, dimensions, declared, self.dynamic.limits) if dimensions else None
+            self._declared |= {source.child(TensorSize, dim): None for dim in declared if self.dynamic.limits.allows(tensor.size(dim))}
             known = self._contexts[id(tensor)] = tensor, context
         return known[1]
 
@@ -389,18 +389,20 @@ def computed_number(operation: str, operands: Sequence[NumberObject]) -> NumberO
     return DeferredNumber(operation, tuple(operands), value)
 
 
-def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes) -> StatefulSymbolicContext:
+def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes, limits: Size = ANY) -> StatefulSymbolicContext:
     """The context by which a fake gets symbolic sizes in these dimensions. Equal sizes share a symbol, but for those that were declared.
 
-    `declared`: what was said of the sizes of some dimensions.
+    `declared`: what was said of the sizes of some dimensions. `limits`: the sizes that may be symbolic.
     """
     sizes = [DimDynamic.STATIC] * tensor.dim()
     constraints: list[StrictMinMaxConstraint | None] = [None] * tensor.dim()
     for dim in dimensions:
         sizes[dim] = DimDynamic.DYNAMIC if dim in declared else DimDynamic.DUCK
-    for dim, size in declared.items():
-        if (size.min or size.max is not None) and tensor.size(dim) > 1:
-            constraints[dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(max(size.min or 0, 2), int_oo if size.max is None else size.max))
+    for dim in dimensions:
+        size = declared.get(dim, ANY)
+        least, most = max(2, size.min or 0, limits.min or 0), min((bound for bound in (size.max, limits.max) if bound is not None), default=None)
+        if (least > 2 or most is not None) and tensor.size(dim) > 1:
+            constraints[dim] = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(least, int_oo if most is None else most))
     base = tensor._base if tensor._is_view() else None
     return StatefulSymbolicContext(
         dynamic_sizes=sizes,

@@ -14,6 +14,7 @@ from shape_programs import FUNCTIONS, LENGTHS, MODELS, ShapeProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import framejit
+from framejit.backends import registry
 from framejit.graph import shapes
 
 
@@ -230,7 +231,7 @@ def test_marks_that_the_code_cannot_keep() -> None:
     framejit.maybe_mark_dynamic(x, 0)
     assert torch.equal(framejit.compile(program, backend="eager")(x), x + 1)
     framejit.mark_dynamic(x, 0)
-    with pytest.raises(framejit.ConstraintViolation, match=r"x.size\(0\) was declared to be symbolic .* for the size 3 only; it is needed here:"):
+    with pytest.raises(framejit.ConstraintViolation, match=r"x.size\(0\) was declared to be symbolic, but .* for the size 3 only; it is needed here:"):
         framejit.compile(program, backend="eager", isolate_recompiles=True)(x)
 
 
@@ -296,3 +297,48 @@ def test_a_recompile_says_what_is_symbolic_from_now_on(caplog) -> None:
         framejit.set_logs("")
     assert "x.size(0): 3 -> 4" in text and "found 6, needed here" in text and text.count("it is symbolic from now on") == 2
     assert "from now on" not in caplog.text and "to avoid it" in caplog.text
+
+
+@pytest.fixture
+def sizes_seen(monkeypatch):
+    """A backend's function, and the sizes of the inputs of the graphs that it gets."""
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    seen: list[list[object]] = []
+
+    def backend(graph, example_inputs):
+        examples = [node.meta["example_value"] for node in graph.graph.nodes if node.op == "placeholder"]
+        seen.append([number for example in examples for number in (example.size() if isinstance(example, torch.Tensor) else [example])])
+        return graph.forward
+
+    return backend, seen
+
+
+def test_a_backend_that_wants_static_shapes_gets_them(sizes_seen) -> None:
+    backend, seen = sizes_seen
+    framejit.register_backend(backend, "fixed", static_shapes=True)
+
+    def make(a: int, b: int):
+        x = torch.ones(a, b)
+        framejit.mark_dynamic(x, 1)
+        return x, a
+
+    counts = sweep(lambda x, n: x * n * x.size(1), make, ((2, 3), (3, 4), (4, 5)), backend="fixed", dynamic=True)
+    assert counts["graphs"] == 3 and seen == [[2, 3], [3, 4], [4, 5]] and {type(size) for sizes in seen for size in sizes} == {int}
+
+
+def test_a_backend_that_declares_a_range_gets_no_other_symbolic_sizes(sizes_seen) -> None:
+    backend, seen = sizes_seen
+    framejit.register_backend(backend, "ranged", sizes=(4, 8))
+    counts = sweep(lambda x: x * x.size(0), lambda a, b: (torch.ones(a, b),), [(a, 2) for a in (4, 5, 8, 9, 10, 3, 6)], backend="ranged")
+    assert counts["graphs"] == 5, "4, then 4 to 8, then 9, 10 and 3"
+    assert [sum(type(size) is torch.SymInt for size in sizes) > 0 for sizes in seen] == [False, True, False, False, False]
+    framejit.reset()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({"sizes": (8, 4)}, r"got \(8, 4\)"), ({"sizes": 4}, "got 4"), ({"sizes": (2, 4), "static_shapes": True}, "leaves no size symbolic")],
+)
+def test_ranges_that_are_none(sizes_seen, options, text: str) -> None:
+    with pytest.raises(framejit.ConfigError, match=text):
+        framejit.register_backend(sizes_seen[0], "odd", **options)
