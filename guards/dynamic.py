@@ -14,6 +14,7 @@ Dimensions = frozenset[int] | None
 """The dimensions of a tensor of which the size has been seen to vary; None stands for a number that has."""
 NONE: frozenset[int] = frozenset()
 DYNAMIC, WEAK, STATIC_MARK = "_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices"
+UNBACKED = ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
 RANGES = "_dynamo_dynamic_range"
 """torch's attributes of marked tensors: sets of dimensions, and of ranges with the fields `dim`, `min` and `max`."""
 
@@ -67,7 +68,7 @@ class Dynamic:
         """The dimensions of a tensor that are to be symbolic: marked by the program, varying, or all."""
         if self.fixed:
             return NONE
-        marked = marks(tensor, DYNAMIC, WEAK)
+        marked = marks(tensor, DYNAMIC, WEAK, *UNBACKED)
         if self.all:
             found = frozenset(range(tensor.dim()))
         elif self.varying:
@@ -79,6 +80,10 @@ class Dynamic:
         if found or marked:
             found = (found - marks(tensor, STATIC_MARK)) | marked
         return found if self.limits == ANY else frozenset(dim for dim in found if self.limits.allows(tensor.size(dim)))
+
+    def unbacked(self, tensor: torch.Tensor) -> frozenset[int]:
+        """The dimensions of a tensor of which the program has said that nothing is known of their sizes."""
+        return NONE if self.fixed else marks(tensor, *UNBACKED)
 
     def declared(self, tensor: torch.Tensor) -> Sizes:
         """The dimensions of a tensor that the program has declared to be symbolic, and what it has said of their sizes."""

@@ -22,7 +22,7 @@ from framejit.report import statistics  # noqa: E402
 from framejit.stance import set_stance  # noqa: E402
 from framejit.user.api import compile, is_compiling, reset  # noqa: E402
 from framejit.user.explanation import explain  # noqa: E402
-from framejit.user.marks import mark_dynamic, mark_static, maybe_mark_dynamic  # noqa: E402
+from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic  # noqa: E402
 from framejit.user.profiles import load_profile, save_profile  # noqa: E402
 from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame  # noqa: E402
 from framejit.user.valid_inputs import valid_inputs  # noqa: E402
@@ -32,6 +32,6 @@ __all__ = [
     "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "RecompileError", "UnknownBackend",
     "UnknownOption", "Unsupported",
     "compile", "disable", "disable_nested_graph_breaks", "error_on_graph_break", "explain", "graph_break", "is_compiling",
-    "list_backends", "load_profile", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "register_backend", "reset", "save_profile", "set_logs",
-    "set_stance", "skip_frame", "statistics", "valid_inputs",
+    "list_backends", "load_profile", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "register_backend", "reset", "save_profile",
+    "set_logs", "set_stance", "skip_frame", "statistics", "valid_inputs",
 ]  # fmt: skip

@@ -137,7 +137,7 @@ class GraphBuilder:
         self.trail = vm.trail
         self.fakes = Fakes(self.trail, fake_mode, shape_env, takes_unbacked)
         self.unbacked = Unbacked(self, self.fakes.shape_env, takes_unbacked)
-        self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line)
+        self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line, takes_unbacked)
         self.modes = GlobalModes(self.effect_node, self.trail)
         self.body = self.outermost = Body(self.trail)
         """The graph that operators now go into, and the one around all others."""
@@ -168,6 +168,7 @@ class GraphBuilder:
         fake = self.fakes.of_input(tensor, symbolic)
         if symbolic is not None:
             self.shapes.note_input(source, tensor, fake)
+            self.unbacked.note_input(source.told(), fake)
         self.vm.guard(TensorMatch, source, tensor_spec(tensor) if symbolic is None else without_symbols(tensor_spec(tensor), fake))
         node = self.outermost.placeholder(identifier(source.describe()), fake)
         obj = TensorObject(node, type(tensor), source, tensor)

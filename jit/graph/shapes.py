@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import sympy
 import torch
 from torch import SymFloat, SymInt, fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext, StrictMinMaxConstraint
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatefulSymbolicContext,
+    StrictMinMaxConstraint,
+    free_unbacked_symbols,
+)
 from torch.utils._sympy import functions
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -81,10 +87,16 @@ class Inputs(Protocol):
 
 
 class Shapes:
-    """See the module's docstring. `dynamic`: what is to be symbolic. `line`: where the program is now."""
+    """See the module's docstring. `dynamic`: what is to be symbolic. `line`: where the program is now.
 
-    def __init__(self, graph: Inputs, shape_env: ShapeEnv, dynamic: Dynamic, line: Callable[[], UserLine | None]) -> None:
+    `takes_unbacked`: sizes may be symbols of which nothing is known.
+    """
+
+    def __init__(
+        self, graph: Inputs, shape_env: ShapeEnv, dynamic: Dynamic, line: Callable[[], UserLine | None], takes_unbacked: bool = False
+    ) -> None:
         self.dynamic = dynamic
+        self.takes_unbacked = takes_unbacked
         self.env = shape_env
         self.origins: dict[sympy.Symbol, NumberObject] = {}
         """The number that each symbol is, where it is read off the call."""
@@ -114,7 +126,8 @@ class Shapes:
             for dim, size in declared.items():
                 if not size.allows(tensor.size(dim)):
                     raise ConstraintViolation(f"{source.told()}.size({dim}) is {tensor.size(dim)}; it was declared to be {size.told()}")
-            context = symbolic_context(self._name(source), tensor, dimensions, declared, self.dynamic.limits) if dimensions else None
+            unbacked = self.dynamic.unbacked(tensor) if self.takes_unbacked else frozenset()
+            context = symbolic_context(self._name(source), tensor, dimensions, declared, self.dynamic.limits, unbacked) if dimensions else None
             self._declared |= {source.child(TensorSize, dim): None for dim in declared if self.dynamic.limits.allows(tensor.size(dim))}
             known = self._contexts[id(tensor)] = tensor, context
         return known[1]
@@ -141,7 +154,7 @@ class Shapes:
         if type(sym) is not SymInt:
             return
         expr = self.properties[source] = sym.node._expr
-        if isinstance(expr, sympy.Symbol) and expr not in self.origins:
+        if isinstance(expr, sympy.Symbol) and expr not in self.origins and not free_unbacked_symbols(sym):
             self.origins[expr] = NumberObject(value, source, pending=True, sym=sym)
 
     def make_symbolic(self, number: NumberObject) -> None:
@@ -289,7 +302,7 @@ class Shapes:
         for fake in fakes:
             for sym in (*fake.size(), *fake.stride(), fake.storage_offset()):
                 if type(sym) is SymInt:
-                    for symbol in sorted(sym.node._expr.free_symbols, key=str):
+                    for symbol in sorted(sym.node._expr.free_symbols & self.origins.keys(), key=str):
                         self.placeholder(self.origins[symbol])
 
     # What the trace rests on.
@@ -389,15 +402,16 @@ def computed_number(operation: str, operands: Sequence[NumberObject]) -> NumberO
     return DeferredNumber(operation, tuple(operands), value)
 
 
-def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes, limits: Size = ANY) -> StatefulSymbolicContext:
+def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes, limits: Size = ANY, unbacked: frozenset[int] = frozenset()
+) -> StatefulSymbolicContext:
     """The context by which a fake gets symbolic sizes in these dimensions. Equal sizes share a symbol, but for those that were declared.
 
-    `declared`: what was said of the sizes of some dimensions. `limits`: the sizes that may be symbolic.
+    `declared`: what was said of the sizes of some dimensions. `limits`: the sizes that may be symbolic. `unbacked`: of which nothing may be taken to be true.
     """
     sizes = [DimDynamic.STATIC] * tensor.dim()
     constraints: list[StrictMinMaxConstraint | None] = [None] * tensor.dim()
     for dim in dimensions:
-        sizes[dim] = DimDynamic.DYNAMIC if dim in declared else DimDynamic.DUCK
+        sizes[dim] = DimDynamic.UNBACKED if dim in unbacked else DimDynamic.DYNAMIC if dim in declared else DimDynamic.DUCK
     for dim in dimensions:
         size = declared.get(dim, ANY)
         least, most = max(2, size.min or 0, limits.min or 0), min((bound for bound in (size.max, limits.max) if bound is not None), default=None)

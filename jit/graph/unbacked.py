@@ -109,6 +109,14 @@ class Unbacked:
         """Whether a number out of a tensor can be in the graph that is being made."""
         return self.enabled and not self._graph.is_inner()
 
+    def note_input(self, told: str, fake: torch.Tensor) -> None:
+        """An input has become a fake, which may have sizes of which nothing is known (`mark_unbacked`). No node gives them: the input has them."""
+        for dim, size in enumerate(fake.shape):
+            if is_unbacked(size):
+                self.present = True
+                self._told[size.node.expr] = f"{told}.size({dim})", self._place()[1]
+        self._env.pending_fresh_unbacked_symbols.clear()
+
     # Operators.
 
     def before(self, name: str, fakes: Sequence[torch.Tensor], args: Any) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from framejit.directives import untraced
 from framejit.errors import BadArgument
-from framejit.guards.dynamic import DYNAMIC, RANGES, STATIC_MARK, WEAK, marks
+from framejit.guards.dynamic import DYNAMIC, RANGES, STATIC_MARK, UNBACKED, WEAK, marks
 
 
 class Range(NamedTuple):
@@ -62,13 +62,28 @@ def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
 
 
 @untraced
+def mark_unbacked(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
+    """Have the sizes of these dimensions taken as symbols of which nothing is known: one compilation serves all sizes, 0 and 1 too.
+
+    Where the code asks something of such a size (`if x.size(0) > 4`), the graph breaks, unless a `torch._check` has said it before. Backends
+    that don't take such sizes get them as `maybe_mark_dynamic` gives them.
+
+    Raises BadArgument for a dimension that there isn't, or that is marked as static.
+    """
+    for number in numbers(tensor, dim, "mark_unbacked"):
+        if number in marks(tensor, STATIC_MARK):
+            raise BadArgument(f"mark_unbacked(): dimension {number} is marked as static; a dimension is one or the other")
+        add(tensor, UNBACKED[0], number)
+
+
+@untraced
 def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) -> None:
     """Have each size of these dimensions (None: of all) compiled by itself, also where it varies, and with `dynamic=True`.
 
     Raises BadArgument for a dimension that there isn't, or that is marked as dynamic.
     """
     for number in numbers(tensor, range(tensor.dim()) if dim is None else dim, "mark_static"):
-        if number in marks(tensor, DYNAMIC):
+        if number in marks(tensor, DYNAMIC, *UNBACKED):
             raise BadArgument(f"mark_static(): dimension {number} is marked as dynamic; a dimension is one or the other")
         add(tensor, STATIC_MARK, number)
 

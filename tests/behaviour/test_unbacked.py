@@ -646,3 +646,64 @@ def test_texts_that_are_looked_at():
 def test_printing_breaks_once():
     counts = agree(lambda x: (print(f"{x.max().item():.2f}", end=""), x * 2)[1], (SOME,), (ONE,))
     assert (counts["graph_breaks"], counts["recompiles"]) == (1, 0)
+
+
+MARKED = {
+    "mul": lambda x: x * x.size(0) + 1, "linear": lambda x: F.linear(x, torch.ones(3, x.size(1))) if x.dim() > 5 else x @ torch.ones(2, 3),
+    "cat": lambda x: torch.cat([x, x]).sum(0), "size": lambda x: (x.size(0), x.shape), "softmax": lambda x: x.softmax(-1),
+    "arange": lambda x: torch.arange(x.size(0)) * 2, "norm": lambda x: F.layer_norm(x, (2,)), "mean": lambda x: x.sum() / max(x.size(0), 1),
+    "check": lambda x: (torch._check(x.size(0) < 9), x + 1 if x.size(0) < 10 else x)[1], "gelu": lambda x: F.gelu(x @ torch.ones(2, 5)).t(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", MARKED)
+def test_one_graph_for_all_sizes_of_a_marked_dimension(name: str, backend: str) -> None:
+    """0 and 1 too."""
+    framejit.reset()
+    compiled = framejit.compile(MARKED[name], backend=backend)
+    for n in (5, 1, 0, 3, 8):
+        x = torch.randn(n, 2)
+        framejit.mark_unbacked(x, 0)
+        Comparison().same(MARKED[name](x), compiled(x), f"{n} rows")
+    assert (framejit.statistics()["graphs"], framejit.statistics()["graph_breaks"]) == (1, 0), framejit.statistics()["reasons"]
+
+
+def test_a_marked_dimension_that_is_asked_about() -> None:
+    framejit.reset()
+    program = lambda x: x + 1 if x.size(0) > 4 else x - 1
+    compiled = framejit.compile(program, backend="eager")
+    for n in (5, 1, 0, 8):
+        x = torch.randn(n, 2)
+        framejit.mark_unbacked(x, 0)
+        assert torch.equal(compiled(x), program(x))
+    assert any("x.size(0)" in str(reason) for reason in framejit.statistics()["reasons"])
+
+
+def test_the_layout_of_a_marked_tensor_is_guarded() -> None:
+    framejit.reset()
+    program = lambda x: x.as_strided((2,), (1,)) + x.stride(0)
+    compiled = framejit.compile(program, backend="eager")
+    for x in (torch.randn(3, 4), torch.randn(3, 5), torch.randn(5, 3).t(), torch.randn(3, 8)[:, ::2], torch.randn(3, 7)[:, 1:]):
+        framejit.mark_unbacked(x, 1)
+        assert torch.equal(compiled(x), program(x))
+
+
+def test_a_backend_that_takes_no_unbacked_sizes() -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: x * 2, backend=lambda graph, inputs: graph)
+    for n in (5, 3, 8, 1):
+        x = torch.randn(n, 2)
+        framejit.mark_unbacked(x, 0)
+        assert torch.equal(compiled(x), x * 2)
+    assert framejit.statistics()["graphs"] == 2
+
+
+def test_contradictory_marks() -> None:
+    x = torch.randn(3, 2)
+    framejit.mark_unbacked(x, 0)
+    with pytest.raises(framejit.BadArgument, match="dimension 0 is marked as dynamic"):
+        framejit.mark_static(x, 0)
+    framejit.mark_static(x, 1)
+    with pytest.raises(framejit.BadArgument, match="mark_unbacked\\(\\): dimension 1 is marked as static"):
+        framejit.mark_unbacked(x, 1)
