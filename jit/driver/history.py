@@ -88,6 +88,7 @@ class History:
     Attributes:
         changing: values that were different in so many calls that the next entries don't rest on what they are, by path, each with its latest change.
         varying: the sizes of tensors, and the numbers, that were different in two calls, by path: they are symbolic in the next entries.
+        varying_since: the number of the first entry in which they are, by path.
         names: what the program calls that which a resumed frame's state holds; for reports.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made since it last did.
@@ -99,6 +100,7 @@ class History:
     def __init__(self) -> None:
         self.changing: Mapping[Path, Change] = {}
         self.varying: Mapping[Path, Dimensions] = {}
+        self.varying_since: dict[Path, int] = {}
         self.names: Mapping[Path, str] = {}
         self.lessons = 0
         self.learnt_at = 0
@@ -125,6 +127,7 @@ class History:
 
     def vary(self, found: Mapping[Path, Dimensions]) -> None:
         """Sizes and numbers have been found to vary."""
+        self.varying_since |= dict.fromkeys(found, self.compiles)
         self.varying = {**self.varying, **{path: with_more(self.varying.get(path, NONE), dimensions) for path, dimensions in found.items()}}
 
     def inherit(self, other: History, carried: Iterable[tuple[Path, Path]]) -> None:
@@ -147,6 +150,7 @@ class History:
         self.called = False
         self.preferred.clear()
         self.changing, self.varying, self.lessons, self.learnt_at = {}, {}, 0, 0
+        self.varying_since.clear()
 
 
 def moved(known: Mapping[Path, T], carried: Iterable[tuple[Path, Path]]) -> Iterator[tuple[Path, T]]:

@@ -126,15 +126,17 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
 def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
     """Note what keeps most of the entries from serving the call, so that the next entry serves all values of that; False where the
     function has to be given up. Only what changes while one call runs is learnt, in a loop: a function called with sizes of many
-    kinds would be broken up at each operation.
+    kinds would be broken up at each operation. What has become symbolic has been tried as a symbol first.
     """
     history, family = subject.history, subject.family
     if not subject.resumed or subject.options.fullgraph or history.lessons == LESSONS or family.lessons == FAMILY_LESSONS:
         return False
     changes = [change for entry in entries for change in recompiles.explain().changed_contents(entry.spec.guards, subject.call)]
     counts = Counter(change.path for change in changes)
-    found = [change for change in changes if 2 * counts[change.path] > len(entries) and change.path not in history.changing]
-    if not found:
+    changed = [change for change in changes if 2 * counts[change.path] > len(entries) and change.path not in history.changing]
+    latest = max((entry.spec.origin.number for entry in entries), default=0)
+    found = [change for change in changed if history.varying_since.get(change.path, latest) <= latest]
+    if not changed:
         return False
     history.learn(found)
     family.lessons += 1

@@ -85,14 +85,10 @@ def test_graphs_are_bounded_with_a_static_cache() -> None:
     graphs = len(counter.graphs)
     counter.runs.clear()
     assert torch.equal(compiled(ids, 40), text(ids, 40))
-    assert len(counter.graphs) <= graphs + 10, counter.graphs
+    assert len(counter.graphs) <= graphs + 6, counter.graphs
     # What breaks call natively is compiled by itself, for as many sizes as there may be entries; the loop is not given up.
     assert not [reason for reason in framejit.statistics()["reasons"] if reason.startswith("FJ019") and "resumed" in reason]
     assert len([size for size in counter.runs if size > 60]) == 40, "the forward of every step is in one graph"
-    graphs = len(counter.graphs)
-    for count in (33, 50):
-        assert torch.equal(compiled(ids, count), text(ids, count))
-    assert len(counter.graphs) == graphs, counter.graphs[graphs:]
 
 
 def mistral() -> Any:
