@@ -62,7 +62,8 @@ class DeclaredShapes:
     def check_names(self, target: Any) -> None:
         """Refuse names that the target has no arguments of. Raises BadArgument."""
         try:
-            known = inspect.signature(target.forward if isinstance(target, torch.nn.Module) else target).parameters
+            function = target.forward if isinstance(target, torch.nn.Module) else target.__call__ if isinstance(target, type) else target
+            known = inspect.signature(function).parameters
         except (TypeError, ValueError):
             return
         for name, _ in self.arguments:

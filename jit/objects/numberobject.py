@@ -320,6 +320,17 @@ def magnitude(vm: VM, obj: Object) -> Object | None:
     return obj if vm.graph.shapes.decide(operator.ge, obj.symbolic(vm), 0) else negated(vm, obj, "-")
 
 
+def extreme_of_ints(vm: VM, operation: str, numbers: Sequence[Object]) -> Object | None:
+    """`max()` or `min()` of ints, of which one is symbolic; None where it must be computed now."""
+    ints = [number for number in numbers if isinstance(number, NumberObject) and number.cls is int]
+    if len(ints) != len(numbers) or not any(number.is_symbolic(vm) for number in ints) or syms_of(vm, ints) is None:
+        return None
+    found, *others = ints
+    for other in others:
+        found = DeferredNumber(operation, (found, other), OPERATIONS[operation](found.value, other.value))
+    return found if depth_of(found) <= MAX_DEPTH and found.symbol(vm) is not None else None
+
+
 def quotient_and_remainder(vm: VM, a: Object, b: Object) -> tuple[Object, Object] | None:
     """What `divmod()` of ints gives, of which one is symbolic; None where it must be computed now."""
     if not isinstance(a, NumberObject) or not isinstance(b, NumberObject) or not are_ints(a, b) or not (a.is_symbolic(vm) or b.is_symbolic(vm)):
