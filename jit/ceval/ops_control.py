@@ -37,10 +37,9 @@ def pop_jump_if_false(vm: VM, frame: Frame, instruction: Instruction, condition:
 
 def truth(vm: VM, frame: Frame, condition: Object, if_true: int, if_false: int) -> bool:
     """Which way a branch goes. Where it depends on the data of tensors, and one way leads to a `raise`, the graph checks that it goes the other."""
-    condition = vm.observe(condition)
-    if condition.depends_on_data:
+    if abstract.depends_on_data(vm, condition):
         expected = raises(frame, if_false)
-        if expected != raises(frame, if_true) and not meets_handler(frame) and condition.check_truth(vm, expected):
+        if expected != raises(frame, if_true) and not meets_handler(frame) and vm.observe(condition).check_truth(vm, expected):
             return expected
     return abstract.truth(vm, condition)
 

@@ -27,6 +27,11 @@ def truth(vm: VM, obj: Object) -> bool:
     return vm.observe(obj).truth(vm)
 
 
+def depends_on_data(vm: VM, obj: Object) -> bool:
+    """Whether only the data of tensors say what a value's truth is."""
+    return vm.observe(obj).depends_on_data
+
+
 def length(vm: VM, obj: Object) -> Object:
     """PyObject_Size."""
     return vm.observe(obj).length(vm)

@@ -418,6 +418,7 @@ def normalized(vm, exc, cause):
 
 
 abstract = types.SimpleNamespace(
+    depends_on_data=lambda vm, obj: False,
     binary_op=native(lambda vm, symbol, a, b: OPERATORS[symbol](a, b)),
     unary_op=native(lambda vm, symbol, a: {"-": operator.neg, "+": operator.pos, "~": operator.invert}[symbol](a)),
     not_=native(lambda vm, a: not a),
