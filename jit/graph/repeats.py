@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from framejit._runtime import renew_storage
+from framejit.graph.shape_env import learnt_by
 from framejit.graph.state import Modes
 
 PLAIN = frozenset({int, bool, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format})
@@ -72,7 +73,7 @@ class Repeats:
         """What has to be the same for the result to look the same; None where the operator must be run."""
         if not is_pure(target):
             return None
-        learnt = self._what_is_learnt()
+        learnt = learnt_by(self._env)
         if learnt != self._learnt:
             self._learnt = learnt
             self._known.clear()
@@ -82,10 +83,6 @@ class Repeats:
         except Unlike:
             return None
 
-    def _what_is_learnt(self) -> Any:
-        env = self._env
-        return len(env.guards), env.num_deferred_runtime_asserts, env._version_counter, env._replacements_version_counter
-
     def find(self, key: Key, fakes: Sequence[torch.Tensor]) -> torch.Tensor | None:
         """The result for these fakes; None where nothing is known. `fakes`: the tensors among the arguments, in order."""
         found = self._known.get(key)
@@ -93,7 +90,7 @@ class Repeats:
 
     def note(self, key: Key, result: Any, fakes: Sequence[torch.Tensor]) -> None:
         """The operator has been run, and has changed none of its arguments."""
-        if type(result) is not FakeTensor or self._what_is_learnt() != self._learnt:
+        if type(result) is not FakeTensor or learnt_by(self._env) != self._learnt:
             return
         index = next((index for index, fake in enumerate(fakes) if fake is result), None)
         if index is not None:
@@ -131,7 +128,7 @@ def likeness(value: Any) -> Any:
             raise Unlike
         keys = torch._C._dispatch_keys(value).raw_repr()
         shape, strides = tuple(map(number, value.size())), tuple(map(number, value.stride()))
-        return cls, keys, value.dtype, value.device, getattr(value, "names", None), shape, strides, number(value.storage_offset()), value.requires_grad
+        return cls, keys, value.dtype, value.device, shape, strides, number(value.storage_offset()), value.requires_grad
     if cls is float:
         return cls, repr(value)
     if cls is SymInt:

@@ -24,6 +24,12 @@ class TraceShapeEnv(ShapeEnv):
         return None
 
 
+def learnt_by(env: ShapeEnv) -> tuple[int, ...]:
+    """Another value whenever a ShapeEnv has learnt something."""
+    replacements = getattr(env, "_replacements_version_counter", 0)  # older versions count these with the others
+    return len(env.guards), env.num_deferred_runtime_asserts, env._version_counter, replacements
+
+
 CACHED = [function for function in vars(ShapeEnv).values() if hasattr(function, "cache_clear")]
 """The methods of ShapeEnv that remember results for the whole process, and by that each ShapeEnv that they were asked of."""
 
