@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import FrameType
 
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -18,10 +19,10 @@ class TraceShapeEnv(ShapeEnv):
     def allow_scalar_outputs(self) -> bool:
         return self.takes_items
 
-    def _get_user_frame(self) -> FrameType | None:
-        """None for the frame of Python that a symbol or guard is put down to. ShapeEnv would walk the stack at each, and import torch.export for
-        that; the program's line is noted by `Shapes`."""
-        return None
+    def _get_user_frame(self) -> FrameType:
+        """The frame of Python that a symbol or guard is put down to: none of the program's. ShapeEnv would walk the stack at each, and import
+        torch.export for that; the program's line is noted by `Shapes`."""
+        return sys._getframe()
 
 
 def learnt_by(env: ShapeEnv) -> tuple[int, ...]:
