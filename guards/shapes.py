@@ -86,10 +86,9 @@ class ShapesHold(Relation):
 
     def inputs(self) -> list[Source]:
         """The sources of the program's inputs."""
-        steps = {"size": TensorSize, "stride": TensorStride, "offset": TensorOffset}
         found = []
         for path, what, dim in self.reads:
-            step = steps.get(what)
+            step = STEPS.get(what)
             found.append(self.paths[path] if step is None else self.paths[path].child(step, None if what == "offset" else dim))
         return found
 

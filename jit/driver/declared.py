@@ -15,9 +15,6 @@ from framejit.errors import BadArgument, ConstraintViolation, suggestion
 from framejit.guards.dynamic import Size, Sizes
 from framejit.guards.source import MISSING, Call, Index, Item, Local, Path, Root, Slot, Source
 
-HINTS = {hint: getattr(torch.export.Dim, hint, None) for hint in ("AUTO", "DYNAMIC", "STATIC")}
-"""torch's own ways to say how a size is to be taken, without a name."""
-
 
 @dataclass(frozen=True, slots=True)
 class OfTensor:
@@ -156,20 +153,13 @@ def parse_one(spec: Any, where: str, named: dict[str, Size]) -> Declaration:
 
 def is_size(item: Any) -> bool:
     """Whether something says what a size is."""
-    return item is None or isinstance(item, (str, int)) or is_dim(item) or any(item is hint for hint in HINTS.values())
-
-
-def is_dim(item: Any) -> bool:
-    """Whether something is a `torch.export.Dim` with a name: an object, or in older versions a class."""
-    return isinstance(item, torch.export.Dim) if isinstance(torch.export.Dim, type) else isinstance(item, type) and hasattr(item, "min")
+    return item is None or isinstance(item, (str, int, torch.export.Dim))
 
 
 def parse_size(item: Any, where: str, named: dict[str, Size]) -> Size | None:
     """What is declared of a size; None where nothing is."""
-    if item is None or item is HINTS["AUTO"] or item is HINTS["STATIC"]:
+    if item is None:
         return None
-    if item is HINTS["DYNAMIC"]:
-        return Size()
     if isinstance(item, int):
         if type(item) is not int or item < 0:
             raise BadArgument(f"compile(): {where} must be a size; got {item!r}")

@@ -19,7 +19,7 @@ from framejit.guards.source import Path, Slot, Source
 
 VERSION = 1
 Varying = dict[Path, Dimensions]
-STEPS: dict[str, type[Source]] = {kind.accessor: kind for kind in vars(source).values() if isinstance(kind, type) and issubclass(kind, Source)}
+KINDS: dict[str, type[Source]] = {kind.accessor: kind for kind in vars(source).values() if isinstance(kind, type) and issubclass(kind, Source)}
 KEYS: dict[str, type] = {kind.__name__: kind for kind in (str, int, bool)}
 """The types of the dicts' keys that paths in profiles may have."""
 
@@ -115,5 +115,5 @@ def decoded_step(step: Any) -> tuple[type[Source], Any]:
     accessor, what, key = step
     if what == "slot":
         index, name = key
-        return STEPS[accessor], Slot(int(index), str(name))
-    return STEPS[accessor], key if what == "plain" else (KEYS[what], KEYS[what](key))
+        return KINDS[accessor], Slot(int(index), str(name))
+    return KINDS[accessor], key if what == "plain" else (KEYS[what], KEYS[what](key))

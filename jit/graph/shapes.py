@@ -31,7 +31,7 @@ from framejit.errors import ConstraintViolation
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.dynamic import ANY, NO_SIZES, Dynamic, Size, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
-from framejit.guards.shapes import ShapesHold
+from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Call, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.objects.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 
 Fact = tuple[Any, UserLine | None]
 """An expression that has to be true, and the program's line that it is needed for, where that is known."""
-LARGEST_IN_GRAPHS = 2**62
-READ_OF_TENSORS = (TensorSize, TensorStride, TensorOffset)
 LARGEST = 2**63
 """Ints from here on are no symbols: neither the guards nor kernels compute with them."""
+LARGEST_IN_GRAPHS = 2**62
+"""What compiled code computes of ints from outside must not be larger. Programs of guards fail on what leaves 64 bits; a demand that all of these meet
+would be left out of them."""
 OPERATORS: dict[Any, str] = {
     sympy.Add: "+", sympy.Mul: "*", functions.FloorDiv: "//", functions.CleanDiv: "//", functions.Mod: "%", functions.PythonMod: "%",
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
@@ -53,8 +54,9 @@ OPERATORS: dict[Any, str] = {
 """Functions of sympy's, by the operation on Python's ints that they are."""
 FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "float"})
 """The operations on symbolic floats that can wait: those that don't fail."""
-FLOAT_RELATIONS = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
+FLOAT_RELATIONS: dict[str, Any] = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
 OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
+"""What holds of two floats where a relation doesn't, if neither is nan."""
 INEQUALITIES = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Ne)
 SYMBOLIC: dict[str, Callable[..., Any]] = {
     "max": torch.sym_max, "min": torch.sym_min, "float": torch.sym_float, "int": torch.sym_int, "math.sqrt": torch._sym_sqrt,
@@ -272,7 +274,7 @@ class Shapes:
         """Guard that what is computed of ints from outside fits 64 bits in compiled code: where it doesn't, the arithmetic of guards fails too."""
         if number.cls is int and self._graph.lifts_symbols and number.sym is not None:
             expr = number.sym.node.expr
-            if any(type(self.origins[symbol].source) not in READ_OF_TENSORS for symbol in expr.free_symbols & self.origins.keys()):
+            if any(type(self.origins[symbol].source) not in STEPS.values() for symbol in expr.free_symbols & self.origins.keys()):
                 self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._line())
 
     def fits(self, number: NumberObject) -> bool:

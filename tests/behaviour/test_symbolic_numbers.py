@@ -104,6 +104,10 @@ def test_comparisons_guard_their_outcome(program, graphs: int) -> None:
     assert counts["graphs"] == graphs
 
 
+def test_a_float_that_becomes_an_int() -> None:
+    agrees(lambda x, t: (x.long() * t, t * 2), [(0.5,), (0.25,), (2,), (3,), (True,), (1.5,)])
+
+
 def test_nan_is_no_symbol() -> None:
     """No comparison with it is true, nor is the opposite."""
     counts = agrees(lambda x, t: x * t if t > 1 else x + t, [(1.5,), (2.5,), (math.nan,), (0.5,), (math.nan,), (3.5,)])
@@ -168,7 +172,7 @@ def test_a_module_attribute_that_is_annealed() -> None:
     assert framejit.statistics()["graphs"] == 2
 
 
-def test_the_log_says_which_float_varies(capsys, caplog) -> None:
+def test_the_log_says_which_float_varies(caplog) -> None:
     framejit.set_logs("dynamic")
     try:
         agrees(lambda x, t: x * t, [(0.5,), (0.25,), (0.125,)])
