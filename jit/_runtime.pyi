@@ -62,6 +62,7 @@ class CompiledFunction:
         compile_callback: Callable[[FunctionType, tuple[Any, ...]], Any],
         rejected_callback: Callable[[FunctionType, tuple[Any, ...], Entry], object] | None = None,
         ended_callback: Callable[[FunctionType, tuple[Entry, ...]], object] | None = None,
+        outermost_callback: Callable[[], object] | None = None,
     ) -> CompiledFunction: ...
     @property
     def function(self) -> FunctionType: ...

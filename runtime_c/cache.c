@@ -486,14 +486,15 @@ static int function_set_upcalls(FJ_CompiledFunction *self, PyObject *value, void
 /* ---- CompiledFunction as an object ---- */
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"function", "compile_callback", "rejected_callback", "ended_callback", NULL};
-    PyObject *function, *callback, *rejected = Py_None, *ended = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|OO:CompiledFunction", keywords, &PyFunction_Type, &function, &callback, &rejected,
-                                     &ended)) {
+    static char *keywords[] = {"function", "compile_callback", "rejected_callback", "ended_callback", "outermost_callback", NULL};
+    PyObject *function, *callback, *rejected = Py_None, *ended = Py_None, *outermost = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|OOO:CompiledFunction", keywords, &PyFunction_Type, &function, &callback, &rejected,
+                                     &ended, &outermost)) {
         return NULL;
     }
-    PyObject *callbacks[] = {callback, rejected != Py_None ? rejected : callback, ended != Py_None ? ended : callback};
-    for (int i = 0; i < 3; i++) {
+    PyObject *callbacks[] = {callback, rejected != Py_None ? rejected : callback, ended != Py_None ? ended : callback,
+                              outermost != Py_None ? outermost : callback};
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(callbacks); i++) {
         if (!PyCallable_Check(callbacks[i])) {
             return PyErr_Format(PyExc_TypeError, "CompiledFunction: a callback must be callable, not %.100s", Py_TYPE(callbacks[i])->tp_name);
         }
@@ -507,6 +508,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->compile_callback = Py_NewRef(callback);
     self->rejected_callback = rejected != Py_None ? Py_NewRef(rejected) : NULL;
     self->ended_callback = ended != Py_None ? Py_NewRef(ended) : NULL;
+    self->outermost_callback = outermost != Py_None ? Py_NewRef(outermost) : NULL;
     self->code = Py_NewRef(PyFunction_GET_CODE(function));
     self->enabled = 1;
     return (PyObject *)self;
@@ -518,6 +520,7 @@ static int function_traverse(FJ_CompiledFunction *self, visitproc visit, void *a
     Py_VISIT(self->upcalls);
     Py_VISIT(self->rejected_callback);
     Py_VISIT(self->ended_callback);
+    Py_VISIT(self->outermost_callback);
     Py_VISIT(self->code);
     Py_VISIT(self->dict);
     for (Py_ssize_t i = 0; i < self->n_entries; i++) {
@@ -533,6 +536,7 @@ static int function_clear(FJ_CompiledFunction *self) {
     Py_CLEAR(self->upcalls);
     Py_CLEAR(self->rejected_callback);
     Py_CLEAR(self->ended_callback);
+    Py_CLEAR(self->outermost_callback);
     Py_CLEAR(self->code);
     Py_CLEAR(self->dict);
     drop_entries(self);
@@ -632,6 +636,8 @@ static PyMemberDef function_members[] = {
      "Called as (function, arguments) where no entry matches."},
     {"ended_callback", T_OBJECT, offsetof(FJ_CompiledFunction, ended_callback), READONLY,
      "Called as (function, entries) when the object goes while it has entries, or None."},
+    {"outermost_callback", T_OBJECT, offsetof(FJ_CompiledFunction, outermost_callback), READONLY,
+     "Called when a call begins that is inside no other call, on this thread, of a function that has such a callback, or None."},
     {"n_preferred", T_PYSSIZET, offsetof(FJ_CompiledFunction, n_preferred), READONLY, "How many of the entries are preferred."},
     {"enabled", T_BOOL, offsetof(FJ_CompiledFunction, enabled), 0, "If False, calls run the function as it was written."},
     {NULL},
@@ -648,12 +654,14 @@ static PyGetSetDef function_getset[] = {
 
 PyTypeObject FJ_CompiledFunctionType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.CompiledFunction",
-    .tp_doc = "CompiledFunction(function, compile_callback, rejected_callback=None, ended_callback=None)\n--\n\nA function whose calls run compiled code. "
+    .tp_doc = "CompiledFunction(function, compile_callback, rejected_callback=None, ended_callback=None, outermost_callback=None)\n--\n\nA function whose calls run compiled code. "
               "compile_callback(function, arguments) is called where no entry matches the call; arguments are the raw argument slots. It returns "
               "an Entry, None to run this call as written, or NotImplemented to look for an entry once more; what it raises, the call raises. "
               "rejected_callback(function, arguments, entry) is called when none of a few entries made for a call accepts it: the call then "
               "runs as written. Without it that is a RuntimeError. "
-              "ended_callback(function, entries) is called when the object goes while it has entries.",
+              "ended_callback(function, entries) is called when the object goes while it has entries. "
+              "outermost_callback() is called when a call begins that doesn't run as written, and is inside no other call, on this thread, of a function "
+              "that has such a callback.",
     .tp_basicsize = sizeof(FJ_CompiledFunction),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_new = function_new,

@@ -413,7 +413,35 @@ static PyObject *call_checked(PyObject *callable, PyObject *const *args, size_t 
     return result;
 }
 
+/* The call with all that follows it. */
+static PyObject *call_through(FJ_CompiledFunction *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    PyThreadState *tstate = PyThreadState_Get();
+    FJ_Entry *split;
+    FJ_Recursion_Enter(tstate);
+    PyObject *result = call_once(self, args, nargsf, kwnames, NULL, &split);
+    result = finish_call(self->upcalls, result, split);
+    FJ_Recursion_Leave(tstate);
+    return result;
+}
+
+/* A call of a function that has an `outermost_callback`. */
+__attribute__((noinline)) static PyObject *call_announced(FJ_CompiledFunction *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    FJ_ThreadState *thread = &FJ_thread;
+    if (thread->announced == 0) {
+        PyObject *answer = PyObject_CallNoArgs(self->outermost_callback);
+        if (answer == NULL) {
+            return NULL;
+        }
+        Py_DECREF(answer);
+    }
+    thread->announced++;
+    PyObject *result = call_through(self, args, nargsf, kwnames);
+    thread->announced--;
+    return result;
+}
+
 PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    FJ_CompiledFunction *self = (FJ_CompiledFunction *)callable;
     if (is_stack_low(&FJ_thread)) {
         PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack is nearly used up");
         return NULL;
@@ -421,13 +449,10 @@ PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *ar
     if (FJ_call_checker != NULL && !FJ_thread.checking && !FJ_RunsAsWritten(&FJ_thread)) {
         return call_checked(callable, args, nargsf, kwnames);
     }
-    PyThreadState *tstate = PyThreadState_Get();
-    FJ_Entry *split;
-    FJ_Recursion_Enter(tstate);
-    PyObject *result = call_once((FJ_CompiledFunction *)callable, args, nargsf, kwnames, NULL, &split);
-    result = finish_call(((FJ_CompiledFunction *)callable)->upcalls, result, split);
-    FJ_Recursion_Leave(tstate);
-    return result;
+    if (self->outermost_callback != NULL && !FJ_RunsAsWritten(&FJ_thread)) {
+        return call_announced(self, args, nargsf, kwnames);
+    }
+    return call_through(self, args, nargsf, kwnames);
 }
 
 /* ---- native sections ---- */

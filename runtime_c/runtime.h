@@ -61,6 +61,7 @@ typedef struct FJ_CompiledFunction {
     PyObject *compile_callback;
     PyObject *rejected_callback; /* or NULL */
     PyObject *ended_callback;    /* or NULL */
+    PyObject *outermost_callback; /* or NULL; called when a call begins that is inside no other call of a function that has one */
     PyObject *upcalls;     /* NULL, or what decides in its native sections: upcalls(function, arguments) tells how a function called there runs */
     FJ_CodeRecord *record; /* of the code whose functions it stands for where `upcalls` decides, or NULL: it stands for `function` only */
     struct FJ_CompiledFunction *next_of_code; /* the next one of the record */
@@ -106,6 +107,7 @@ typedef struct {
     int disabled;
     int compiling;
     int checking; /* a call checker is at work: calls run unchecked */
+    int announced; /* calls that are running of functions with an `outermost_callback` */
     int eager;    /* FJ_EAGER, FJ_NOT_EAGER, or as the process says */
 } FJ_ThreadState;
 

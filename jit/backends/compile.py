@@ -53,7 +53,6 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         backend=backend.name,
         guards=tuple(guards),
         training=_trains(request),
-        cudagraphs=backend.cudagraphs(),
     )
 
 

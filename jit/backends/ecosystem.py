@@ -37,6 +37,7 @@ def registered(name: str) -> Callable[..., Any]:
 def begin_cudagraph_step() -> None:
     """Tell CUDA graphs that an outermost call starts, so that they may reuse the memory of the last one's outputs.
 
+    The pieces of a call that a graph break has split, and what native code calls in between, are in one step: one's outputs are the next one's inputs.
     `cudagraph_mark_step_begin` is not for this: it ignores a backward pass that is still to come.
     """
     import_module("torch._dynamo.mutation_guard").GenerationTracker.generation += 1

@@ -61,7 +61,7 @@ class Backend:
         return False
 
     def cudagraphs(self) -> bool:
-        """Whether callables record CUDA graphs."""
+        """Whether callables record CUDA graphs. Then each outermost call of a compiled function begins a step of theirs (`ecosystem.begin_cudagraph_step`)."""
         return False
 
 

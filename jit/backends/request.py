@@ -126,7 +126,6 @@ class CompiledGraph:
         backend: the backend's name.
         guards: what the backend relies upon beyond what the trace guards.
         training: a backward pass was compiled, or will be when it is first needed.
-        cudagraphs: each outermost call of compiled code must call `ecosystem.begin_cudagraph_step()` first.
     """
 
     fn: Callable[..., Any]
@@ -134,4 +133,3 @@ class CompiledGraph:
     backend: str
     guards: tuple[BackendGuard, ...] = ()
     training: bool = False
-    cudagraphs: bool = False

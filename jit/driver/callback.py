@@ -15,6 +15,7 @@ from torch import nn
 
 from framejit import breaks, config, directives, interrupts, logs
 from framejit._runtime import CompiledFunction, Entry, Unset
+from framejit.backends.ecosystem import begin_cudagraph_step
 from framejit.driver import compiled_module, loader, profile, retained
 from framejit.driver.declared import NOTHING, DeclaredShapes
 from framejit.driver.frame_stack import with_room
@@ -74,7 +75,9 @@ class Compiler:
 
     def attach(self, function: types.FunctionType, entries: Iterable[Entry] = ()) -> CompiledFunction:
         """The CompiledFunction of a function with this as its callback, and with these entries, the latest first."""
-        compiled = CompiledFunction(function, self, self.rejected, self._ended if self._pooled and self.upcall_use is None else None)
+        ended = self._ended if self._pooled and self.upcall_use is None else None
+        begins_steps = self.options.backend.cudagraphs() and self.upcall_use is None and self.resumed_after is None
+        compiled = CompiledFunction(function, self, self.rejected, ended, begin_cudagraph_step if begins_steps else None)
         for entry in reversed(list(entries)):
             compiled.add(entry)
             if entry in self.history.preferred:

@@ -98,6 +98,24 @@ def test_methods():
     assert bound.__self__ is item and inspect.signature(bound).parameters.keys() == {"x"}
 
 
+def test_outermost_calls_are_announced():
+    calls = []
+
+    def announce():
+        calls.append("outermost")
+        if len(calls) == 2:
+            raise ValueError("not now")
+
+    f = _runtime.CompiledFunction(lambda n: n and f(n - 1), lambda function, arguments: None, outermost_callback=announce)
+    assert f(3) == 0 and len(calls) == 1
+    with pytest.raises(ValueError, match="not now"):
+        f(3)
+    assert f(3) == 0 and len(calls) == 3
+    assert f.outermost_callback is announce
+    with pytest.raises(TypeError, match="a callback must be callable"):
+        _runtime.CompiledFunction(test_methods, lambda function, arguments: None, outermost_callback=1)
+
+
 # ---- switches, threads and other hooks ----
 
 
