@@ -11,7 +11,7 @@ from typing import Any
 from framejit.errors import behind_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.global_state import GlobalState
-from framejit.guards.kinds import Change, Difference, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
+from framejit.guards.kinds import Change, Difference, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant, short
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
@@ -59,8 +59,8 @@ class Failure:
         named = [number for number in self.numbers if number.what == "size"] or self.numbers
         before: dict[tuple[str, float], list[str]] = {}
         for what, dim, old, new in named:
-            before.setdefault((f"{self.source}.{what}({dim})", new), []).append(str(old))
-        texts = [f"{what}: {listed(list(dict.fromkeys(olds)))} -> {new}" for (what, new), olds in before.items()]
+            before.setdefault((f"{self.source}.{what}({dim})", new), []).append(short(old))
+        texts = [f"{what}: {listed(list(dict.fromkeys(olds)))} -> {short(new)}" for (what, new), olds in before.items()]
         return f" ({', '.join(texts)})" if texts else ""
 
 

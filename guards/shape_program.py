@@ -474,7 +474,7 @@ def shapes_hold(
         for other in others:
             twin = sympy.Dummy(symbol.name, integer=True) if symbol.is_integer else sympy.Dummy(symbol.name, real=True)
             source_of[twin] = other
-            expressions.append(sympy.Eq(symbol, twin))
+            expressions.append(sympy.Eq(symbol, twin, evaluate=False))
             lines.append(None)
     unknown = {symbol for expression in expressions for symbol in expression.free_symbols} - set(source_of)
     if unknown:

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[variable]
     else:
         os.environ["FRAMEJIT_STRICT"] = "1"
-        os.environ.setdefault("FRAMEJIT_CHECK", "compile,guards")
+        os.environ.setdefault("FRAMEJIT_CHECK", "compile,guards,shapes")
     framejit_config._base = framejit_config.from_environment(os.environ)
 
 
@@ -82,6 +82,20 @@ def no_internal_error_is_passed_over(request: pytest.FixtureRequest, monkeypatch
         monkeypatch.setattr(report.STATISTICS, "add", watched)
     yield
     assert "internal_errors" not in counted
+
+
+@pytest.fixture(autouse=True)
+def every_guard_set_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What FRAMEJIT_CHECK=shapes asks z3 for is proven in every test: here it isn't let pass where z3 could say nothing in its time."""
+    from framejit.guards.prove import Verdict  # which loads z3
+
+    require = Verdict.require
+
+    def decided(verdict: Verdict) -> None:
+        require(verdict)
+        assert not verdict.unknown, verdict.told()
+
+    monkeypatch.setattr(Verdict, "require", decided)
 
 
 @pytest.fixture(autouse=True)

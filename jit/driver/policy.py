@@ -12,7 +12,7 @@ from framejit.driver import torch_stance
 from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
-from framejit.guards.kinds import Change
+from framejit.guards.kinds import Change, short
 from framejit.guards.source import Call, Path
 from framejit.reporting import recompiles
 
@@ -98,7 +98,7 @@ def note_varying(subject: Subject) -> bool:
                 if known is None or (what == "size" and dim in known):
                     continue
                 found[path] = with_more(found.get(path, NONE), frozenset({dim}) if what == "size" else None)
-                told[f"{guard.source.told()}{f'.size({dim})' if what == 'size' else ''}: {before} -> {now}"] = None
+                told[f"{guard.source.told()}{f'.size({dim})' if what == 'size' else ''}: {short(before)} -> {short(now)}"] = None
     if not found:
         return False
     subject.history.vary(found)

@@ -29,7 +29,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
 from framejit.graph.torch_sources import InputSource
-from framejit.guards.dynamic import ANY, NO_SIZES, Dynamic, Size, Sizes
+from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import STEPS, ShapesHold
 from framejit.guards.source import Call, Source, UserLine
@@ -129,7 +129,7 @@ class Shapes:
                 if not size.allows(tensor.size(dim)):
                     raise ConstraintViolation(f"{source.told()}.size({dim}) is {tensor.size(dim)}; it was declared to be {size.told()}")
             unbacked = self.dynamic.unbacked(tensor) if self.takes_unbacked else frozenset()
-            context = symbolic_context(self._name(source), tensor, dimensions, declared, self.dynamic.limits, unbacked) if dimensions else None
+            context = symbolic_context(self._name(source), tensor, dimensions, declared, self.dynamic, unbacked) if dimensions else None
             self._declared |= {source.child(TensorSize, dim): None for dim in declared if self.dynamic.limits.allows(tensor.size(dim))}
             known = self._contexts[id(tensor)] = tensor, context
         return known[1]
@@ -404,16 +404,20 @@ def computed_number(operation: str, operands: Sequence[NumberObject]) -> NumberO
     return DeferredNumber(operation, tuple(operands), value)
 
 
-def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes, limits: Size = ANY, unbacked: frozenset[int] = frozenset()
+def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int], declared: Sizes, dynamic: Dynamic, unbacked: frozenset[int] = NONE
 ) -> StatefulSymbolicContext:
-    """The context by which a fake gets symbolic sizes in these dimensions. Equal sizes share a symbol, but for those that were declared.
+    """The context by which a fake gets symbolic sizes in these dimensions.
 
-    `declared`: what was said of the sizes of some dimensions. `limits`: the sizes that may be symbolic. `unbacked`: of which nothing may be taken to be true.
+    Where all sizes are symbolic, equal ones share a symbol: most are equal in every call. One that has been seen to vary by itself, or that was declared,
+    has a symbol of its own: that it equals another in this call says little.
+
+    `declared`: what was said of the sizes of some dimensions. `unbacked`: of which nothing may be taken to be true.
     """
+    limits = dynamic.limits
     sizes = [DimDynamic.STATIC] * tensor.dim()
     constraints: list[StrictMinMaxConstraint | None] = [None] * tensor.dim()
     for dim in dimensions:
-        sizes[dim] = DimDynamic.UNBACKED if dim in unbacked else DimDynamic.DYNAMIC if dim in declared else DimDynamic.DUCK
+        sizes[dim] = DimDynamic.UNBACKED if dim in unbacked else DimDynamic.DUCK if dynamic.all and dim not in declared else DimDynamic.DYNAMIC
     for dim in dimensions:
         size = declared.get(dim, ANY)
         least, most = max(2, size.min or 0, limits.min or 0), min((bound for bound in (size.max, limits.max) if bound is not None), default=None)
@@ -425,7 +429,7 @@ def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int]
         dynamic_strides=[DimDynamic.INFER_STRIDE] * len(sizes),
         constraint_sizes=constraints,  # type: ignore[arg-type]
         constraint_strides=[None] * len(sizes),
-        view_base_context=None if base is None else symbolic_context(f"{name}._base", base, frozenset(), NO_SIZES),
+        view_base_context=None if base is None else symbolic_context(f"{name}._base", base, NONE, NO_SIZES, STATIC),
         tensor_source=InputSource(name),
         shape_env_to_source_to_symbol_cache={},
     )

@@ -157,6 +157,36 @@ class DeferredNumber(NumberObject):
         return list(self.operands) if self.pending else []
 
 
+class ComparedNumbers(ConstObject):
+    """Whether a relation holds of two ints of which one is symbolic. The outcome is guarded where something asks for it; the generated code computes it
+    where it only leaves the frame.
+    """
+
+    __slots__ = ("symbol", "operands")
+
+    def __init__(self, symbol: str, left: NumberObject, right: NumberObject) -> None:
+        super().__init__(bool(COMPARISONS[symbol](left.value, right.value)), None, pending=True)
+        self.symbol = symbol
+        self.operands = (left, right)
+
+    def constant(self, vm: VM) -> Any:
+        if self.pending:
+            vm.graph.shapes.decide(COMPARISONS[self.symbol], *[sym_of(vm, operand) for operand in self.operands])
+            vm.trail.set(self, "pending", False)
+        return self.value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if not self.pending:
+            cg.load_const(self.value)
+            return
+        for operand in self.operands:
+            cg.load(operand)
+        cg.call_const(COMPARISONS[self.symbol], 2)
+
+    def referents(self) -> list[Object]:
+        return list(self.operands) if self.pending else []
+
+
 def as_number(obj: Object) -> Object:
     """A known bool as the int that it is to arithmetic; other Objects as they are."""
     return NumberObject(int(obj.value)) if obj.cls is bool and obj.is_known() else obj
@@ -283,8 +313,9 @@ def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Ob
     """A comparison of numbers of which at least one is symbolic: its outcome is guarded. None where it is about values."""
     if left.cls is float or right.cls is float:
         return compared_with_float(vm, symbol, left, right)
-    syms = syms_of(vm, (left, right))
-    return None if syms is None else vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], *syms))
+    if syms_of(vm, (left, right)) is None:
+        return None
+    return ComparedNumbers(symbol, left, right)
 
 
 EXACT_IN_FLOAT = 2**53

@@ -245,7 +245,8 @@ def equal(vm: VM, a: Object, b: Object) -> bool:
     """PyObject_RichCompareBool with Py_EQ: identity first."""
     if settle(a) is settle(b):
         return True
-    return is_(vm, a, b, unsure=False) or abstract.truth(vm, compare(vm, "==", a, b))
+    identical = a.cls is not int and is_(vm, a, b, unsure=False)  # of ints, identity says no more than equality, and asks for their values
+    return identical or abstract.truth(vm, compare(vm, "==", a, b))
 
 
 def is_(vm: VM, a: Object, b: Object, unsure: bool = True) -> bool:

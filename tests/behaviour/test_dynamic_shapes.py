@@ -43,10 +43,7 @@ def sweep(function, make, calls, **options):
 
 EACH_SIZE = {"unbind"}
 """Programs that do something for each row: their graphs hold for one size."""
-MORE_GRAPHS = {
-    "branch": 1, "even": 4, "chunk": 2, "narrow": 1, "half": 1, "windows": 4, "pad": 1, "split": 1, "roll": 1, "inplace": 2, "layer_norm": 1,
-    "of_sign": 1, "numbers_out": 2,
-}  # fmt: skip
+MORE_GRAPHS = {"branch": 1, "even": 2, "inplace": 1, "windows": 1}
 """Programs that go different ways, or make different graphs, for some of the sizes: how many more than the others."""
 
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import framejit
+from framejit.objects.numberobject import COMPARISONS
 
 VALUES = (1.5, 2.5, 3.25, 0.75, 5.5)
 OPERATORS = {
@@ -206,6 +207,55 @@ INTS_IN_GRAPHS = {
 def test_operations_on_ints(name: str) -> None:
     counts = agrees(INTS_IN_GRAPHS[name], [(n,) for n in (5, 6, 7, 8, 9, 2**20)])
     assert (counts["frames"], counts["graphs"]) == (2, 2)
+
+
+@pytest.mark.parametrize("symbol", ["<", "<=", "==", "!=", ">", ">="])
+def test_a_comparison_that_leaves_the_frame(symbol: str) -> None:
+    """It is computed in each call: its outcome is guarded only where the program goes by it."""
+    compare = COMPARISONS[symbol]
+
+    def program(x: torch.Tensor, n: int) -> tuple[object, ...]:
+        found = compare(n * 2, 14)
+        return x + n, found, [compare(n, x.shape[0])], {"both": (found, n)}
+
+    counts = agrees(program, [(n,) for n in (3, 4, 7, 7, -5, 2, 100)])
+    assert (counts["frames"], counts["graphs"]) == (2, 2)
+    counts = agrees(lambda x, n: x * n if (found := compare(n, 7)) else (x + n, found), [(n,) for n in (3, 4, 7, 9, 5, 10)])
+    assert counts["frames"] <= 4
+
+
+def test_a_comparison_behind_a_break_and_in_state() -> None:
+    class Counter:
+        done = False
+
+    counter = Counter()
+
+    def program(x: torch.Tensor, n: int) -> tuple[object, ...]:
+        counter.done = n > 5
+        small = n < 7
+        framejit.graph_break()
+        return x * n if small else x - n, counter.done, small is True, not small
+
+    counts = agrees(program, [(n,) for n in (3, 4, 7, 9, 5, 10)])
+    assert counts["fallbacks"] == 0 and counter.done is True
+
+
+def test_sequences_of_numbers_are_compared_without_asking_for_them() -> None:
+    """Of two ints, identity says no more than equality."""
+    counts = agrees(lambda x, n: x * n if [n, 1] == [n + 0, 1] and (n,) != (x.size(0),) else x, [(n,) for n in (5, 6, 7, 8, 9)])
+    assert (counts["frames"], counts["graphs"]) == (2, 2)
+
+
+def test_ints_beyond_the_limit_of_digits(caplog) -> None:
+    """Neither the log nor an explanation writes them down."""
+    framejit.set_logs("dynamic,recompiles")
+    compiled = framejit.compile(lambda x, n: x * (n % 7), backend="eager")
+    try:
+        for n in (3, 1 << 50_000, (1 << 50_000) + 1, 5):
+            assert torch.equal(compiled(torch.ones(2), n), torch.full((2,), float(n % 7)))
+    finally:
+        framejit.set_logs("")
+    assert "n: 3 -> an int of 50001 bits" in caplog.text
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])

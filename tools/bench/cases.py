@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from tools.libraries import transformers
 from tools.models import SMALL, Example, decoder, encoder
 
 LAYERS = 36
 DEEPER = 82
 ENTRIES = 50
+PROMPT, TOKENS = 6, 40
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,16 @@ def _text(build: Callable[[], Example]) -> Callable[[str], tuple[Callable[..., A
     return builder
 
 
+def _generating(name: str, cache: str | None, **sizes: Any) -> Callable[[str], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
+    def builder(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        settings = {**SMALL, "num_hidden_layers": 8, "num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": None, **sizes}
+        model = getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**settings)).to(device).eval()
+        ids = torch.randint(3, model.config.vocab_size, (2, PROMPT), device=device)
+        return model, (ids,), {"do_sample": False, "max_new_tokens": TOKENS, "cache_implementation": cache}
+
+    return builder
+
+
 _DEEP: dict[str, Any] = {**SMALL, "num_hidden_layers": LAYERS}
 
 CASES: tuple[Case, ...] = (
@@ -215,7 +227,16 @@ GUARD_CASES = tuple(
     for count in (1, 20, 100)
 )
 """Cases of the measure of shape guards only."""
-EVERY = (*CASES, *GUARD_CASES)
+GENERATION_CASES = tuple(
+    Case(name, f"`generate()` of {TOKENS} tokens by a decoder of 8 layers, {about}", build, None)
+    for name, about, build in (
+        ("growing", "whose cache grows", _generating("Llama", None)),
+        ("static", "whose cache is as long as the text from the start", _generating("Llama", "static")),
+        ("sliding", "whose cache holds the last 16 tokens", _generating("Mistral", None, sliding_window=16)),
+    )
+)
+"""Cases of the measure of `generate()` only."""
+EVERY = (*CASES, *GUARD_CASES, *GENERATION_CASES)
 
 
 def select(only: str | None) -> list[Case]:

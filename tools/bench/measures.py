@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from tools.bench.cases import CASES, GUARD_CASES, Case, select
+from tools.bench.cases import CASES, GENERATION_CASES, GUARD_CASES, Case, select
+from tools.bench.generation import generation
 from tools.check import describe
 from tools.compilers import COMPILERS, Backend, Compiler
 from tools.compilers import quiet as quiet_compilers
@@ -212,6 +213,15 @@ MEASURES: tuple[Measure, ...] = (
     Measure("first-call-dynamic", "first call, dynamic=True", "s", partial(first_call, dynamic=True), target=0.33),
     Measure("overhead-dynamic", "overhead of a call, dynamic=True", "us", partial(call_overhead, dynamic=True), target=0.15),
     Measure("shape-guards", "shape guards of a call", "us", shape_guards, target=0.1, cases=tuple(case.name for case in GUARD_CASES)),
+    Measure(
+        "generate",
+        "generate(), backend eager",
+        "ms",
+        generation,
+        compilers=("torch", "eager"),
+        target=1.0,
+        cases=tuple(case.name for case in GENERATION_CASES),
+    ),
     Measure("inductor", "call with Inductor", "ms", inductor_call, compilers=("torch", "eager")),
     Measure("peak", "peak memory of the process", "MiB", peak_memory, compilers=("torch", "eager"), apart=True),
     Measure("retained", "growth per compile and reset", "KiB", retained_memory, apart=True),

@@ -1,0 +1,53 @@
+"""`generate()` of transformers with each kind of cache: how many graphs it takes, and what a call costs once they are compiled."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from tools.bench.cases import select
+from tools.check import describe
+from tools.compilers import COMPILERS, quiet
+from tools.measure import alternate
+
+MOST_GRAPHS = 6
+"""So many graphs are made for the prompt and for tokens of which each sees one more than the one before."""
+
+
+@torch.no_grad()
+def generation(case: str, names: Sequence[str], repeat: int, device: str) -> dict[str, float | str]:
+    """Milliseconds of one `generate()` of a model whose forward is compiled with the backend that runs graphs as they are.
+
+    A compiler fails that generates other tokens than eager, that makes more than `MOST_GRAPHS` graphs, or that makes any when the same
+    is asked for again.
+    """
+    quiet()
+    torch.set_num_threads(1)
+    model, args, kwargs = select(case)[0].build(device)
+    expected = model.generate(*args, **kwargs)
+    ready: dict[str, Callable[[], Any]] = {}
+    results: dict[str, float | str] = {}
+    for name in names:
+        compiler = COMPILERS[name]()
+        own = copy.deepcopy(model)
+        own.forward = compiler.compile(own.forward, "eager")
+        call = partial(own.generate, *args, **kwargs)
+        try:
+            same = torch.equal(call(), expected)
+            graphs = compiler.statistics().graphs
+            same = torch.equal(call(), expected) and same
+        except Exception as error:
+            results[name] = describe(error)
+            continue
+        if not same:
+            results[name] = "other tokens than eager's"
+        elif compiler.statistics().graphs != graphs or graphs > MOST_GRAPHS:
+            results[name] = f"{graphs} graphs, then {compiler.statistics().graphs}"
+        else:
+            ready[name] = call
+    times = alternate(ready, 1.0 * repeat) if ready else {}
+    return {**{name: found * 1e3 for name, found in times.items()}, **results}
