@@ -36,7 +36,8 @@ TENSOR_CODE = tuple(
     )
 )  # fmt: skip
 """The parts of torch that compute with tensors, or stand around functions that do."""
-
+BACKWARD_PASSES = TORCH + "autograd/functional.py"
+"""The file whose functions run backward passes, some of them one for each number: natively, so each would be a graph break of its own."""
 
 CALLS_BACK = tuple(
     TORCH + path
@@ -85,6 +86,8 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
     if is_generated(code, namespace):
         return CodeKind.WRAPPER
     if filename.startswith(TORCH):
+        if filename == BACKWARD_PASSES:
+            return CodeKind.MACHINERY
         return CodeKind.TENSORS if filename.startswith(TENSOR_CODE) else CodeKind.WRAPPER
     if filename.startswith(OURS):
         return CodeKind.OURS

@@ -9,7 +9,7 @@ Beneath the call are no tensors to speak of, so splitting the library's own fram
 done since the call began is taken back; the call runs natively as a whole, and functions of the program that it calls back are compiled on
 their own (upcalls.py). So the frames of a break are looked at from the program's innermost one inwards:
 
-- The standard library's are never split.
+- The standard library's are never split, nor are those of `torch.autograd.functional`, which run a backward pass for each number.
 - Its wrappers (`contextlib`, `functools`), torch's machinery, installed packages that know nothing of torch, and generated code are split
   only where an operation has entered the graph since they were called: it would run outside of graphs otherwise.
 - Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them.

@@ -137,7 +137,7 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "json.dumps, indent": (1, lambda v: json.dumps(CONFIG, indent=2, sort_keys=True)),
     "json.dumps, encoder": (1, lambda v: json.dumps([Point(1, 2)], cls=OfPoints)),
     "json.loads": (1, lambda v: json.loads('{"a": [1, 2.5, null, {"b": "c"}]}')),
-    "copy.deepcopy of a module": (1, lambda v: copy.deepcopy(linear)(v)),
+    "copy.deepcopy of a module": (1, lambda v: copy.deepcopy(linear)(v).detach()),
     "copy.deepcopy of tensors": (1, lambda v: copy.deepcopy([v, {"v": v}])),
     "copy.deepcopy of lists": (0, lambda v: copy.deepcopy([1, [2, {"a": 3}]])),
     "copy.copy": (0, lambda v: copy.copy([1, 2])),
@@ -153,6 +153,7 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "dataclasses.asdict": (0, lambda v: dataclasses.asdict(Point(1, 2))),
     "re.compile": (0, lambda v: re.compile(r"a(b|c)+[d-f]{2,3}").pattern),
     "traceback": (1, lambda v: len(traceback.extract_stack()) > 2),
+    "autograd.functional.jacobian": (1, lambda v: torch.autograd.functional.jacobian(lambda u: u.tanh(), v)),
 }
 
 
@@ -413,6 +414,26 @@ def test_modules_of_torch_are_split_in_the_middle():
     assert counts.graphs == 2
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", ["jvp", "hvp", "hessian"])
+def test_derivatives_of_derivatives(name, backend):
+    """They differentiate what autograd has computed: a graph that AOTAutograd makes of the program's function can't be."""
+    function = getattr(torch.autograd.functional, name)
+    weight = torch.full((4,), 2.0, requires_grad=True)
+
+    def scored(a):
+        found = (a * weight).tanh()
+        return found if name == "jvp" else found.sum()
+
+    def program(a):
+        return function(scored, a.sin(), *([] if name == "hessian" else [torch.ones(4)]))
+
+    compiled, counts = framejit.compile(program, backend=backend), Counts()
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), program(x))
+    assert counts.graph_breaks == 1
+
+
 def test_library_code_as_the_compiled_function():
     compiled, counts = eager(json.dumps), Counts()
     assert compiled(CONFIG) == json.dumps(CONFIG)
@@ -490,6 +511,7 @@ def typed_at_a_prompt() -> Any:
         (nn.functional.softmax, CodeKind.TENSORS),
         (torch.optim.SGD.step, CodeKind.TENSORS),
         (torch.save, CodeKind.WRAPPER),
+        (torch.autograd.functional.jacobian, CodeKind.MACHINERY),
         (torch.compile, CodeKind.WRAPPER),
         (json.dumps, CodeKind.MACHINERY),
         (test.support.captured_stdout, CodeKind.PROGRAM),
