@@ -210,4 +210,4 @@ def forget() -> None:
 
 
 modules.load()
-loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, leave, wait, forget))
+loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, leave, wait, ONE_AT_A_TIME, forget))

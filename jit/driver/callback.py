@@ -20,7 +20,7 @@ from framejit.driver import compiled_module, loader, profile, retained
 from framejit.driver.declared import NOTHING, DeclaredShapes
 from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
-from framejit.driver.observers import observer
+from framejit.driver.observers import TRACER_OF_FX, observer
 from framejit.driver.options import Options
 from framejit.driver.policy import Decision, Subject, decide, is_allowed, note_varying
 from framejit.driver.prediction import Prediction
@@ -231,6 +231,9 @@ class Compiler:
     def _is_observed(self, call: Call) -> bool:
         """Whether something of the program's looks at each operator now, so that the call runs as written; told once. Raises Unsupported."""
         seen_by = observer()
+        if seen_by == TRACER_OF_FX:  # torch says of the process that such a tracer is in force: it may be the one of another thread's backend
+            with loader.compiler().one_at_a_time:
+                seen_by = observer()
         if seen_by is None:
             return False
         if self.options.fullgraph or seen_by not in self.history.observed_by:

@@ -16,6 +16,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from framejit import breaks
 from framejit.torch_modes import function_modes
 
+TRACER_OF_FX = breaks.Observed("a tracer of torch.fx")
+
 
 def observer() -> breaks.Observed | None:
     """Why a call on this thread has to run as written now, or None. A default device is no observer: it is guarded and traced under."""
@@ -29,7 +31,7 @@ def observer() -> breaks.Observed | None:
     if torch._C._get_tracing_state() is not None:
         return breaks.Observed("torch.jit.trace")
     if torch.fx._symbolic_trace.is_fx_symbolic_tracing():
-        return breaks.Observed("a tracer of torch.fx")
+        return TRACER_OF_FX
     return None
 
 

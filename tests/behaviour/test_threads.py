@@ -216,6 +216,30 @@ def test_a_thread_calls_while_another_compiles():
     together(lambda: expect(slow(x), x * 3), other)
 
 
+def test_a_call_while_another_threads_backend_traces():
+    """torch says of the whole process that one of its tracers is in force: a backend's on another thread is not the program's."""
+    tracing = threading.Event()
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        def while_traced(t: Any) -> Any:
+            tracing.set()
+            time.sleep(0.2)  # so that the other call begins meanwhile
+            return t * 3
+
+        torch.fx.symbolic_trace(while_traced)
+        return gm
+
+    slow = framejit.compile(lambda t: t * 3, backend=backend)
+    other = framejit.compile(lambda t: t * 2, backend="eager", fullgraph=True)
+
+    def call() -> None:
+        tracing.wait(30)
+        expect(other(x), x * 2)
+
+    together(lambda: expect(slow(x), x * 3), call)
+    assert len(other.entries) == 1
+
+
 def test_errors_stay_in_their_thread():
     def fails(t: torch.Tensor, bad: bool) -> torch.Tensor:
         if bad:
