@@ -12,11 +12,6 @@ from framejit.backends.calling import boxed_forward
 from framejit.backends.registry import Backend
 
 
-def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """The graph's own generated code, boxed."""
-    return boxed(boxed_forward(gm))
-
-
 def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """A function, marked as AOTAutograd wants boxed callables to be."""
 
@@ -27,7 +22,7 @@ def boxed(forward: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return run
 
 
-def compile_code_only(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """A graph's code as a boxed function that doesn't hold the graph: that is of no use once its code is there, and much larger."""
     forward = boxed_forward(gm)
     holder = nn.Module()
@@ -36,5 +31,5 @@ def compile_code_only(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
 
 
 BACKEND = Backend(
-    "eager", compile_code_only, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, one_autograd_node=False, takes_unbacked=True
+    "eager", compile_eager, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, one_autograd_node=False, takes_unbacked=True
 )
