@@ -40,6 +40,7 @@ from framejit.graph.torch_sources import ConstantOf, InputSource, SizeOf, from_t
 
 ALL = ["eager", "aot_eager", "inductor"]
 AOT = ["aot_eager", "inductor"]
+pytestmark = pytest.mark.only_eager("each test names the backends that it is about")
 
 
 class ExampleValues(fx.Interpreter):

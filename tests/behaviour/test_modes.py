@@ -148,7 +148,9 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("eager", marks=pytest.mark.only_eager("of aot_eager, the other parameter, something else is expected")), "aot_eager"]
+)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_modes_are_as_before(program, backend):
     before = state()
