@@ -8,6 +8,7 @@ in places that allow no exception, and ends the process.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import signal
 import sys
 import threading
@@ -15,6 +16,10 @@ from collections import deque
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+
+IN_C: Any = importlib.import_module("_signal")
+"""What the module signal is made of. Its own functions look for an enum member for each handler, which takes longer than all else here."""
+NUMBERS = tuple(map(int, signal.valid_signals()))
 
 
 class Interrupted(BaseException):
@@ -56,17 +61,17 @@ class Waiting:
             self.handle(self.pending.popleft(), sys._getframe(2))
 
     def set_up(self) -> None:
-        for number in signal.valid_signals():
-            handler = signal.getsignal(number)
+        for number in NUMBERS:
+            handler = IN_C.getsignal(number)
             if callable(handler):
                 self.handlers[number] = handler
-                signal.signal(number, self)
+                IN_C.signal(number, self)
 
     def take_down(self) -> None:
         self.over = True
         for number, handler in self.handlers.items():
-            if signal.getsignal(number) is self:
-                signal.signal(number, handler)
+            if IN_C.getsignal(number) is self:
+                IN_C.signal(number, handler)
 
 
 _waiting: Waiting | None = None
