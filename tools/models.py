@@ -28,6 +28,7 @@ SMALL: dict[str, Any] = {
     "num_attention_heads": 4,
     "max_position_embeddings": 64,
 }
+WIDE: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 4}
 TOKENS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
@@ -109,8 +110,9 @@ def _tokens(length: int = LENGTH) -> torch.Tensor:
     return torch.randint(3, VOCABULARY, (BATCH, length))
 
 
-def _padding(length: int = LENGTH) -> torch.Tensor:
-    mask = torch.ones(BATCH, length, dtype=torch.long)
+def padding(batch: int = BATCH, length: int = LENGTH) -> torch.Tensor:
+    """A mask of ones but for the end of the last row."""
+    mask = torch.ones(batch, length, dtype=torch.long)
     mask[-1, length - length // 4 :] = 0
     return mask
 
@@ -126,23 +128,21 @@ def encoder(prefix: str, head: str = "ForMaskedLM", **sizes: Any) -> Callable[[]
     def build() -> Example:
         model = _from_config(prefix, head, {**SMALL, "pad_token_id": 0, **sizes})
         tokens = _tokens()
-        return Example(model, kwargs={"input_ids": tokens, "attention_mask": _padding(), "labels": tokens})
+        return Example(model, kwargs={"input_ids": tokens, "attention_mask": padding(), "labels": tokens})
 
     return build
 
 
 def ragged() -> Example:
-    """BERT over batches of which each has another length, and the last one fewer rows. It is compiled for the first batch, once more when the
-    length varies, and once more when the number of rows does.
+    """BERT over batches of texts of about one length, filled up to about 256 tokens: each has another length and another number of rows, and the last
+    one has what is left. It is compiled for the first batch, and once more for all the others.
     """
     model = _from_config("Bert", "ForMaskedLM", {**SMALL, "pad_token_id": 0})
     batches = []
-    for rows, length in ((8, 32), (8, 48), (8, 21), (8, 64), (8, 37), (3, 28)):
+    for rows, length in ((8, 32), (5, 48), (12, 21), (4, 64), (7, 37), (3, 28)):
         tokens = torch.randint(3, VOCABULARY, (rows, length))
-        mask = torch.ones(rows, length, dtype=torch.long)
-        mask[-1, length - length // 4 :] = 0
-        batches.append({"input_ids": tokens, "attention_mask": mask, "labels": tokens})
-    return Example(model, batches=tuple(batches), graphs=3)
+        batches.append({"input_ids": tokens, "attention_mask": padding(rows, length), "labels": tokens})
+    return Example(model, batches=tuple(batches), graphs=2)
 
 
 def decoder(prefix: str, head: str = "ForCausalLM", **sizes: Any) -> Callable[[], Example]:
@@ -164,7 +164,7 @@ def encoder_decoder(prefix: str, head: str = "ForConditionalGeneration", **sizes
 
     def build() -> Example:
         model = _from_config(prefix, head, {"vocab_size": VOCABULARY, **TOKENS, "decoder_start_token_id": 1, **sizes})
-        return Example(model, kwargs={"input_ids": _tokens(), "attention_mask": _padding(), "labels": _tokens(24)})
+        return Example(model, kwargs={"input_ids": _tokens(), "attention_mask": padding(), "labels": _tokens(24)})
 
     return build
 
@@ -276,7 +276,6 @@ def _perceptron() -> Example:
 # -- the registry ---------------------------------------------------------------------------------------------------
 
 _GROUPED: dict[str, Any] = {"num_key_value_heads": 2}
-_WIDE: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 4}
 _VIT: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -298,12 +297,12 @@ _BART: dict[str, Any] = {
 _T5: dict[str, Any] = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
 
 DEMO: tuple[Architecture, ...] = (
-    Architecture("bert", "encoder", encoder("Bert", **_WIDE), 1e-3),
-    Architecture("gpt2", "decoder", decoder("GPT2", "LMHeadModel", **_WIDE), 1e-3),
-    Architecture("llama", "decoder", decoder("Llama", **_WIDE, **_GROUPED), 1e-3),
-    Architecture("qwen3", "decoder", decoder("Qwen3", **_WIDE, **_GROUPED, head_dim=64), 1e-3),
+    Architecture("bert", "encoder", encoder("Bert", **WIDE), 1e-3),
+    Architecture("gpt2", "decoder", decoder("GPT2", "LMHeadModel", **WIDE), 1e-3),
+    Architecture("llama", "decoder", decoder("Llama", **WIDE, **_GROUPED), 1e-3),
+    Architecture("qwen3", "decoder", decoder("Qwen3", **WIDE, **_GROUPED, head_dim=64), 1e-3),
     Architecture("t5", "encoder-decoder", encoder_decoder("T5", d_model=256, d_kv=64, d_ff=1024, num_layers=2, num_heads=4), 1e-3),
-    Architecture("vit", "vision", vision("ViT", image=64, **{**_VIT, **_WIDE, "image_size": 64}), 1e-3),
+    Architecture("vit", "vision", vision("ViT", image=64, **{**_VIT, **WIDE, "image_size": 64}), 1e-3),
     Architecture("resnet18", "convolutional", image_model("resnet18", layout=torch.channels_last), 1e-3),
     Architecture("convnext", "convolutional", image_model("convnext_atto", layout=torch.channels_last), 1e-3),
     Architecture("mlp", "plain Python", _perceptron, 1e-3),

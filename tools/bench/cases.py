@@ -11,12 +11,18 @@ import torch
 from torch import nn
 
 from tools.libraries import transformers
-from tools.models import SMALL, Example, decoder, encoder
+from tools.models import SMALL, VOCABULARY, WIDE, Example, decoder, encoder, encoder_decoder, image_model, padding
 
 LAYERS = 36
 DEEPER = 82
 ENTRIES = 50
 PROMPT, TOKENS = 6, 40
+SIZES = ((2, 17), (4, 33), (3, 64), (8, 24))
+
+Built = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+"""A callable, its positional arguments and its keyword arguments."""
+Builder = Callable[[str], Built]
+"""Builds for a device."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +36,11 @@ class Case:
 
     name: str
     about: str
-    builder: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
+    builder: Builder
     overhead: float | None
     variants: tuple[Any, ...] = ()
 
-    def build(self, device: str = "cpu") -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    def build(self, device: str = "cpu") -> Built:
         """The callable, its positional arguments and its keyword arguments, the same on every call."""
         torch.manual_seed(0)
         return self.builder(device)
@@ -51,9 +57,17 @@ class Case:
         return partial(_in_turn, [partial(compiled, *args, variant, **kwargs) for variant in self.variants])
 
 
-def _in_turn(calls: list[Callable[[], Any]]) -> None:
-    for call in calls:
-        call()
+@dataclass(frozen=True)
+class Sizes(Case):
+    """A model that one compilation serves for inputs of all sizes. The builder's arguments are tuples of arguments, one for each of
+    several sizes; a measured call is one call with each of them in turn."""
+
+    def calls(self, compiled: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        return partial(_in_turn, [partial(compiled, *sized, **kwargs) for sized in args])
+
+
+def _in_turn(calls: list[Callable[[], Any]]) -> list[Any]:
+    return [call() for call in calls]
 
 
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -151,52 +165,78 @@ class ConvolutionBlock(nn.Module):
         return torch.relu(self.normalisation(self.convolution(x)))
 
 
-def _add(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _add(device: str) -> Built:
     return add, (torch.randn(8, device=device), torch.randn(8, device=device)), {}
 
 
-def _total(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _total(device: str) -> Built:
     items = [torch.randn(4, device=device) for _ in range(ENTRIES)]
     table = {f"entry{index}": torch.randn(4, device=device) for index in range(ENTRIES)}
     return total, (items, table), {}
 
 
-def _blocks(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _blocks(device: str) -> Built:
     model = nn.Sequential(*(ConvolutionBlock(8) for _ in range(LAYERS))).to(device).eval()
     return model, (torch.randn(1, 8, 16, 16, device=device),), {}
 
 
-def _activate(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _activate(device: str) -> Built:
     return activate, (torch.randn(8, device=device),), {}
 
 
-def _asks(count: int, device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _asks(count: int, device: str) -> Built:
     """No two sizes are equal: equal ones would be one symbol."""
     if count == 1:
         return ask, ([torch.randn(5, device=device)],), {}
     return ask, ([torch.randn(5 + i, 5 + i + count, device=device) for i in range(count // 2)],), {}
 
 
-def _layers(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _layers(device: str) -> Built:
     return DecoderStack(32, 2, DEEPER).to(device).eval(), (torch.randn(1, 4, 32, device=device),), {}
 
 
-def _text(build: Callable[[], Example]) -> Callable[[str], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
-    def builder(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _text(build: Callable[[], Example]) -> Builder:
+    def builder(device: str) -> Built:
         example = build().to(device)
         return example.model.eval(), example.args, example.kwargs
 
     return builder
 
 
-def _generating(name: str, cache: str | None, **sizes: Any) -> Callable[[str], tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
-    def builder(device: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _generating(name: str, cache: str | None, **sizes: Any) -> Builder:
+    def builder(device: str) -> Built:
         settings = {**SMALL, "num_hidden_layers": 8, "num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": None, **sizes}
         model = getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**settings)).to(device).eval()
         ids = torch.randint(3, model.config.vocab_size, (2, PROMPT), device=device)
         return model, (ids,), {"do_sample": False, "max_new_tokens": TOKENS, "cache_implementation": cache}
 
     return builder
+
+
+def _sized(build: Callable[[], Example], inputs: Callable[[int, int], tuple[torch.Tensor, ...]]) -> Builder:
+    """A model, and its arguments for each of the sizes."""
+
+    def builder(device: str) -> Built:
+        model = build().model.to(device).eval()
+        return model, tuple(tuple(value.to(device) for value in inputs(batch, length)) for batch, length in SIZES), {}
+
+    return builder
+
+
+def _tokens(batch: int, length: int) -> torch.Tensor:
+    return torch.randint(3, VOCABULARY, (batch, length))
+
+
+def _text_of(batch: int, length: int) -> tuple[torch.Tensor, ...]:
+    return _tokens(batch, length), padding(batch, length)
+
+
+def _texts_of(batch: int, length: int) -> tuple[torch.Tensor, ...]:
+    return _tokens(batch, length), padding(batch, length), _tokens(batch, length // 2)
+
+
+def _image_of(batch: int, length: int) -> tuple[torch.Tensor, ...]:
+    return (torch.randn(batch, 3, length + 32, 2 * length).contiguous(memory_format=torch.channels_last),)
 
 
 _DEEP: dict[str, Any] = {**SMALL, "num_hidden_layers": LAYERS}
@@ -236,7 +276,26 @@ GENERATION_CASES = tuple(
     )
 )
 """Cases of the measure of `generate()` only."""
-EVERY = (*CASES, *GUARD_CASES, *GENERATION_CASES)
+_SEVERAL = f"{len(SIZES)} sizes of batch and length"
+
+SIZE_CASES = (
+    Sizes("bert", f"BERT with 2 layers of width 256, with padding, {_SEVERAL}", _sized(encoder("Bert", **WIDE), _text_of), None),
+    Sizes(
+        "llama",
+        f"Llama with 2 layers of width 256, with padding, {_SEVERAL}",
+        _sized(decoder("Llama", **WIDE, num_key_value_heads=2, use_cache=False), _text_of),
+        None,
+    ),
+    Sizes(
+        "t5",
+        f"T5 with 2 and 2 layers of width 256, with padding, {_SEVERAL}",
+        _sized(encoder_decoder("T5", d_model=256, d_kv=64, d_ff=1024, num_layers=2, num_heads=4, use_cache=False), _texts_of),
+        None,
+    ),
+    Sizes("resnet", f"ResNet-18, {len(SIZES)} sizes of batch, height and width", _sized(image_model("resnet18", layout=torch.channels_last), _image_of), None),
+)
+"""Cases of the measure of Inductor with symbolic sizes only."""
+EVERY = (*CASES, *GUARD_CASES, *GENERATION_CASES, *SIZE_CASES)
 
 
 def select(only: str | None) -> list[Case]:

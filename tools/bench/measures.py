@@ -17,14 +17,16 @@ from typing import Any
 
 import torch
 
-from tools.bench.cases import CASES, GENERATION_CASES, GUARD_CASES, Case, select
+from tools.bench.cases import CASES, GENERATION_CASES, GUARD_CASES, SIZE_CASES, Case, select
 from tools.bench.generation import generation
 from tools.check import describe
 from tools.compilers import COMPILERS, Backend, Compiler
 from tools.compilers import quiet as quiet_compilers
-from tools.measure import alternate, elapsed
+from tools.measure import alternate, elapsed, largest_error
 
 Numbers = dict[str, float | str]
+TOLERANCE = 1e-3
+"""The error of a result, relative to the tensor compared."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,18 @@ def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> N
 
 
 @torch.no_grad()
-def inductor_call(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
-    """Milliseconds of one call with Inductor, from end to end."""
+def inductor_call(case: str, names: Sequence[str], repeat: int, device: str, dynamic: bool | None = None) -> Numbers:
+    """Milliseconds of one call with Inductor, from end to end. Results that aren't eager's are failures."""
     quiet()
     chosen = select(case)[0]
     function, args, kwargs = chosen.build(device)
-    ready, failures = _calls(case, [name for name in names if name != "eager"], "inductor", device)
-    ready["eager"] = chosen.calls(function, args, kwargs)
+    ready, failures = _calls(case, [name for name in names if name != "eager"], "inductor", device, dynamic)
+    eager = chosen.calls(function, args, kwargs)
+    for name, call in list(ready.items()):
+        if not (error := largest_error(eager(), call())) <= TOLERANCE:
+            failures[name] = f"error {error:.1e} is above {TOLERANCE:.0e}"
+            del ready[name]
+    ready["eager"] = eager
     return {**{name: found * 1e3 for name, found in alternate(ready, 0.5 * repeat).items()}, **failures}
 
 
@@ -223,6 +230,14 @@ MEASURES: tuple[Measure, ...] = (
         cases=tuple(case.name for case in GENERATION_CASES),
     ),
     Measure("inductor", "call with Inductor", "ms", inductor_call, compilers=("torch", "eager")),
+    Measure(
+        "inductor-dynamic",
+        "calls with Inductor, dynamic=True",
+        "ms",
+        partial(inductor_call, dynamic=True),
+        compilers=("torch", "eager"),
+        cases=tuple(case.name for case in SIZE_CASES),
+    ),
     Measure("peak", "peak memory of the process", "MiB", peak_memory, compilers=("torch", "eager"), apart=True),
     Measure("retained", "growth per compile and reset", "KiB", retained_memory, apart=True),
 )
