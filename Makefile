@@ -3,6 +3,7 @@
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
 #   make test                  ruff, mypy and the test suite, in WORKERS processes     (make test ARGS="tests/runtime -k threads")
 #   make test-fast             a part of the tests, in a minute or two
+#   make test-aot              the tests with AOTAutograd's forward and backward graphs (make test-aot ARGS="tests/objects")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/behaviour/test_threads.py")
@@ -35,7 +36,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast lint types test-matrix fuzz conformance sanitize stress bench zoo clean force
+.PHONY: all setup build demo test test-fast test-aot lint types test-matrix fuzz conformance sanitize stress bench zoo clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -78,6 +79,9 @@ FAST = test_architecture.py user/test_api.py user/test_explain.py traces guards/
 	tracing/test_predictions.py
 test-fast: $(INSTALLED)
 	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(FAST:%=tests/%) $(ARGS)
+
+test-aot: $(INSTALLED)
+	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q --backend aot_eager $(ARGS)
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 import framejit
 
+IN_THE_PLACE_OF_EAGER = ["eager", "aot_eager"]
 TABLE = torch.arange(12.0).reshape(4, 3)
 GOOD, BAD = torch.tensor([0, 1, 2]), torch.tensor([0, 1, 9])
 CASES: list[Callable[..., Any]] = []
