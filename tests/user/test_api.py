@@ -475,6 +475,7 @@ def test_deep_models(depth, lenient):
     assert (framejit.statistics()["fallbacks"] == 0) == (depth < 200)
 
 
+@pytest.mark.only_eager("what AOTAutograd puts around a graph takes more frames than are left here")
 def test_called_with_the_stack_nearly_used_up():
     f = eager(plain)
 
