@@ -264,7 +264,7 @@ CASES: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "string.Template": (2, lambda x: string.Template("$a b").substitute(a=3)),
     "string.Formatter": (1, lambda x: string.Formatter().format("{} {a}", 1, a=2)),
     "collections.Counter": (3, lambda x: counted()),
-    "functools.lru_cache": (0, lambda x: cached(3)),
+    "functools.lru_cache": (1, lambda x: cached(3)),
     "functools.singledispatch": (1, lambda x: width("abc")),
     "contextlib.contextmanager": (0, lambda x: doubled(x).__enter__()),
     "contextlib.suppress": (0, lambda x: contextlib.suppress(ValueError).__enter__()),
