@@ -111,13 +111,14 @@ def plan(traced: Traced) -> Planned | AsWritten:
 
 
 def specify(compiled: Compiled) -> EntrySpec:
-    """The entry as data: the replacement code, and what its calls are to be checked for."""
+    """The entry as data: its guards, what they fetch, and what runs in the place of the frame."""
     planned = compiled.planned
     attempt, code_plan, behind = planned.attempt, planned.plan, planned.behind
     step: Callable[..., Any] | None = None if behind is None else behind.step
     resumes: tuple[CompiledFunction, ...] = () if behind is None else behind.resumes
     follows: Continuation | None = None
     if code_plan.trace.rerun and step is not None:
+        # Where the graph raises, the first part runs as written and ends the call. So it returns what is to be called: the step, or what hands the result on.
         follows, step, resumes = Continuation(step, len(resumes)), follow, (*resumes, ended())
     code, direct = emit(code_plan, compiled.fn, compiled.boxed, follows)
     attempt.stopwatch.lap("emit")
@@ -173,7 +174,7 @@ def note_of(planned: Planned | AsWritten, entry: Entry) -> FrameNote | None:
 
 
 def tell(resumed_after: BreakNote | None, note: FrameNote) -> None:
-    """Note a compilation, and with the break that it was resumed after, what came of that."""
+    """Note a compilation. If it goes on behind a break, note with the break how many operations it has."""
     record(note)
     if resumed_after is not None:
         if not resumed_after.after:

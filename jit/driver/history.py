@@ -154,7 +154,7 @@ class History:
 
 
 def moved(known: Mapping[Path, T], carried: Iterable[tuple[Path, Path]]) -> Iterator[tuple[Path, T]]:
-    """What is known of values by their paths in one function, by their paths in another. `carried`: (path there, path here)."""
+    """What is known of values by their paths in one function, by their paths in another. `carried`: (path in the other function, path in the one)."""
     for here, there in carried:
         for path, what in known.items():
             if path[: len(there)] == there:

@@ -31,7 +31,7 @@ class Subject:
         name: of the function or module, for reports.
         resumed: whether the function is a resume function.
         entries: all of the function's, the latest first.
-        own: those of them that were made for the module of this call, if it has one.
+        own: those of them that were made for the module of this call (all, if it has none), without the preferred ones, which no limit counts.
     """
 
     name: str
@@ -46,8 +46,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether to compile. `cause`: what the new entry is put down to, where there were others; `limit`: the limit that forbids one, as text,
-    or empty, and `over`: the entries that it counts."""
+    """Whether to compile: yes, if `limit` is empty; else it is the limit that forbids it, as text, and `over` the entries that it counts.
+
+    `cause`: why an entry is made although there are others; None for a first one.
+    """
 
     cause: Change | None = None
     limit: str = ""
@@ -108,7 +110,7 @@ def note_varying(subject: Subject) -> bool:
 
 
 def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
-    """What a new entry is put down to; None where a limit forbids one: the limit as text."""
+    """Why another entry is made, and an empty text; or None, and as text the limit that forbids one."""
     settings, own, call = subject.options.config, subject.own, subject.call
     recent = [entry for entry in own if entry.spec.origin.number >= subject.history.learnt_at]
     if subject.family.lessons and len(recent) >= FEW and learn(subject, recent):
@@ -124,8 +126,9 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
 
 
 def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
-    """Note what keeps most of the entries from serving the call, so that the next entry serves all values of that; False where the
-    function has to be given up. Only what changes while one call runs is learnt, in a loop: a function called with sizes of many
+    """Note what keeps most of the entries from serving the call, so that the next entry serves all values of that. Whether another entry is worth making.
+
+    Only what changes while one call runs is learnt, in a loop: a function called with sizes of many
     kinds would be broken up at each operation. What has become symbolic has been tried as a symbol first.
     """
     history, family = subject.history, subject.family
@@ -135,6 +138,7 @@ def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
     counts = Counter(change.path for change in changes)
     changed = [change for change in changes if 2 * counts[change.path] > len(entries) and change.path not in history.changing]
     latest = max((entry.spec.origin.number for entry in entries), default=0)
+    # What has become a symbol since the latest of these entries is no change to be noted yet: the next entry is the first to have it as one.
     found = [change for change in changed if history.varying_since.get(change.path, latest) <= latest]
     if not changed:
         return False

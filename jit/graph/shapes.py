@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 Fact = tuple[Any, UserLine | None]
 """An expression that has to be true, and the program's line that it is needed for, where that is known."""
 LARGEST = 2**63
-"""Ints from here on are no symbols: neither the guards nor kernels compute with them."""
+"""Numbers from here on are no symbols: neither the guards nor kernels compute with such ints."""
 LARGEST_IN_GRAPHS = 2**62
-"""What compiled code computes of ints from outside must not be larger. Programs of guards fail on what leaves 64 bits; a demand that all of these meet
-would be left out of them."""
+"""What compiled code computes of ints from outside must not be larger. A demand of 2**63 - 1 would be left out of the guard's program, as true of all ints
+there; this one stays, and the program, which is exact, fails on whatever leaves 64 bits."""
 OPERATORS: dict[Any, str] = {
     sympy.Add: "+", sympy.Mul: "*", functions.FloorDiv: "//", functions.CleanDiv: "//", functions.Mod: "%", functions.PythonMod: "%",
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
 }  # fmt: skip
 """Functions of sympy's, by the operation on Python's ints that they are."""
 FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "float"})
-"""The operations on symbolic floats that can wait: those that don't fail."""
+"""The operations on symbolic floats that can wait. That a divisor isn't zero is guarded before."""
 FLOAT_RELATIONS: dict[str, Any] = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
 OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
 """What holds of two floats where a relation doesn't, if neither is nan."""
@@ -77,6 +77,7 @@ class Inputs(Protocol):
 
     trail: Trail
     lifts_symbols: bool
+    """Whether each symbol of an input is an input of the graph too, be it used or not."""
 
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
@@ -103,7 +104,7 @@ class Shapes:
         self.origins: dict[sympy.Symbol, NumberObject] = {}
         """The number that each symbol is, where it is read off the call."""
         self.properties: dict[Source, sympy.Expr] = {}
-        """The symbolic properties of inputs, and the ints from outside: what each is in symbols."""
+        """The symbolic properties of inputs, and the ints and floats from outside: what each is in symbols."""
         self.lines: list[UserLine | None] = []
         """The program's lines that the guards of the ShapeEnv come from, as far as they have been noted."""
         self._graph = graph
@@ -121,7 +122,7 @@ class Shapes:
     # Inputs.
 
     def context_of(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext | None:
-        """How the fake of an input is to be made, which isn't held by a module; None where all its sizes are constants."""
+        """How to make the fake of an input that no module holds; None where all its sizes are constants."""
         known = self._contexts.get(id(tensor))
         if known is None:
             dimensions, declared = self.dynamic.dimensions(source, tensor), self.dynamic.declared(tensor)
@@ -141,7 +142,7 @@ class Shapes:
         return f"{name}#{count}" if count else name
 
     def note_input(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor) -> None:
-        """An input has become a fake with symbolic sizes: where its symbols are found, and what it is in those of other inputs."""
+        """Note of an input that has become a fake with symbolic sizes where its symbols are found, and what it is in the symbols of other inputs."""
         for dim in range(fake.dim()):
             self._note(source.child(TensorSize, dim), fake.size(dim), tensor.size(dim))
         for dim, size in self.dynamic.declared(tensor).items():
@@ -224,7 +225,7 @@ class Shapes:
         return type(value) is SymFloat and value.node._expr in self._free
 
     def decide_float(self, relation: str, number: NumberObject, other: float) -> bool:
-        """Whether a relation holds of a symbolic float from outside and a known one, which is guarded from here on. Of nan, none is guarded to hold."""
+        """Whether a relation holds of a symbolic float from outside, which is never nan, and a known one. It is guarded from here on."""
         assert number.source is not None
         holds = bool(COMPARISONS[relation](number.value, other))
         symbol = self.properties.get(number.source)
@@ -315,7 +316,7 @@ class Shapes:
         return [Assumption(guard.expr, line) for guard, line in zip(self.env.guards, self.lines, strict=True)]
 
     def guard(self, call: Call) -> ShapesHold | None:
-        """The guard that all assumptions are right; None where nothing is symbolic. To be asked for once the backend has returned.
+        """The guard that all assumptions are right; None where nothing is to be checked. To be asked for once the backend has returned.
 
         Raises ConstraintViolation where the program has declared a size to be symbolic, and it can't be.
         """
@@ -333,7 +334,7 @@ class Shapes:
                 return guard
         except UntranslatableError:
             pass
-        # What can't be checked is only known of the values of this call.
+        # No program computes it, or it isn't true of this very call: only the values of this call are served.
         return shapes_hold([*equations, *facts_of_values(self.origins), *self._float_facts.items()], reads)
 
     def _check_declared(self) -> None:
@@ -408,8 +409,8 @@ def symbolic_context(name: str, tensor: torch.Tensor, dimensions: frozenset[int]
 ) -> StatefulSymbolicContext:
     """The context by which a fake gets symbolic sizes in these dimensions.
 
-    Where all sizes are symbolic, equal ones share a symbol: most are equal in every call. One that has been seen to vary by itself, or that was declared,
-    has a symbol of its own: that it equals another in this call says little.
+    With `dynamic=True`, sizes that are equal in this call share a symbol, but for those that were declared: most are equal in every call. Otherwise each has
+    its own: that a size which varies equals another one now says little.
 
     `declared`: what was said of the sizes of some dimensions. `unbacked`: of which nothing may be taken to be true.
     """

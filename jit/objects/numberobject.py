@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from framejit.guards.source import Source
 
 MAX_DEPTH = 16
-"""So many deferred computations may be in one another. A deeper one is written anew, as what it simplifies to, or asked for its value."""
+"""How deeply deferred computations may be nested. A deeper one is written anew, as what it simplifies to, or asked for its value."""
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "/": operator.truediv, "**": operator.pow,
     "max": max, "min": min, "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
 }  # fmt: skip
 """What can be deferred."""
 UNFAILING = frozenset("+-*")
-"""The operators that can wait whatever the numbers are. They can't fail on two numbers of one type, but for floats from huge ints."""
+"""The operators that can't fail on two ints or on two floats. With one of each they fail where the int is too large for a float: see `defers`."""
 SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
 """The operations that are operators of Python's; the others are functions."""
 LARGEST_EXPONENT = 8
@@ -41,17 +41,17 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 ROUNDED: dict[str, Callable[[float], int]] = {"<": math.ceil, ">=": math.ceil, ">": math.floor, "<=": math.floor}
-"""How an int is compared with a float that is no whole number: `n < 2.5` is `n < 3`."""
+"""How the float is rounded that an int is compared with: `n < 2.5` is `n < 3`."""
 
 
 class NumberObject(ConstObject):
-    """An exact int or float. `sym`: its SymInt, None where it has none (yet); `node`: its node in the outermost graph, where one was needed."""
+    """An exact int or float. `sym`: its SymInt or SymFloat, None where it has none (yet); `node`: its node in the outermost graph, where one was needed."""
 
     __slots__ = ("sym", "node")
 
-    def __init__(self, value: Any, source: Source | None = None, pending: bool = False, sym: SymInt | None = None) -> None:
+    def __init__(self, value: Any, source: Source | None = None, pending: bool = False, sym: SymInt | SymFloat | None = None) -> None:
         super().__init__(value, source, pending)
-        self.sym: SymInt | SymFloat | None = sym
+        self.sym = sym
         self.node: fx.Node | None = None
 
     def symbolic(self, vm: VM) -> SymInt | None:
@@ -82,12 +82,12 @@ class NumberObject(ConstObject):
         return vm.graph.shapes.node_of(self) if self.symbol(vm) is not None and vm.graph.shapes.fits(self) else self.constant(vm)
 
     def truth(self, vm: VM) -> bool:
-        if self.is_free(vm):
+        if self.is_float_input(vm):
             return vm.graph.shapes.decide_float("!=", self, 0.0)
         sym = self.symbolic(vm)
         return super().truth(vm) if sym is None else vm.graph.shapes.decide(operator.ne, sym, 0)
 
-    def is_free(self, vm: VM) -> bool:
+    def is_float_input(self, vm: VM) -> bool:
         """Whether it is a symbolic float from outside."""
         return self.cls is float and self.source is not None and self.symbol(vm) is not None
 
@@ -266,7 +266,7 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
 
 
 def is_setting(number: NumberObject) -> bool:
-    """Whether a number is known, or comes from outside: beside a symbolic one it may become known."""
+    """Whether a number is known, or read off the call, so that its value may be guarded."""
     return not number.pending or number.source is not None
 
 
@@ -276,7 +276,7 @@ def is_nonzero(vm: VM, number: NumberObject) -> bool:
         return bool(number.value)
     if number.cls is int:
         return vm.graph.shapes.decide(operator.ne, number.symbolic(vm), 0)
-    if number.is_free(vm):
+    if number.is_float_input(vm):
         return vm.graph.shapes.decide_float("!=", number, 0.0)
     return type(number) is DeferredNumber and number.operation in ("float", "math.sqrt") and is_nonzero(vm, number.operands[0])
 
@@ -310,7 +310,10 @@ def simplified(vm: VM, operation: str, left: NumberObject, right: NumberObject, 
 
 
 def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of numbers of which at least one is symbolic: its outcome is guarded. None where it is about values."""
+    """A comparison of numbers as a ComparedNumbers, which guards its outcome only if asked; one with a float is guarded at once.
+
+    None where no operand is symbolic.
+    """
     if left.cls is float or right.cls is float:
         return compared_with_float(vm, symbol, left, right)
     if syms_of(vm, (left, right)) is None:
@@ -324,15 +327,15 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
-    """A comparison of a symbolic float with a known number, or of a symbolic int with a known float, as one with an int that has the same outcome for
-    all ints. None where it is about values."""
-    if not left.pending or (left.cls is float and not left.is_free(vm)):
+    """A comparison of a symbolic float with a known number, or of a symbolic int with a known float: the latter as a comparison with an int that has the
+    same outcome for all ints. None where neither can be."""
+    if not left.pending or (left.cls is float and not left.is_float_input(vm)):
         left, right, symbol = right, left, MIRRORED[symbol]
     sym = left.symbol(vm)
     if sym is None or not is_setting(right):
         return None
     other = right.constant(vm)
-    if left.is_free(vm):
+    if left.is_float_input(vm):
         comparable = not math.isnan(other) if right.cls is float else abs(other) <= EXACT_IN_FLOAT
         return vm.const(vm.graph.shapes.decide_float(symbol, left, float(other))) if comparable else None
     if left.cls is float or not math.isfinite(other):

@@ -82,7 +82,8 @@ def compile(
     """Compile a function, method, module or other callable; without a target, a decorator that does.
 
     The first call traces and compiles; later calls run what was compiled as long as everything it rests on is unchanged, and
-    compile again where it isn't. What cannot be traced runs as written, with one logged reason.
+    compile again where it isn't. Where tracing stops, the function is split: what it stops at runs as
+    written, and what is behind is compiled again; a function that can't be split runs as written, with one logged reason.
 
     Args:
         target: a function, a bound method, an `nn.Module`, or any callable object. A module gives a new object of a subclass
@@ -92,7 +93,8 @@ def compile(
         fullgraph: raise `Unsupported` where tracing stops, instead of running the frame as written.
         dynamic: which sizes of tensors, and ints, one compilation takes as symbols, so that it serves all. True: all, but for parameters and buffers, sizes
             of 0 and 1, and ints that are 0 or 1 or no arguments. None: at first none, then those that have been seen to
-            vary from call to call, floats too. False: none; each size is compiled by itself.
+            vary from call to call, floats too. False: none; each size is compiled by itself. With True, sizes that are equal in the first call are taken
+            to be equal in all; otherwise each that varies is taken by itself.
         mode, options: passed to the backend, as a rule to Inductor.
         name: accepted, as torch.compile does; reports name functions as the program does.
         disable: give the target back as it is.

@@ -15,22 +15,22 @@ from tools.compilers import COMPILERS, quiet
 from tools.measure import alternate
 
 MOST_GRAPHS = 6
-"""So many graphs are made for the prompt and for tokens of which each sees one more than the one before."""
+"""At most so many graphs are to be made: for the prompt, and for the tokens behind it, each of which attends to one position more."""
 
 
 @torch.no_grad()
 def generation(case: str, names: Sequence[str], repeat: int, device: str) -> dict[str, float | str]:
     """Milliseconds of one `generate()` of a model whose forward is compiled with the backend that runs graphs as they are.
 
-    A compiler fails that generates other tokens than eager, that makes more than `MOST_GRAPHS` graphs, or that makes any when the same
-    is asked for again.
+    In the place of its time it has a text if it fails: where it raises, generates other tokens than eager, makes more than `MOST_GRAPHS` graphs, or makes
+    any when the same is asked for again.
     """
     quiet()
     torch.set_num_threads(1)
     model, args, kwargs = select(case)[0].build(device)
     expected = model.generate(*args, **kwargs)
     ready: dict[str, Callable[[], Any]] = {}
-    results: dict[str, float | str] = {}
+    failures: dict[str, float | str] = {}
     for name in names:
         compiler = COMPILERS[name]()
         own = copy.deepcopy(model)
@@ -41,13 +41,13 @@ def generation(case: str, names: Sequence[str], repeat: int, device: str) -> dic
             graphs = compiler.statistics().graphs
             same = torch.equal(call(), expected) and same
         except Exception as error:
-            results[name] = describe(error)
+            failures[name] = describe(error)
             continue
         if not same:
-            results[name] = "other tokens than eager's"
+            failures[name] = "other tokens than eager's"
         elif compiler.statistics().graphs != graphs or graphs > MOST_GRAPHS:
-            results[name] = f"{graphs} graphs, then {compiler.statistics().graphs}"
+            failures[name] = f"{graphs} graphs, then {compiler.statistics().graphs}"
         else:
             ready[name] = call
-    times = alternate(ready, 1.0 * repeat) if ready else {}
-    return {**{name: found * 1e3 for name, found in times.items()}, **results}
+    times = alternate(ready, seconds=float(repeat)) if ready else {}
+    return {**{name: found * 1e3 for name, found in times.items()}, **failures}
