@@ -10,7 +10,7 @@ only the nodes that are left say something.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sympy
@@ -176,7 +176,7 @@ class Unbacked:
         if bindings and self._graph.is_inner():
             self._graph.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
-            if id(fact) not in self._facts and not is_size(fact.expr):
+            if id(fact) not in self._facts and not is_size(fact.expr) and not is_of_result(fact.expr, (bindings or {}).keys()):
                 self._refuse(fact.expr)
         if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
             self._refuse(next(filter(is_unbacked, fakes[0].shape)).node.expr)
@@ -294,6 +294,11 @@ class Unbacked:
 def is_unbacked(value: Any) -> bool:
     """Whether a value is a SymInt, SymFloat or SymBool that depends on data."""
     return type(value) in CLASSES and bool(free_unbacked_symbols(value))
+
+
+def is_of_result(fact: Any, made: Set[Any]) -> bool:
+    """Whether a fact only says between which bounds the numbers are that an operator has made. It is true whatever goes in."""
+    return bool(fact.free_symbols <= made) or (isinstance(fact, sympy.Le) and fact.lhs in made)
 
 
 def is_size(fact: sympy.Basic) -> bool:
