@@ -22,7 +22,7 @@ from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
 from framejit.driver.observers import TRACER_OF_FX, observer
 from framejit.driver.options import Options
-from framejit.driver.policy import Decision, Subject, decide, is_allowed, note_varying
+from framejit.driver.policy import Decision, Subject, decide, is_allowed, is_full, note_varying
 from framejit.driver.prediction import Prediction
 from framejit.driver.request import Carried, CompileRequest, Origin
 from framejit.driver.sharing import Pool, pool_of
@@ -181,6 +181,8 @@ class Compiler:
             return None
         if loader.compiler().wait():
             return NotImplemented
+        if self._is_told_of_limit(subject) and is_full(subject):
+            return None
         if self.options.learns_sizes:
             profile.apply(subject)
             if note_varying(subject):
@@ -310,9 +312,17 @@ class Compiler:
         if owner is not None:
             owner.enabled = setting
 
+    def _fails_at_limit(self) -> bool:
+        return self.options.config.fail_on_recompile_limit or config.current().fail_on_recompile_limit
+
+    def _is_told_of_limit(self, subject: Subject) -> bool:
+        """Whether the user has been told that a limit is reached for such calls, and nothing is to be raised."""
+        told = self.history.limits_reported
+        return bool(told) and not self.options.fullgraph and not self._fails_at_limit() and any(name == subject.name for name, _ in told)
+
     def _over_limit(self, subject: Subject, decision: Decision) -> None:
         limit, over = decision.limit, decision.over
-        if self.options.config.fail_on_recompile_limit or config.current().fail_on_recompile_limit:
+        if self._fails_at_limit():
             raise recompiles.error(subject.name, f"{limit} is reached", over, subject.call)
         reported = self.history.limits_reported
         if self.options.fullgraph or (subject.name, limit) not in reported:

@@ -112,7 +112,7 @@ def note_varying(subject: Subject) -> bool:
 def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
     """Why another entry is made, and an empty text; or None, and as text the limit that forbids one."""
     settings, own, call = subject.options.config, subject.own, subject.call
-    recent = [entry for entry in own if entry.spec.origin.number >= subject.history.learnt_at]
+    recent = recent_entries(subject)
     if subject.family.lessons and len(recent) >= FEW and learn(subject, recent):
         return recompiles.cause_of(recent[0], call), ""
     if len(recent) < settings.recompile_limit:
@@ -125,6 +125,24 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
     return None, limit_text("recompile_limit" if len(recent) >= settings.recompile_limit else "cause_limit", settings)
 
 
+def recent_entries(subject: Subject) -> list[Entry]:
+    """Those of the function's own entries that were made with all that it has learnt."""
+    return [entry for entry in subject.own if entry.spec.origin.number >= subject.history.learnt_at]
+
+
+def can_learn(subject: Subject) -> bool:
+    """Whether the function may still note of a value that it changes."""
+    return subject.resumed and not subject.options.fullgraph and subject.history.lessons < LESSONS and subject.family.lessons < FAMILY_LESSONS
+
+
+def is_full(subject: Subject) -> bool:
+    """Whether a limit forbids another entry whatever the call is, which is known without a look at the guards of those that are there."""
+    settings = subject.options.config
+    if len(subject.entries) >= settings.accumulated_recompile_limit:
+        return True
+    return len(recent_entries(subject)) >= settings.recompile_limit and not can_learn(subject)
+
+
 def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
     """Note what keeps most of the entries from serving the call, so that the next entry serves all values of that. Whether another entry is worth making.
 
@@ -132,7 +150,7 @@ def learn(subject: Subject, entries: Sequence[Entry]) -> bool:
     kinds would be broken up at each operation. What has become symbolic has been tried as a symbol first.
     """
     history, family = subject.history, subject.family
-    if not subject.resumed or subject.options.fullgraph or history.lessons == LESSONS or family.lessons == FAMILY_LESSONS:
+    if not can_learn(subject):
         return False
     changes = [change for entry in entries for change in recompiles.explain().changed_contents(entry.spec.guards, subject.call)]
     counts = Counter(change.path for change in changes)
