@@ -58,8 +58,8 @@ class Failure:
         """Which sizes differ; strides are named where no size does, since they follow sizes."""
         named = [number for number in self.numbers if number.what == "size"] or self.numbers
         before: dict[tuple[str, float], list[str]] = {}
-        for what, dim, old, new in named:
-            before.setdefault((f"{self.source}.{what}({dim})", new), []).append(short(old))
+        for number in named:
+            before.setdefault((number.place(self.source), number.now), []).append(short(number.before))
         texts = [f"{what}: {listed(list(dict.fromkeys(olds)))} -> {short(new)}" for (what, new), olds in before.items()]
         return f" ({', '.join(texts)})" if texts else ""
 

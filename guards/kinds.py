@@ -77,6 +77,10 @@ class Difference(NamedTuple):
     before: int | float
     now: int | float
 
+    def place(self, source: str) -> str:
+        """What users call the number, given what they call the value."""
+        return source if self.what == "value" else f"{source}.{self.what}({self.dim})"
+
 
 @dataclass(frozen=True, slots=True)
 class Change:

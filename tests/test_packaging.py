@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -53,9 +54,10 @@ def test_importing_framejit_refuses_another_torch():
 
 def test_importing_framejit_after_torch_takes_a_tenth_of_a_second_at_most():
     program = "import time, torch; start = time.process_time(); import framejit; print(time.process_time() - start)"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # from the second time on, nothing is compiled
     times: list[float] = []
     while len(times) < 6 and min(times, default=1.0) > 0.1:  # a busy machine makes it slower, never faster
-        times.append(float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout))
+        times.append(float(subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True).stdout))
     assert min(times) <= 0.1, times
 
 

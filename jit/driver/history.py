@@ -154,11 +154,11 @@ class History:
 
 
 def moved(known: Mapping[Path, T], carried: Iterable[tuple[Path, Path]]) -> Iterator[tuple[Path, T]]:
-    """What is known of values by their paths in one function, by their paths in another. `carried`: (path in the other function, path in the one)."""
-    for here, there in carried:
+    """What is known of values by their paths in one function, by their paths in another. `carried`: (new path, old path)."""
+    for new, old in carried:
         for path, what in known.items():
-            if path[: len(there)] == there:
-                yield (*here, *path[len(there) :]), what
+            if path[: len(old)] == old:
+                yield (*new, *path[len(old) :]), what
 
 
 def with_more(known: Dimensions, found: Dimensions) -> Dimensions:

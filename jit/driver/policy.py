@@ -93,14 +93,14 @@ def note_varying(subject: Subject) -> bool:
     found: dict[Path, Dimensions] = {}
     told: dict[str, None] = {}
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
-        for what, dim, before, now in guard.differences(guard.source.fetch(subject.call)):
-            if what != "stride":
-                path = guard.source.path()
+        for number in guard.differences(guard.source.fetch(subject.call)):
+            if number.what != "stride":
+                path, is_size = guard.source.path(), number.what == "size"
                 known = subject.history.varying.get(path, NONE)
-                if known is None or (what == "size" and dim in known):
+                if known is None or (is_size and number.dim in known):
                     continue
-                found[path] = with_more(found.get(path, NONE), frozenset({dim}) if what == "size" else None)
-                told[f"{guard.source.told()}{f'.size({dim})' if what == 'size' else ''}: {short(before)} -> {short(now)}"] = None
+                found[path] = with_more(found.get(path, NONE), frozenset({number.dim}) if is_size else None)
+                told[f"{number.place(guard.source.told())}: {short(number.before)} -> {short(number.now)}"] = None
     if not found:
         return False
     subject.history.vary(found)

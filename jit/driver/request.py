@@ -42,7 +42,7 @@ class Origin:
 
 
 Carried = Iterable[tuple[Path, Path]]
-"""Where a resume function finds in its state what had a source in the function before it: (path there, path here)."""
+"""Where a resume function finds in its state what had a source in the function before it: (new path, old path)."""
 
 
 @dataclass(frozen=True, slots=True)

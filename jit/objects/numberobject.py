@@ -112,7 +112,29 @@ class NumberObject(ConstObject):
         return compared(vm, symbol, left, right)
 
 
-class DeferredNumber(NumberObject):
+class Deferred(ConstObject):
+    """What the trace has computed from numbers that aren't known, and the generated code computes anew in each call. `operands`: those numbers."""
+
+    __slots__ = ()
+    operands: tuple[NumberObject, ...]
+
+    def compute(self, cg: Codegen) -> None:
+        """Write what makes the value of the operands, which are on the stack."""
+        raise NotImplementedError
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if not self.pending:
+            cg.load_const(self.value)
+            return
+        for operand in self.operands:
+            cg.load(operand)
+        self.compute(cg)
+
+    def referents(self) -> list[Object]:
+        return list(self.operands) if self.pending else []
+
+
+class DeferredNumber(Deferred, NumberObject):
     """A number that the trace has computed from numbers that aren't known. The generated code computes it anew in each call."""
 
     __slots__ = ("operation", "operands", "depth", "asked")
@@ -142,22 +164,14 @@ class DeferredNumber(NumberObject):
             vm.trail.set(self, "pending", False)
         return self.value
 
-    def reconstruct(self, cg: Codegen) -> None:
-        if not self.pending:
-            cg.load_const(self.value)
-            return
-        for operand in self.operands:
-            cg.load(operand)
+    def compute(self, cg: Codegen) -> None:
         if self.operation in SYMBOLS:
             cg.binary_op(self.operation)
         else:
             cg.call_const(OPERATIONS[self.operation], len(self.operands))
 
-    def referents(self) -> list[Object]:
-        return list(self.operands) if self.pending else []
 
-
-class ComparedNumbers(ConstObject):
+class ComparedNumbers(Deferred):
     """Whether a relation holds of two ints of which one is symbolic. The outcome is guarded where something asks for it; the generated code computes it
     where it only leaves the frame.
     """
@@ -175,16 +189,8 @@ class ComparedNumbers(ConstObject):
             vm.trail.set(self, "pending", False)
         return self.value
 
-    def reconstruct(self, cg: Codegen) -> None:
-        if not self.pending:
-            cg.load_const(self.value)
-            return
-        for operand in self.operands:
-            cg.load(operand)
+    def compute(self, cg: Codegen) -> None:
         cg.call_const(COMPARISONS[self.symbol], 2)
-
-    def referents(self) -> list[Object]:
-        return list(self.operands) if self.pending else []
 
 
 def as_number(obj: Object) -> Object:

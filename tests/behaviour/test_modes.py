@@ -149,7 +149,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(
-    "backend", [pytest.param("eager", marks=pytest.mark.only_eager("of aot_eager, the other parameter, something else is expected")), "aot_eager"]
+    "backend", [pytest.param("eager", marks=pytest.mark.only_eager("what aot_eager does has a parameter of its own")), "aot_eager"]
 )
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_modes_are_as_before(program, backend):

@@ -5,6 +5,7 @@ A compiler that fails is reported as the text of its error, and leaves the numbe
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import statistics
@@ -18,7 +19,6 @@ from typing import Any
 import torch
 
 from tools.bench.cases import CASES, GENERATION_CASES, GUARD_CASES, SIZE_CASES, Case, select
-from tools.bench.generation import generation
 from tools.check import describe
 from tools.compilers import COMPILERS, Backend, Compiler
 from tools.compilers import quiet as quiet_compilers
@@ -27,6 +27,8 @@ from tools.measure import alternate, elapsed, largest_error
 Numbers = dict[str, float | str]
 TOLERANCE = 1e-3
 """The error of a result, relative to the tensor compared."""
+MOST_GRAPHS = 6
+"""At most so many graphs are to be made: for the prompt, and for the tokens behind it, each of which attends to one position more."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,41 @@ def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> N
             calls[name, dynamic] = chosen.calls(COMPILERS[name]().compile(own, stored_outputs, dynamic), args, kwargs)
     times = alternate(calls, 2.0 * repeat)
     return {name: (times[name, True] - times[name, False]) * 1e6 for name in names}
+
+
+@torch.no_grad()
+def generation(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
+    """Milliseconds of one `generate()` of a model whose forward is compiled with the backend that runs graphs as they are.
+
+    In the place of its time it has a text if it fails: where it raises, generates other tokens than eager, makes more than `MOST_GRAPHS` graphs, or makes
+    any when the same is asked for again.
+    """
+    quiet()
+    model, args, kwargs = select(case)[0].build(device)
+    expected = model.generate(*args, **kwargs)
+    ready: dict[str, Callable[[], Any]] = {}
+    failures: Numbers = {}
+    # torch.compile puts another `__init__` on nn.Module when it first runs: on that, what framejit has compiled before may rest.
+    for name in sorted(names, key=lambda name: name != "torch"):
+        compiler = COMPILERS[name]()
+        own = copy.deepcopy(model)
+        own.forward = compiler.compile(own.forward, "eager")
+        call = partial(own.generate, *args, **kwargs)
+        try:
+            same = torch.equal(call(), expected)
+            graphs = compiler.statistics().graphs
+            same = torch.equal(call(), expected) and same
+        except Exception as error:
+            failures[name] = describe(error)
+            continue
+        if not same:
+            failures[name] = "other tokens than eager's"
+        elif compiler.statistics().graphs != graphs or graphs > MOST_GRAPHS:
+            failures[name] = f"{graphs} graphs, then {compiler.statistics().graphs}"
+        else:
+            ready[name] = call
+    times = alternate(ready, seconds=float(repeat)) if ready else {}
+    return {**{name: found * 1e3 for name, found in times.items()}, **failures}
 
 
 @torch.no_grad()
