@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -142,3 +143,40 @@ def alternate(functions: Mapping[Key, Callable[[], Any]], seconds: float = 1.0, 
             times[name].append(total / count)
         order.reverse()
     return {name: min(found) for name, found in times.items()}
+
+
+def differences(pairs: Mapping[Key, tuple[Callable[[], Any], Callable[[], Any]]], seconds: float = 1.0, batch_seconds: float = 3e-4) -> dict[Key, float]:
+    """Seconds by which a call of the second function of each pair takes longer than one of the first.
+
+    It is the median over rounds, in each of which every pair has its turn: a short batch of the first function, two of the second, one of the first.
+    What slows the machine for longer than a round hits all of them; so a difference far smaller than a call can be told from noise, where the
+    difference of two best times can't.
+
+    Args:
+        pairs: what to time, by name. Each function is called first, to warm up.
+        seconds: about how long the whole comparison may take.
+        batch_seconds: about how long a batch takes.
+    """
+    calls: dict[Key, range] = {}
+    for name, (first, second) in pairs.items():
+        first()
+        second()
+        single, _ = elapsed(second)
+        calls[name] = range(max(1, round(batch_seconds / max(single, 1e-7))))
+
+    def batch(name: Key, which: int) -> float:
+        function, turns = pairs[name][which], calls[name]
+        start = time.perf_counter()
+        for _ in turns:
+            function()
+        return (time.perf_counter() - start) / len(turns)
+
+    found: dict[Key, list[float]] = {name: [] for name in pairs}
+    deadline = time.perf_counter() + seconds
+    rounds = 0
+    while rounds < 5 or time.perf_counter() < deadline:
+        rounds += 1
+        for name, times in found.items():
+            before, once, again, after = (batch(name, which) for which in (0, 1, 1, 0))
+            times.append((once + again - before - after) / 2)
+    return {name: statistics.median(times) for name, times in found.items()}

@@ -22,7 +22,7 @@ from tools.bench.cases import CASES, GENERATION_CASES, GUARD_CASES, SIZE_CASES, 
 from tools.check import describe
 from tools.compilers import COMPILERS, Backend, Compiler
 from tools.compilers import quiet as quiet_compilers
-from tools.measure import alternate, elapsed, largest_error
+from tools.measure import alternate, differences, elapsed, largest_error
 
 Numbers = dict[str, float | str]
 TOLERANCE = 1e-3
@@ -134,17 +134,22 @@ def call_overhead(case: str, names: Sequence[str], repeat: int, device: str, dyn
 
 @torch.no_grad()
 def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
-    """Microseconds by which a call with symbolic sizes, and so with guards on them, is longer than one with constant sizes."""
+    """Microseconds by which a call with symbolic sizes, and so with guards on them, is longer than one with constant sizes.
+
+    Where its data lie in memory changes a call of torch.compile's by more than one guard costs, so that one guard's number differs from process to process.
+    """
     quiet()
     chosen = select(case)[0]
     function, args, kwargs = chosen.build(device)
-    calls: dict[tuple[str, bool], Callable[[], Any]] = {}
-    for name in names:
-        for dynamic in (False, True):
-            own = FunctionType(function.__code__.replace(), function.__globals__)  # what is compiled belongs to the code object
-            calls[name, dynamic] = chosen.calls(COMPILERS[name]().compile(own, stored_outputs, dynamic), args, kwargs)
-    times = alternate(calls, 2.0 * repeat)
-    return {name: (times[name, True] - times[name, False]) * 1e6 for name in names}
+
+    def ready(name: str, dynamic: bool) -> Callable[[], Any]:
+        own = FunctionType(function.__code__.replace(), function.__globals__)  # what is compiled belongs to the code object
+        call = chosen.calls(COMPILERS[name]().compile(own, stored_outputs, dynamic), args, kwargs)
+        call()
+        return call
+
+    pairs = {name: (ready(name, False), ready(name, True)) for name in names}
+    return {name: found * 1e6 for name, found in differences(pairs, seconds=2.0 * repeat).items()}
 
 
 @torch.no_grad()
