@@ -1,19 +1,28 @@
-"""Gradients asked for, and hooks of modules set up, inside compiled code: autograd does that natively, between two graphs."""
+"""Gradients asked for inside compiled code: the graph computes them where it can hold all that they depend on, else autograd does so natively, between
+two graphs. Hooks of modules are set up natively.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 from torch.utils.hooks import BackwardHook
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.graph.history import history_of, is_laid_out_as_grad, layout_of_grad
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import CAttr
+from framejit.modules.app import gradients as app
 from framejit.objects import abstract
 from framejit.objects.registry import library, models
-from framejit.objects.tensorobject import TensorObject
+from framejit.objects.tensorobject import TensorObject, read_is_leaf
+from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
 
 if TYPE_CHECKING:
     from framejit.objects.object import VM, Object
@@ -21,32 +30,141 @@ if TYPE_CHECKING:
 
 def tensors_in(vm: VM, value: Object | None) -> list[TensorObject]:
     """A tensor, or those of a tuple or list of tensors."""
-    if value is None:
+    return [item for item in items_of(vm, value) if isinstance(item, TensorObject)]
+
+
+def items_of(vm: VM, value: Object | None) -> list[Object]:
+    """What is given for some tensors: a tensor, or several in a tuple, a list or an iterator; nothing for None."""
+    value = vm.const(None) if value is None else vm.observe(value)
+    if value.cls is type(None):
         return []
-    value = vm.observe(value)
-    values = [vm.observe(item) for item in abstract.iterate(vm, value)] if value.cls in (tuple, list) else [value]
-    return [item for item in values if isinstance(item, TensorObject)]
+    return [value] if isinstance(value, TensorObject) else [vm.observe(item) for item in abstract.iterate(vm, value)]
 
 
-def asks_for_gradients(name: str, function: Callable[..., Any]) -> Callable[..., Object]:
-    """The model of a function that runs a backward pass, for tensors named `inputs` or for all leaves."""
-    signature = inspect.signature(function)
+@dataclass(frozen=True)
+class Question:
+    """A call that asks autograd for gradients, as it is written. `inputs`: of which tensors; None: of all leaves that there are."""
 
-    def stop(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
-        given = signature.bind(*args, **kwargs).arguments
-        node = vm.graph.autograd_node
-        if node is not None:
-            for wanted in tensors_in(vm, given.get("inputs")):
-                node.asked_about(wanted, f"the gradient of a tensor for {name}")
-            node.differentiated_twice = "create_graph" in given and abstract.truth(vm, vm.observe(given["create_graph"]))
-        vm.unsupported(breaks.UnsupportedOperation(name))
+    name: str
+    outputs: list[Object]
+    gradients: list[Object] | None
+    inputs: list[Object] | None
+    retain_graph: Object
+    create_graph: bool
 
-    return stop
+    def leaves(self, vm: TorchVM) -> tuple[TensorObject, ...]:
+        """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question: where gradients go on from the graph's inputs,
+        or what computes them, or listens to them, is Python.
+        """
+        graph = vm.graph
+        if graph.autograd_node is not None:
+            for wanted in self.inputs or ():
+                if isinstance(wanted, TensorObject):
+                    graph.autograd_node.asked_about(wanted, f"the gradient of a tensor for {self.name}")
+            graph.autograd_node.differentiated_twice = self.create_graph
+            self.stop(vm)
+        if graph.body is not graph.outermost:
+            self.stop(vm)
+        tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
+        if len(tensors) != len(self.outputs) + len(self.inputs or ()):
+            self.stop(vm)
+        history = history_of([tensor.look(vm) for tensor in tensors])
+        if history.functions:
+            self.stop(vm, f", through the autograd.Function {history.functions[0].removesuffix('Backward')}")
+        known = [graph.object_of(leaf) for leaf in history.leaves]
+        found = tuple([obj for obj in known if obj is not None])
+        if len(found) != len(known):
+            self.stop(vm, ", of what was computed before")
+        if any(leaf.fake.layout is not torch.strided for leaf in found):
+            self.stop(vm, ", of sparse tensors")
+        for leaf in found:
+            self.rest_on(vm, leaf)
+        return found
+
+    def rest_on(self, vm: TorchVM, leaf: TensorObject) -> None:
+        """Guard that an input is a leaf, and that nobody listens to its gradient."""
+        if leaf.source is None:
+            return
+        for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+            if getattr(leaf.value, name):
+                self.stop(vm, ", of a tensor with hooks")
+            vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
+        read_is_leaf(vm, leaf)
+
+    def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
+        vm.unsupported(breaks.UnsupportedOperation(self.name + why))
+
+    def ask(self, vm: TorchVM, inputs: Sequence[Object], **further: Object) -> Object:
+        """Have the graph compute the gradients of these tensors."""
+        given = {} if self.gradients is None else {"grad_outputs": TupleObject(self.gradients)}
+        options = {"retain_graph": self.retain_graph, "create_graph": vm.const(self.create_graph)}
+        return enter(vm, torch.autograd.grad, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})
 
 
-models(torch.autograd.grad)(asks_for_gradients("torch.autograd.grad", torch.autograd.grad))
-models(torch.autograd.backward)(asks_for_gradients("torch.autograd.backward", torch.autograd.backward))
-models(torch.Tensor.backward)(asks_for_gradients("backward() of a tensor", torch.Tensor.backward))
+def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, gradients: str) -> Question:
+    """The question that a call's arguments ask, by their names."""
+    return Question(
+        name,
+        items_of(vm, given[outputs]),
+        items_of(vm, given.get(gradients)) or None,
+        items_of(vm, given.get("inputs")) or None,
+        given.get("retain_graph") or vm.const(None),
+        "create_graph" in given and abstract.truth(vm, vm.observe(given["create_graph"])),
+    )
+
+
+GRAD, BACKWARD, TENSOR_BACKWARD = map(inspect.signature, (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward))
+
+
+@models(torch.autograd.grad)
+def autograd_grad(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+    """The call itself enters the graph."""
+    given = GRAD.bind(*args, **kwargs).arguments
+    asked = question(vm, "torch.autograd.grad", given, "outputs", "grad_outputs")
+    if vm.observe(given["inputs"]).cls is dict or "only_inputs" in given or "is_grads_batched" in given:
+        asked.stop(vm)
+    asked.leaves(vm)
+    return asked.ask(vm, asked.inputs or [], **{name: given[name] for name in ("allow_unused", "materialize_grads") if name in given})
+
+
+@models(torch.autograd.backward)
+def autograd_backward(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+    given = BACKWARD.bind(*args, **kwargs).arguments
+    asked = question(vm, "torch.autograd.backward", given, "tensors", "grad_tensors")
+    if "grad_variables" in given:
+        asked.stop(vm)
+    return run_backward(vm, asked)
+
+
+@models(torch.Tensor.backward)
+def tensor_backward(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+    return run_backward(vm, question(vm, "backward() of a tensor", TENSOR_BACKWARD.bind(*args, **kwargs).arguments, "self", "gradient"))
+
+
+def run_backward(vm: TorchVM, asked: Question) -> Object:
+    """The graph computes the gradients of the leaves; storing them in `.grad`, or adding them to what is there, is traced as if the program did it."""
+    reached = asked.leaves(vm)
+    leaves = reached if asked.inputs is None else [leaf for leaf in asked.inputs if leaf in reached]
+    if not leaves or (asked.inputs is not None and len(set(leaves)) != len(asked.inputs)):
+        asked.stop(vm)
+    gradients = asked.ask(vm, leaves, allow_unused=vm.const(True))
+    assert isinstance(gradients, TupleObject)
+    layouts = [vm.const(layout_for(vm, leaf, vm.observe(item), asked.create_graph)) for leaf, item in zip(leaves, gradients.items(vm), strict=True)]
+    vm.call_app(app.accumulate, [TupleObject(list(leaves)), gradients, TupleObject(layouts), vm.const(asked.create_graph)])
+    return vm.const(None)
+
+
+def layout_for(vm: TorchVM, leaf: Object, gradient: Object, create_graph: bool) -> torch.memory_format | None:
+    """The layout in which a gradient has to be copied before it is somebody's `.grad`; None where it is laid out so, and in memory of its own.
+
+    A gradient that is to be differentiated in turn is always copied.
+    """
+    if not isinstance(leaf, TensorObject) or not isinstance(gradient, TensorObject):
+        return None
+    mine, found = leaf.look(vm), gradient.look(vm)
+    if not create_graph and is_laid_out_as_grad(mine, found) and vm.graph.fakes.sharing_memory([found]) == [found]:
+        return None
+    return layout_of_grad(mine)
 
 
 @library

@@ -164,7 +164,7 @@ class TensorObject(Object):
         cg.load_node(self.node)
 
     def needs_fill(self) -> bool:
-        return self.attrs is not None
+        return self.attrs is not None or self.grad is not MISSING
 
     def fill(self, cg: Codegen) -> None:
         if self.attrs is not None and self.attrs.entries:
@@ -173,6 +173,8 @@ class TensorObject(Object):
             cg.load(self.attrs)
             cg.call_const(dict.update, 2)
             cg.pop_top()
+        if self.source is None:
+            self.replay(cg)
 
     def replay(self, cg: Codegen) -> None:
         if self.grad is not MISSING:
@@ -287,8 +289,8 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
 @sets(torch.Tensor.grad)
 def write_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
     value = vm.const(None) if value is None else value
-    if self.source is None:
-        vm.unsupported(breaks.UnsupportedOperation("storing .grad of a tensor made in the compiled function"))
+    if self.source is None and not self.look(vm).is_leaf:
+        vm.unsupported(breaks.UnsupportedOperation("storing .grad of a tensor that is not a leaf"))
     if not isinstance(value, TensorObject) and value.cls is not type(None):
         vm.unsupported(breaks.OperatorRaises("storing something other than a tensor or None to .grad"))
     if isinstance(value, TensorObject):

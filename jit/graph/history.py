@@ -1,0 +1,64 @@
+"""What autograd has recorded of fake tensors: the leaves that a gradient reaches, and what on the way there no graph can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+
+@dataclass(frozen=True)
+class History:
+    """Of some tensors: `leaves`, each once, in the order in which a search from the tensors finds them, and the classes of autograd.Function whose
+    backward lies between.
+    """
+
+    leaves: tuple[torch.Tensor, ...]
+    functions: tuple[str, ...]
+
+
+def history_of(fakes: Iterable[torch.Tensor]) -> History:
+    """The history of fakes. Gradients to a leaf that the program doesn't know belong to an input that is no leaf itself."""
+    leaves: dict[int, torch.Tensor] = {}
+    functions: dict[str, None] = {}
+    waiting: list[Any] = []
+    for fake in fakes:
+        if fake.grad_fn is not None:
+            waiting.append(fake.grad_fn)
+        elif fake.requires_grad:
+            leaves[id(fake)] = fake
+    seen = set(waiting)
+    for node in waiting:
+        if isinstance(node, BackwardCFunction):
+            functions[node.name()] = None
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaves[id(leaf)] = leaf
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return History(tuple(leaves.values()), tuple(functions))
+
+
+def is_dense(fake: torch.Tensor) -> bool:
+    """Whether the elements lie in memory without gaps, each for itself, in whatever order of the dimensions."""
+    expected = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(fake.size(), fake.stride(), strict=True) if size != 1):
+        if stride != expected:
+            return fake.numel() == 0
+        expected *= size
+    return True
+
+
+def layout_of_grad(leaf: torch.Tensor) -> torch.memory_format:
+    """How autograd lays out the `.grad` of a leaf: like the leaf if that is dense, else as contiguous memory."""
+    return torch.preserve_format if is_dense(leaf) else torch.contiguous_format
+
+
+def is_laid_out_as_grad(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:
+    """Whether a gradient can be the `.grad` of a leaf as it is."""
+    return gradient.stride() == leaf.stride() if is_dense(leaf) else gradient.is_contiguous()
