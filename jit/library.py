@@ -31,7 +31,7 @@ TENSOR_CODE = tuple(
     TORCH + path
     for path in (
         "_compile.py", "_higher_order_ops/", "_jit_internal.py", "_library/", "_linalg_utils.py", "_lobpcg.py", "_lowrank.py", "_ops.py",
-        "_refs/", "_tensor.py", "amp/", "ao/", "autograd/", "distributions/", "functional.py", "library.py", "linalg/", "masked/", "nested/", "nn/", "optim/",
+        "_refs/", "_tensor.py", "amp/", "ao/", "autograd/", "distributions/", "functional.py", "library.py", "linalg/", "masked/", "nested/", "nn/",
         "overrides.py", "quantization/", "signal/", "sparse/", "utils/_contextlib.py", "utils/_pytree.py", "utils/checkpoint.py", "utils/hooks.py",
     )
 )  # fmt: skip

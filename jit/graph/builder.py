@@ -30,6 +30,7 @@ from framejit.graph.constants import Inexact, exact
 from framejit.graph.fake import refusal, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
+from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
@@ -310,7 +311,7 @@ class GraphBuilder:
         if not is_repeated:
             try:
                 with self.fakes.running(), writes:
-                    result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else target(*args, **kwargs)
+                    result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else run_on_fakes(target, args, kwargs)
             except Exception as error:
                 raise FailedOnFakes(error) from None
         if self.autograd_node is not None:

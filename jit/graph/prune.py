@@ -15,6 +15,8 @@ from torch.amp.autocast_mode import _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from framejit.graph.on_fakes import run_on_fakes
+
 Running = Callable[[], AbstractContextManager[object]]
 """Makes that in which operators run on fakes."""
 SET_GRAD = torch._C._set_grad_enabled
@@ -53,7 +55,7 @@ def run_node(node: fx.Node) -> Any:
         assert isinstance(node.target, str)
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     assert callable(node.target)
-    return node.target(*args, **kwargs)
+    return run_on_fakes(node.target, tuple(args), kwargs)
 
 
 class EffectRecorder(TorchDispatchMode):

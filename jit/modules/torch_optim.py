@@ -1,23 +1,138 @@
-"""torch.optim: steps of optimizers run as written; `zero_grad` is traced."""
+"""torch.optim: a step is traced where autograd sees each operator of a graph, up to the function that does the arithmetic, which is one node. Elsewhere it
+runs as written.
+"""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from types import CodeType
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
+from torch.optim.optimizer import _use_grad_for_differentiable
 
 from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.on_fakes import stand_in
+from framejit.modules.app import optim as app
 from framejit.objects import abstract
+from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Object
-from framejit.objects.registry import models, runs_as_written
+from framejit.objects.registry import library, models, runs_as_written
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter, rest_on
 
-STEP = next(constant for constant in torch.optim.Optimizer.profile_hook_step.__code__.co_consts if isinstance(constant, CodeType))
+ARITHMETIC = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop", "asgd", "rprop", "_adafactor")
+"""The modules of torch.optim that have a function of their name for the arithmetic of a step."""
+
+MADE = "momentum_buffer_list"
+"""The list in which the arithmetic of SGD puts buffers where there are none yet."""
+
+
+def code_inside(code: CodeType) -> CodeType:
+    """The code of the function that a function defines."""
+    return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+STEP = code_inside(torch.optim.Optimizer.profile_hook_step.__code__)
 """The code that torch puts around the `step` of each class of optimizers."""
-runs_as_written(STEP, breaks.OptimizerStep("an optimizer of torch.optim"))
+WITH_GRAD_MODE = code_inside(_use_grad_for_differentiable.__code__)
+"""The code that torch puts around the `step` of its own optimizers."""
+
+
+def is_traceable(vm: TorchVM, function: Any) -> bool:
+    """Whether the function in STEP is the step of an optimizer of torch's whose arithmetic can be one node."""
+    inner = inspect.getclosurevars(function).nonlocals.get("func") if isinstance(function, FunctionType) else None
+    return vm.graph.autograd_node is None and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
+
+
+runs_as_written(torch.optim.lr_scheduler.LRScheduler.step.__code__, breaks.OptimizerStep("a learning rate scheduler"))
+runs_as_written(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_traceable)
+
+
+@library
+def with_grad_mode(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A step of an optimizer of torch's, inside what STEP does around it."""
+    if function.cls is not FunctionType or getattr(function.value, "__code__", None) is not WITH_GRAD_MODE:
+        return None
+    rest_on(vm, function)
+    return vm.call_app(app.step, [vm.from_real(inspect.unwrap(function.value)), *args], kwargs)
+
+
+def arithmetic(function: Callable[..., Any]) -> None:
+    """Have the arithmetic of a step be one node, which changes all tensors that it is given but the gradients, and gives the buffers that it makes."""
+    signature = inspect.signature(function)
+    gradients = next(name for name in signature.parameters if name in ("grads", "d_p_list"))
+
+    def enter_graph(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+        given = {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()}
+        lists = {name: [vm.observe(item) for item in value.items(vm)] for name, value in given.items() if isinstance(value, ListObject)}
+        for name in ("differentiable", "capturable", "grad_scale", "found_inf"):
+            if name in given and given[name].constant(vm) not in (None, False):
+                vm.unsupported(breaks.OptimizerStep(f"an optimizer with {name}="))
+        for tensor in (item for items in lists.values() for item in items if item.cls is not type(None)):
+            if not isinstance(tensor, TensorObject) or tensor.look(vm).layout is not torch.strided or tensor.look(vm).is_inference():
+                vm.unsupported(breaks.OptimizerStep("an optimizer with other than dense tensors"))
+        made = enter(vm, compute, args, kwargs)
+        for index, item in enumerate(lists.get(MADE, ())):
+            if item.cls is type(None):
+                abstract.setitem(vm, given[MADE], vm.const(index), abstract.getitem(vm, made, vm.const(index)))
+        return vm.const(None)
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        function(*args, **kwargs)
+        return named(args, kwargs).get(MADE)
+
+    def named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        return signature.bind(*args, **kwargs).arguments
+
+    def change(*args: Any, **kwargs: Any) -> Any:
+        given = named(args, kwargs)
+        for name, value in given.items():
+            if isinstance(value, (list, tuple)) and name != gradients:
+                increment_version([item for item in value if item is not None])
+        made = given.get(MADE)
+        return made and [gradient.clone() if item is None else item for item, gradient in zip(made, given[gradients], strict=True)]
+
+    compute.__name__ = compute.__qualname__ = f"{function.__name__}_step"
+    models(function)(enter_graph)
+    stand_in(compute, change)
+
+
+MODULES = frozenset(f"torch.optim.{name}" for name in (*ARITHMETIC, "adamw"))
+for _name in ARITHMETIC:
+    arithmetic(getattr(importlib.import_module(f"torch.optim.{_name}"), _name.strip("_")))
 
 
 @models(torch.optim.Optimizer.zero_grad)
 def zero_grad(vm: VM, *args: Object, **kwargs: Object) -> Object:
     """torch marks it as not to be compiled by its own tracer."""
     return abstract.call(vm, vm.from_real(inspect.unwrap(torch.optim.Optimizer.zero_grad)), list(args), kwargs)
+
+
+def health_check(vm: TorchVM, self: Object) -> Object:
+    """Whether an accelerator records a graph of what is called, and this optimizer can be in one."""
+    if torch.xpu.is_available():
+        vm.unsupported(breaks.OptimizerStep("an optimizer beside an XPU"))
+    if torch.cuda.is_available() and vm.guards.read(torch._C._cuda_isCurrentStreamCapturing):
+        vm.unsupported(breaks.OptimizerStep("an optimizer in a CUDA graph"))
+    return vm.const(None)
+
+
+for _name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
+    if hasattr(torch.optim.Optimizer, _name):
+        models(getattr(torch.optim.Optimizer, _name))(health_check)
+
+
+@models(torch._C._group_tensors_by_device_and_dtype)
+def group_tensors(vm: TorchVM, lists: Object, with_indices: Object | None = None) -> Object:
+    """Several groups come in no order that can be told beforehand."""
+    rows = [vm.observe(row) for row in abstract.iterate(vm, vm.observe(lists))]
+    first = [vm.observe(item) for item in abstract.iterate(vm, rows[0])] if rows else []
+    kinds = {(item.look(vm).device, item.look(vm).dtype) if isinstance(item, TensorObject) else None for item in first}
+    if len(kinds) != 1 or None in kinds:
+        vm.unsupported(breaks.UnsupportedCall("torch._C._group_tensors_by_device_and_dtype with tensors of several kinds"))
+    return vm.call_app(app.one_group, [vm.from_real(kinds.pop()), lists, *([] if with_indices is None else [with_indices])])

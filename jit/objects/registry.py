@@ -51,7 +51,7 @@ DELIVERS: set[int] = set()
 """The ids of functions whose models take the Delivery of their call's result."""
 PURE: dict[int, Any] = {}
 PURE_TYPES: set[type] = set()
-AS_WRITTEN: dict[int, tuple[CodeType, Break]] = {}
+AS_WRITTEN: dict[int, tuple[CodeType, Break, Callable[[Any, Any], bool]]] = {}
 
 
 def wraps(*types: type, by_identity: bool = False, shared: bool = False) -> Callable[[F], F]:
@@ -122,9 +122,9 @@ def made_inside(cls: type, function: Any) -> None:
     MADE_INSIDE[function.__code__] = cls
 
 
-def runs_as_written(code: CodeType, reason: SkippedFrame) -> None:
-    """Frames of this code are never traced, be they called in a trace or compiled themselves."""
-    AS_WRITTEN[id(code)] = code, reason
+def runs_as_written(code: CodeType, reason: SkippedFrame, unless: Callable[[Any, Any], bool] = lambda vm, function: False) -> None:
+    """Frames of this code are not traced, be they called in a trace or compiled themselves; `unless(vm, function)` says which are."""
+    AS_WRITTEN[id(code)] = code, reason, unless
 
 
 def refuse(reason: Break, *functions: Any) -> None:

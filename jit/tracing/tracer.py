@@ -146,7 +146,9 @@ class Tracer:
             if self.depth > self.config.inline_depth_limit:
                 self.unsupported(breaks.TooDeep(frame.code.co_qualname))
             if id(frame.code) in AS_WRITTEN:
-                self.unsupported(AS_WRITTEN[id(frame.code)][1])
+                _, reason, unless = AS_WRITTEN[id(frame.code)]
+                if frame.function is None or not unless(self, frame.function.value):
+                    self.unsupported(reason)
             return run(self, frame)
         except NotConstant as needed:
             self.unsupported(breaks.UnsupportedValue(repr(needed.obj)))
