@@ -86,7 +86,7 @@ class UnsupportedOperation(Break):
     explanation = "The types are known, but this operation on them, or with these operands, is not."
     hints = (
         "Compute the same with other operations; torch.where chooses between two results.",
-        "Move it out of the compiled function: torch.utils.checkpoint, torch.autograd.grad and backward() can be called around compiled functions.",
+        "Move it out of the compiled function: torch.utils.checkpoint and backward() can be called around compiled functions.",
     )
 
 
@@ -526,15 +526,16 @@ class NotInsideAutogradNode(Break):
 
 @dataclass(frozen=True)
 class OptimizerStep(SkippedFrame):
-    """A step of an optimizer of torch.optim.
+    """A step of an optimizer of torch.optim, or of a learning rate scheduler.
 
-    torch's optimizers compute with numbers that are in tensors (counts of steps, learning rates), and compute otherwise, with other results, when they are told
-    that a compiler traces them. So a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are compiled.
+    With the backend "eager", the arithmetic of torch's optimizers is part of the graph. With backends that make the backward of a graph as a whole, such as Inductor,
+    with optimizers of other kinds, and with settings such as `capturable=True`, a step runs as written, as a whole: it computes with numbers that are in
+    tensors. Schedulers compute with nothing but Python's numbers. The model's forward and backward, and what a closure computes, are compiled.
     """
 
     id = "FJ036"
     message = "a step of {reason}, which runs as written"
-    explanation = "Its arithmetic depends on numbers in tensors, and would differ in its last digits if it were traced."
+    explanation = "Its arithmetic is no part of a graph: it depends on numbers in tensors, or is none of tensors."
     hints = ("Compile the model, or the function that computes the loss, rather than the step.",)
 
 

@@ -1,5 +1,6 @@
-"""Gradients asked for inside compiled code: the graph computes them where it can hold all that they depend on, else autograd does so natively, between
-two graphs. Hooks of modules are set up natively.
+"""Gradients asked for inside compiled code: computed by the graph where it holds all that they depend on, else natively, between two graphs.
+
+Hooks of modules are set up natively.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch.utils.hooks import BackwardHook
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.history import history_of, is_laid_out_as_grad, layout_of_grad
+from framejit.graph.gradient_paths import gradient_paths, is_laid_out_as_grad, layout_of_grad
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import CAttr
 from framejit.modules.app import gradients as app
@@ -68,10 +69,10 @@ class Question:
         tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
         if len(tensors) != len(self.outputs) + len(self.inputs or ()):
             self.stop(vm)
-        history = history_of([tensor.look(vm) for tensor in tensors])
-        if history.functions:
-            self.stop(vm, f", through the autograd.Function {history.functions[0].removesuffix('Backward')}")
-        known = [graph.object_of(leaf) for leaf in history.leaves]
+        paths = gradient_paths([tensor.look(vm) for tensor in tensors])
+        if paths.functions:
+            self.stop(vm, f", through the autograd.Function {paths.functions[0].removesuffix('Backward')}")
+        known = [graph.object_of(leaf) for leaf in paths.leaves]
         found = tuple([obj for obj in known if obj is not None])
         if len(found) != len(known):
             self.stop(vm, ", of what was computed before")
@@ -149,6 +150,8 @@ def run_backward(vm: TorchVM, asked: Question) -> Object:
         asked.stop(vm)
     gradients = asked.ask(vm, leaves, allow_unused=vm.const(True))
     assert isinstance(gradients, TupleObject)
+    if any(isinstance(item, TensorObject) and item.look(vm).layout is not torch.strided for item in gradients.items(vm)):
+        asked.stop(vm, ", which gives a sparse gradient")
     layouts = [vm.const(layout_for(vm, leaf, vm.observe(item), asked.create_graph)) for leaf, item in zip(leaves, gradients.items(vm), strict=True)]
     vm.call_app(app.accumulate, [TupleObject(list(leaves)), gradients, TupleObject(layouts), vm.const(asked.create_graph)])
     return vm.const(None)

@@ -1,5 +1,6 @@
-"""torch.optim: a step is traced where autograd sees each operator of a graph, up to the function that does the arithmetic, which is one node. Elsewhere it
-runs as written.
+"""torch.optim: steps of optimizers are traced up to the function that does the arithmetic, which is one node of the graph.
+
+That is so where autograd sees each operator of a graph. Elsewhere steps run as written, and so do those of learning rate schedulers.
 """
 
 from __future__ import annotations

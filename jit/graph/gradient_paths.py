@@ -11,7 +11,7 @@ from torch.autograd.function import BackwardCFunction
 
 
 @dataclass(frozen=True)
-class History:
+class GradientPaths:
     """Of some tensors: `leaves`, each once, in the order in which a search from the tensors finds them, and the classes of autograd.Function whose
     backward lies between.
     """
@@ -20,7 +20,7 @@ class History:
     functions: tuple[str, ...]
 
 
-def history_of(fakes: Iterable[torch.Tensor]) -> History:
+def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     """The history of fakes. Gradients to a leaf that the program doesn't know belong to an input that is no leaf itself."""
     leaves: dict[int, torch.Tensor] = {}
     functions: dict[str, None] = {}
@@ -41,7 +41,7 @@ def history_of(fakes: Iterable[torch.Tensor]) -> History:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)
-    return History(tuple(leaves.values()), tuple(functions))
+    return GradientPaths(tuple(leaves.values()), tuple(functions))
 
 
 def is_dense(fake: torch.Tensor) -> bool:
