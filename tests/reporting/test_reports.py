@@ -450,7 +450,7 @@ def enlarges(t):
 
 
 parameter = nn.Parameter(torch.ones(3))
-optimizer = torch.optim.SGD([parameter], lr=0.0, differentiable=True)
+optimizer = torch.optim.SparseAdam([parameter])
 
 
 def steps(t):
