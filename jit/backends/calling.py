@@ -62,6 +62,37 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled:
     return run
 
 
+class Spent(torch.autograd.Function):
+    """Gives a tensor a place in autograd's record from which there is no way back, as behind a `backward()` that has freed what it needed."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(tensor)
+        return tensor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> NoReturn:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
+            "intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+            "backward through the graph a second time or if you need to access saved tensors after calling backward."
+        )
+
+
+def spending(fn: Callable[..., Any], spent: Sequence[int]) -> Callable[..., Any]:
+    """`fn`, whose results of these indices require a gradient, but can't be differentiated any more."""
+    anchor = torch.empty(0, requires_grad=True)
+
+    def run(*args: Any) -> Any:
+        results = list(fn(*args))
+        with torch.enable_grad():
+            for index in spent:
+                results[index] = Spent.apply(results[index], anchor)
+        return results
+
+    return run
+
+
 def with_draws_put_back(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, made to leave the CPU's random number generator as it was when it raises half-way."""
     generator = torch.default_generator

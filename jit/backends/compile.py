@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit.backends.calling import MODE_SWITCHES, checked, dropping, restoring, unbox
+from framejit.backends.calling import MODE_SWITCHES, checked, dropping, restoring, spending, unbox
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
@@ -43,6 +43,8 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     _forget_examples(request)
     if not backend.trusted and not boxed:
         fn = checked(fn, backend.name, outputs)
+    if request.spent:
+        fn = spending(fn, request.spent)
     if switches:
         fn = restoring(fn, switches, request.modes.grad)
     if inference:

@@ -72,4 +72,4 @@ def _fits(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) if isinstance(kind, type) else True
 
 
-BACKEND = InductorBackend("inductor", compile_fx, inputs="fake", trusted=True, takes_unbacked=True)
+BACKEND = InductorBackend("inductor", compile_fx, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True)

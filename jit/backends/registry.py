@@ -28,6 +28,7 @@ class Backend:
         faster_for_fixed_sizes: what it makes of a graph for fixed sizes may be faster than for symbols, so that it may be kept beside the other.
         one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
         takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
+        takes_gradients: it compiles graphs that ask autograd for gradients.
         static_shapes: its graphs are for fixed sizes and numbers.
         sizes: the least and the largest size that is symbolic in its graphs; None for no limit.
         kwargs: keyword arguments for `call`.
@@ -41,6 +42,7 @@ class Backend:
     faster_for_fixed_sizes: bool = True
     one_autograd_node: bool = True
     takes_unbacked: bool = False
+    takes_gradients: bool = False
     static_shapes: bool = False
     sizes: tuple[int | None, int | None] = (None, None)
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)

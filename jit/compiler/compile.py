@@ -32,7 +32,7 @@ from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
-from framejit.tracing.stops import GraphBreak, Place, Restart, WithoutUnbacked
+from framejit.tracing.stops import GraphBreak, Place, Restart, WithoutGradients, WithoutUnbacked
 from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()
@@ -58,16 +58,18 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
     breaks_at: dict[Place, breaks.Break] = {}
-    takes_unbacked = options.backend.takes_unbacked
+    takes_unbacked, takes_gradients = options.backend.takes_unbacked, options.backend.takes_gradients
     while True:
         tracer = Tracer(
             request.function, request.args, options.config, request.changing, breaks_at, request.names,
-            options.backend.one_autograd_node, dynamic, options.backend.needs_contexts, takes_unbacked,
+            options.backend.one_autograd_node, dynamic, options.backend.needs_contexts, takes_unbacked, takes_gradients,
         )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
         except WithoutUnbacked:
             takes_unbacked = False
+        except WithoutGradients:
+            takes_gradients = False
         except Restart as restart:
             assert restart.place not in breaks_at, restart
             breaks_at[restart.place] = restart.reason

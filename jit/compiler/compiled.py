@@ -28,7 +28,7 @@ from framejit.graph.builder import GraphResult
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.report import STATISTICS
-from framejit.tracing.stops import WithoutUnbacked
+from framejit.tracing.stops import WithoutGradients, WithoutUnbacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,9 @@ def compile_planned(planned: Planned) -> Compiled:
         with as_the_program_has_it(attempt.collects):
             compiled = compile_graph(request)
     except BackendError:
+        node = attempt.tracer.graph.autograd_node
+        if node is not None and node.asks:
+            raise WithoutGradients from None
         if attempt.tracer.graph.unbacked.present:
             raise WithoutUnbacked from None
         raise
@@ -90,6 +93,7 @@ def request_of(planned: Planned) -> GraphRequest:
         modes=graph.modes,
         frame_id=attempt.frame_id,
         frame_compile_id=attempt.request.origin.number,
+        spent=graph.spent,
     )
 
 

@@ -15,6 +15,8 @@ import torch
 
 from framejit import breaks
 from framejit.graph.fake import version_of
+from framejit.graph.gradient_paths import gradient_paths
+from framejit.tracing.stops import WithoutGradients
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -64,7 +66,7 @@ class OperatorGraph(Protocol):
 class AutogradNode:
     """The rules for one graph that is to be one node: `before` and `after` look at each operator, and end the graph where they must.
 
-    `differentiated_twice`: behind the graph the program asks for gradients that it differentiates
+    `asks`: inside the graph the program asks for gradients. `differentiated_twice`: behind the graph the program asks for gradients that it differentiates
     in turn, for which autograd has to record the graph's operators after all.
     """
 
@@ -72,6 +74,7 @@ class AutogradNode:
         self._graph = graph
         self._inference: bool | None = None
         self.differentiated_twice = False
+        self.asks = False
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
@@ -97,9 +100,19 @@ class AutogradNode:
         if lost is not None:
             self._graph.vm.unsupported(lost)
 
-    def check_outputs(self, outputs: Iterable[fx.Node]) -> None:
-        """Check what leaves the graph."""
-        self._check_leaves([node.meta["example_value"] for node in outputs])
+    def spent_outputs(self, outputs: Sequence[fx.Node]) -> list[int]:
+        """Check what leaves the graph; gives the indices of outputs that require a gradient, but whose record is used up.
+
+        Raises WithoutGradients where gradients are asked for inside the graph, and an output could still be differentiated behind it.
+        """
+        fakes = [node.meta["example_value"] for node in outputs]
+        self._check_leaves(fakes)
+        if not self.asks:
+            return []
+        left = [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad]
+        if any(outputs[index].op == "placeholder" or not is_spent(fakes[index]) for index in left):
+            raise WithoutGradients
+        return left
 
     def asked_about(self, obj: TensorObject, what: str) -> None:
         """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far.
@@ -176,6 +189,16 @@ class TensorSnapshot:
             if recording and not is_input and name in SAME_ELEMENTS:
                 return breaks.NotInsideAutogradNode(f"{name}() of a tensor that requires a gradient")
         return None
+
+
+def is_spent(fake: torch.Tensor) -> bool:
+    """Whether autograd has let go of what a backward pass from here on would need."""
+    leaves = gradient_paths([fake]).leaves
+    try:
+        torch.autograd.grad([fake], leaves, [torch.zeros_like(fake)], retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        return "backward through the graph a second time" in str(error)
+    return False
 
 
 def is_leaf_with_gradient(fake: torch.Tensor) -> bool:

@@ -65,7 +65,8 @@ class GraphResult:
 
     `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
     `repeatable`: where it raises, it has changed nothing but random number generators.
-    `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator.
+    `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator. `spent`: indices of the outputs that
+    the graph gives detached, because what autograd had recorded of them is used up.
     """
 
     gm: fx.GraphModule
@@ -75,6 +76,7 @@ class GraphResult:
     repeatable: bool
     modes: Modes
     place: UserFrame | None
+    spent: tuple[int, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -121,7 +123,7 @@ class GraphBuilder:
     `module_stack`: what `nn_module_stack` says of the nodes now made (path -> (path, class)); replaced, never changed in place,
     through the trail, by whoever inlines a module's call. `one_autograd_node`: what the backend makes of the graph (see Backend).
     `dynamic`: which sizes and numbers are symbolic. `lifts_symbols`: each symbol of an input is an input of the graph too, be it used or not.
-    `takes_unbacked`: numbers out of tensors, and sizes that depend on data, may be in the graph.
+    `takes_unbacked`: numbers out of tensors, and sizes that depend on data, may be in the graph. `takes_gradients`: it may ask autograd for gradients.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class GraphBuilder:
         dynamic: Dynamic = STATIC,
         lifts_symbols: bool = False,
         takes_unbacked: bool = False,
+        takes_gradients: bool = False,
     ) -> None:
         self.vm = vm
         self.trail = vm.trail
@@ -145,6 +148,7 @@ class GraphBuilder:
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.autograd_node = AutogradNode(self) if one_autograd_node else None
         self.lifts_symbols = lifts_symbols
+        self.takes_gradients = takes_gradients
         self._has_inner = False  # whether there has ever been an inner graph
         self._inputs: dict[int, GraphInput] = {}
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
@@ -452,10 +456,9 @@ class GraphBuilder:
         if self.lifts_symbols:
             self.shapes.lift(self.input_fakes())
         graph, kept, notes = body.fx, body.kept, body.notes
-        if self.autograd_node is not None:
-            self.autograd_node.check_outputs(outputs)
+        spent = [] if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
         mutated = self.fakes.changed_inputs(kept)
-        graph.output(tuple(outputs))
+        graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
         self.fakes.shape_env.pending_fresh_unbacked_symbols.clear()
         inputs = self._used_inputs()
@@ -467,7 +470,13 @@ class GraphBuilder:
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place)
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place, tuple(spent))
+
+    def _detached(self, output: fx.Node) -> fx.Node:
+        """A node for an output, of which autograd doesn't know what it is computed from."""
+        node = self.outermost.add("call_method", "detach", (output,), EMPTY, self.outermost.notes[output])
+        node.meta["example_value"] = output.meta["example_value"].detach()
+        return node
 
     def _used_inputs(self) -> list[GraphInput]:
         """The inputs that nodes use, in order; the other placeholders go."""

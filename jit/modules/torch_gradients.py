@@ -54,33 +54,28 @@ class Question:
     create_graph: bool
 
     def leaves(self, vm: TorchVM) -> tuple[TensorObject, ...]:
-        """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question: where gradients go on from the graph's inputs,
-        or what computes them, or listens to them, is Python.
-        """
-        graph = vm.graph
-        if graph.autograd_node is not None:
-            for wanted in self.inputs or ():
-                if isinstance(wanted, TensorObject):
-                    graph.autograd_node.asked_about(wanted, f"the gradient of a tensor for {self.name}")
-            graph.autograd_node.differentiated_twice = self.create_graph
-            self.stop(vm)
-        if graph.body is not graph.outermost:
-            self.stop(vm)
-        tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
-        if len(tensors) != len(self.outputs) + len(self.inputs or ()):
-            self.stop(vm)
-        paths = gradient_paths([tensor.look(vm) for tensor in tensors])
-        if paths.functions:
-            self.stop(vm, f", through the autograd.Function {paths.functions[0].removesuffix('Backward')}")
-        known = [graph.object_of(leaf) for leaf in paths.leaves]
-        found = tuple([obj for obj in known if obj is not None])
-        if len(found) != len(known):
-            self.stop(vm, ", of what was computed before")
-        if any(leaf.fake.layout is not torch.strided for leaf in found):
-            self.stop(vm, ", of sparse tensors")
+        """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question."""
+        found = self.reached(vm)
+        if isinstance(found, str):
+            self.stop(vm, found)
         for leaf in found:
             self.rest_on(vm, leaf)
         return found
+
+    def reached(self, vm: TorchVM) -> tuple[TensorObject, ...] | str:
+        """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python."""
+        graph = vm.graph
+        tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
+        if not graph.takes_gradients or graph.body is not graph.outermost or len(tensors) != len(self.outputs) + len(self.inputs or ()):
+            return ""
+        paths = gradient_paths([tensor.look(vm) for tensor in tensors])
+        if paths.functions:
+            return f", through the autograd.Function {paths.functions[0].removesuffix('Backward')}"
+        known = [graph.object_of(leaf) for leaf in paths.leaves]
+        found = tuple([obj for obj in known if obj is not None])
+        if len(found) != len(known):
+            return ", of what was computed before"
+        return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
 
     def rest_on(self, vm: TorchVM, leaf: TensorObject) -> None:
         """Guard that an input is a leaf, and that nobody listens to its gradient."""
@@ -93,10 +88,19 @@ class Question:
         read_is_leaf(vm, leaf)
 
     def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
+        """Leave the question to autograd, behind the graph."""
+        node = vm.graph.autograd_node
+        if node is not None:
+            for wanted in self.inputs or ():
+                if isinstance(wanted, TensorObject):
+                    node.asked_about(wanted, f"the gradient of a tensor for {self.name}")
+            node.differentiated_twice = self.create_graph
         vm.unsupported(breaks.UnsupportedOperation(self.name + why))
 
     def ask(self, vm: TorchVM, inputs: Sequence[Object], **further: Object) -> Object:
         """Have the graph compute the gradients of these tensors."""
+        if vm.graph.autograd_node is not None:
+            vm.trail.set(vm.graph.autograd_node, "asks", True)
         given = {} if self.gradients is None else {"grad_outputs": TupleObject(self.gradients)}
         options = {"retain_graph": self.retain_graph, "create_graph": vm.const(self.create_graph)}
         return enter(vm, torch.autograd.grad, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})

@@ -64,7 +64,7 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
 
     `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
-    `one_autograd_node`: what the backend makes of the graph (see Backend). `dynamic`, `lifts_symbols`, `takes_unbacked`: see GraphBuilder.
+    `one_autograd_node`: what the backend makes of the graph (see Backend). `dynamic`, `lifts_symbols`, `takes_unbacked`, `takes_gradients`: see GraphBuilder.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Tracer:
         dynamic: Dynamic = STATIC,
         lifts_symbols: bool = False,
         takes_unbacked: bool = False,
+        takes_gradients: bool = False,
     ) -> None:
         self.function = function
         self.changing = changing
@@ -91,7 +92,8 @@ class Tracer:
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
         self.graph = GraphBuilder(
-            self, one_autograd_node=one_autograd_node, dynamic=dynamic, lifts_symbols=lifts_symbols, takes_unbacked=takes_unbacked
+            self, one_autograd_node=one_autograd_node, dynamic=dynamic, lifts_symbols=lifts_symbols, takes_unbacked=takes_unbacked,
+            takes_gradients=takes_gradients,
         )
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
