@@ -38,6 +38,8 @@ TENSOR_CODE = tuple(
 """The parts of torch that compute with tensors, or stand around functions that do."""
 BACKWARD_PASSES = TORCH + "autograd/functional.py"
 """The file whose functions run backward passes, some of them one for each number: natively, so each would be a graph break of its own."""
+OPTIMIZERS = TORCH + "optim/"
+"""Where a step of an optimizer stops a trace, the whole of it runs natively."""
 
 CALLS_BACK = tuple(
     TORCH + path
@@ -86,7 +88,7 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
     if is_generated(code, namespace):
         return CodeKind.WRAPPER
     if filename.startswith(TORCH):
-        if filename == BACKWARD_PASSES:
+        if filename.startswith((BACKWARD_PASSES, OPTIMIZERS)):
             return CodeKind.MACHINERY
         return CodeKind.TENSORS if filename.startswith(TENSOR_CODE) else CodeKind.WRAPPER
     if filename.startswith(OURS):

@@ -16,7 +16,6 @@ import torch
 from framejit import breaks
 from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
-from framejit.tracing.stops import WithoutGradients
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -101,18 +100,12 @@ class AutogradNode:
             self._graph.vm.unsupported(lost)
 
     def spent_outputs(self, outputs: Sequence[fx.Node]) -> list[int]:
-        """Check what leaves the graph; gives the indices of outputs that require a gradient, but whose record is used up.
-
-        Raises WithoutGradients where gradients are asked for inside the graph, and an output could still be differentiated behind it.
-        """
+        """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated any more."""
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_leaves(fakes)
         if not self.asks:
             return []
-        left = [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad]
-        if any(outputs[index].op == "placeholder" or not is_spent(fakes[index]) for index in left):
-            raise WithoutGradients
-        return left
+        return [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad and is_spent(fake)]
 
     def asked_about(self, obj: TensorObject, what: str) -> None:
         """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far.

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import get_gradient_edge
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,21 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
                 seen.add(following)
                 waiting.append(following)
     return GradientPaths(tuple(leaves.values()), tuple(functions))
+
+
+def has_hooks(leaf: torch.Tensor) -> bool:
+    """Whether there are hooks on a leaf, or on the node of autograd's that adds to its `.grad`. Of the latter, nothing but a further hook tells."""
+    if leaf._backward_hooks or leaf._post_accumulate_grad_hooks:  # type: ignore[attr-defined]
+        return True
+    with torch.enable_grad():
+        node = get_gradient_edge(leaf).node
+    for register in (node.register_hook, node.register_prehook):
+        handle: Any = register(lambda *gradients: None)
+        hooks = handle.hooks_dict_ref()
+        handle.remove()
+        if hooks:
+            return True
+    return False
 
 
 def is_dense(fake: torch.Tensor) -> bool:

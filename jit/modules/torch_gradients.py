@@ -15,7 +15,7 @@ from torch.utils.hooks import BackwardHook
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.gradient_paths import gradient_paths, is_laid_out_as_grad, layout_of_grad
+from framejit.graph.gradient_paths import gradient_paths, has_hooks, is_laid_out_as_grad, layout_of_grad
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import CAttr
 from framejit.modules.app import gradients as app
@@ -66,6 +66,8 @@ class Question:
         """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python."""
         graph = vm.graph
         tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
+        if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
+            return ", which other processes may listen to"
         if not graph.takes_gradients or graph.body is not graph.outermost or len(tensors) != len(self.outputs) + len(self.inputs or ()):
             return ""
         paths = gradient_paths([tensor.look(vm) for tensor in tensors])
@@ -81,9 +83,11 @@ class Question:
         """Guard that an input is a leaf, and that nobody listens to its gradient."""
         if leaf.source is None:
             return
+        if has_hooks(leaf.value):
+            self.stop(vm, ", of a tensor with hooks")
         for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-            if getattr(leaf.value, name):
-                self.stop(vm, ", of a tensor with hooks")
+            if getattr(leaf.value, name) is not None:
+                self.stop(vm, ", of a tensor that had hooks")
             vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
         read_is_leaf(vm, leaf)
 

@@ -26,8 +26,10 @@ from framejit.objects.registry import library, models, runs_as_written
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, rest_on
 
-ARITHMETIC = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop", "asgd", "rprop", "_adafactor")
+ARITHMETIC = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop", "asgd", "rprop")
 """The modules of torch.optim that have a function of their name for the arithmetic of a step."""
+DECIDES = frozenset({"radam", "asgd"})
+"""Of these, the arithmetic takes another way for some numbers of steps: AOTAutograd can't trace it."""
 
 MADE = "momentum_buffer_list"
 """The list in which the arithmetic of SGD puts buffers where there are none yet."""
@@ -47,7 +49,7 @@ WITH_GRAD_MODE = code_inside(_use_grad_for_differentiable.__code__)
 def is_traceable(vm: TorchVM, function: Any) -> bool:
     """Whether the function in STEP is the step of an optimizer of torch's whose arithmetic can be one node."""
     inner = inspect.getclosurevars(function).nonlocals.get("func") if isinstance(function, FunctionType) else None
-    return vm.graph.autograd_node is None and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
+    return vm.graph.takes_gradients and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
 
 
 runs_as_written(torch.optim.lr_scheduler.LRScheduler.step.__code__, breaks.OptimizerStep("a learning rate scheduler"))
@@ -74,9 +76,13 @@ def arithmetic(function: Callable[..., Any]) -> None:
         for name in ("differentiable", "capturable", "grad_scale", "found_inf"):
             if name in given and given[name].constant(vm) not in (None, False):
                 vm.unsupported(breaks.OptimizerStep(f"an optimizer with {name}="))
+        if vm.graph.autograd_node is not None and (function.__name__ in DECIDES or abstract.truth(vm, given.get("fused", vm.const(None)))):
+            vm.unsupported(breaks.OptimizerStep("an optimizer that AOTAutograd can't trace"))
         for tensor in (item for items in lists.values() for item in items if item.cls is not type(None)):
             if not isinstance(tensor, TensorObject) or tensor.look(vm).layout is not torch.strided or tensor.look(vm).is_inference():
                 vm.unsupported(breaks.OptimizerStep("an optimizer with other than dense tensors"))
+        if vm.graph.autograd_node is not None:
+            vm.trail.set(vm.graph.autograd_node, "asks", True)
         made = enter(vm, compute, args, kwargs)
         for index, item in enumerate(lists.get(MADE, ())):
             if item.cls is type(None):
@@ -84,14 +90,12 @@ def arithmetic(function: Callable[..., Any]) -> None:
         return vm.const(None)
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        function(*args, **kwargs)
-        return named(args, kwargs).get(MADE)
-
-    def named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        return signature.bind(*args, **kwargs).arguments
+        given = {name: list(value) if isinstance(value, list) else value for name, value in signature.bind(*args, **kwargs).arguments.items()}
+        function(**given)
+        return given.get(MADE)
 
     def change(*args: Any, **kwargs: Any) -> Any:
-        given = named(args, kwargs)
+        given = signature.bind(*args, **kwargs).arguments
         for name, value in given.items():
             if isinstance(value, (list, tuple)) and name != gradients:
                 increment_version([item for item in value if item is not None])
@@ -105,7 +109,7 @@ def arithmetic(function: Callable[..., Any]) -> None:
 
 MODULES = frozenset(f"torch.optim.{name}" for name in (*ARITHMETIC, "adamw"))
 for _name in ARITHMETIC:
-    arithmetic(getattr(importlib.import_module(f"torch.optim.{_name}"), _name.strip("_")))
+    arithmetic(getattr(importlib.import_module(f"torch.optim.{_name}"), _name))
 
 
 @models(torch.optim.Optimizer.zero_grad)
