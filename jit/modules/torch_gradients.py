@@ -158,22 +158,26 @@ def run_backward(vm: TorchVM, asked: Question) -> Object:
         asked.stop(vm)
     gradients = asked.ask(vm, leaves, allow_unused=vm.const(True))
     assert isinstance(gradients, TupleObject)
-    if any(isinstance(item, TensorObject) and item.look(vm).layout is not torch.strided for item in gradients.items(vm)):
+    found = [vm.observe(item) for item in gradients.items(vm)]
+    if any(isinstance(item, TensorObject) and item.look(vm).layout is not torch.strided for item in found):
         asked.stop(vm, ", which gives a sparse gradient")
-    layouts = [vm.const(layout_for(vm, leaf, vm.observe(item), asked.create_graph)) for leaf, item in zip(leaves, gradients.items(vm), strict=True)]
+    layouts = [
+        vm.const(layout_for(vm, leaf, item, asked.create_graph or item in found[:index]))
+        for index, (leaf, item) in enumerate(zip(leaves, found, strict=True))
+    ]
     vm.call_app(app.accumulate, [TupleObject(list(leaves)), gradients, TupleObject(layouts), vm.const(asked.create_graph)])
     return vm.const(None)
 
 
-def layout_for(vm: TorchVM, leaf: Object, gradient: Object, create_graph: bool) -> torch.memory_format | None:
+def layout_for(vm: TorchVM, leaf: Object, gradient: Object, is_used: bool) -> torch.memory_format | None:
     """The layout in which a gradient has to be copied before it is somebody's `.grad`; None where it is laid out so, and in memory of its own.
 
-    A gradient that is to be differentiated in turn is always copied.
+    `is_used`: it is somebody else's as well, or is to be differentiated in turn.
     """
     if not isinstance(leaf, TensorObject) or not isinstance(gradient, TensorObject):
         return None
     mine, found = leaf.look(vm), gradient.look(vm)
-    if not create_graph and is_laid_out_as_grad(mine, found) and vm.graph.fakes.sharing_memory([found]) == [found]:
+    if not is_used and is_laid_out_as_grad(mine, found) and vm.graph.fakes.sharing_memory([found]) == [found]:
         return None
     return layout_of_grad(mine)
 

@@ -37,6 +37,7 @@ class State:
     def __init__(self) -> None:
         torch.manual_seed(0)
         self.model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        self.lstm = nn.LSTM(3, 2)
         self.w, self.v = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
         self.turned = torch.randn(3, 3).t().requires_grad_()
         self.gaps = torch.randn(3, 6)[:, ::2].requires_grad_()
@@ -45,12 +46,12 @@ class State:
         self.seen: list[Any] = []
 
     def leaves(self) -> list[torch.Tensor]:
-        return [self.w, self.v, self.turned, self.gaps, *self.model.parameters()]
+        return [self.w, self.v, self.turned, self.gaps, *self.model.parameters(), *self.lstm.parameters()]
 
     def portrait(self) -> list[Any]:
         """All that can be seen of the leaves and their gradients."""
         grads = [leaf.grad for leaf in self.leaves()]
-        memory = [None if grad is None else grad.untyped_storage()._cdata for grad in grads]
+        memory = [None if grad is None else grad.data_ptr() for grad in grads]
         aliases = [[i for i, other in enumerate(memory) if other is not None and other == mine] for mine in memory]
         return [[picture(leaf) for leaf in self.leaves()], [picture(grad) for grad in grads], aliases, self.seen]
 
@@ -186,6 +187,22 @@ def spread_out_gradients(s):
 @program
 def one_gradient_for_two(s):
     (s.w + s.v).backward(s.x[:3])
+
+
+@program
+def one_gradient_computed_for_two(s):
+    (s.w + s.v).exp().sum().backward()
+
+
+@program
+def parts_of_one_gradient(s):
+    torch.cat([s.w, s.v]).exp().sum().backward()
+
+
+@elsewhere
+def gradients_of_biases(s):
+    s.lstm(s.x)[0].sum().backward()
+    return [p.grad for p in s.lstm.parameters()]
 
 
 @program

@@ -1,0 +1,124 @@
+"""Training steps compiled whole, beside torch.compile: 50 steps against eager, with what is compiled, and the time of a step.
+
+Each case runs in a process of its own, for each compiler. torch.compile has its switch for gradients inside graphs on (`trace_autograd_ops`), where it has one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("FRAMEJIT_STRICT", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from tools import isolate
+from tools.bench import markdown
+from tools.bench.training_cases import CASES, Training, select
+from tools.compilers import COMPILERS, one_line, quiet
+from tools.measure import Mismatch, elapsed, largest_error
+
+STEPS = 50
+HEADER = ("training", "compiler", "graphs", "breaks", "recompiles", "first steps s", "step ms", "eager ms", "losses", "state")
+
+
+def run(training: Training, step: Any, steps: int) -> tuple[list[float], list[float]]:
+    """Losses and seconds of each step, from the same random streams."""
+    torch.manual_seed(1)
+    losses: list[float] = []
+    times: list[float] = []
+    for _ in range(steps):
+        batch = training.batch()
+        seconds, loss = elapsed(lambda batch=batch: step(*batch))
+        losses.append(float(loss))
+        times.append(seconds)
+    losses.append(float(torch.rand(())))  # where the random stream stands
+    return losses, times
+
+
+def build(name: str) -> Training:
+    torch.manual_seed(0)
+    return CASES[name]()
+
+
+def trained(name: str, compiler_name: str, backend: str, steps: int, threads: int) -> tuple[str, ...]:
+    """One row; in a process of its own."""
+    quiet()
+    torch.set_num_threads(threads)
+    if compiler_name == "torch" and hasattr(torch._dynamo.config, "trace_autograd_ops"):  # type: ignore[attr-defined]
+        torch._dynamo.config.trace_autograd_ops = True  # type: ignore[attr-defined]
+    expected, training = build(name), build(name)
+    losses, times = run(expected, expected.step, steps)
+    compiler = COMPILERS[compiler_name]()
+    try:
+        found, taken = run(training, compiler.compile(training.step, backend), steps)
+    except Exception as error:
+        return name, compiler_name, "failed: " + one_line(f"{type(error).__name__}: {error}", 80), *["-"] * 7
+    counts = compiler.statistics()
+    return (
+        name,
+        compiler_name,
+        str(counts.graphs),
+        str(counts.graph_breaks),
+        str(counts.recompiles),
+        f"{sum(taken[:3]):.2f}",
+        f"{statistics.median(taken[steps // 2 :]) * 1e3:.2f}",
+        f"{statistics.median(times[steps // 2 :]) * 1e3:.2f}",
+        difference(losses, found),
+        difference(expected.state(), training.state()),
+    )
+
+
+def difference(expected: Any, found: Any) -> str:
+    """How far two results are apart, relative to the tensor where that is most."""
+    try:
+        error = largest_error(expected, found)
+    except Mismatch as mismatch:
+        return one_line(str(mismatch), 60)
+    return "same" if error == 0 else f"{error:.0e}"
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", default="eager", help="eager (the default), aot_eager or inductor")
+    parser.add_argument("--compiler", default="framejit,torch", help="comma-separated (default framejit,torch)")
+    parser.add_argument("--only", help=f"comma-separated, of {', '.join(CASES)}")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"how many steps (default {STEPS})")
+    parser.add_argument("--threads", type=int, default=1, help="torch's threads (default 1)")
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    options = parser.parse_args()
+    try:
+        select(options.only)
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def main() -> int:
+    options = arguments()
+    isolate.preload("torch", "tools.bench.training")
+    rows: list[tuple[str, ...]] = []
+    for name in select(options.only):
+        for compiler in options.compiler.split(","):
+            try:
+                row = isolate.call(trained, name, compiler, options.backend, options.steps, options.threads)
+            except isolate.Crash as crash:
+                row = (name, compiler, "failed: " + one_line(str(crash), 80), *["-"] * 7)
+            rows.append(row)
+            print(markdown.fixed(row, (13, 9, 7, 7, 11, 14, 9, 9, 9, 9)), flush=True)
+    if options.markdown:
+        command = f"python tools/bench/training.py --backend {options.backend} --markdown {options.markdown}"
+        title = f"# Training steps compiled whole\n\nWritten by `{command}`, torch {torch.__version__}, {options.threads} thread(s).\n"
+        told = f"{options.steps} steps; *losses* and *state* (parameters, buffers, optimizer, learning rates) beside eager's; *first steps*: three of them.\n"
+        options.markdown.write_text(f"{title}\n{told}\n{markdown.table(HEADER, rows, right=range(2, 10))}\n", encoding="utf-8")
+    return int(any("failed" in row[2] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
