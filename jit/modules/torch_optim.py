@@ -1,6 +1,6 @@
 """torch.optim: steps of optimizers are traced up to the function that does the arithmetic, which is one node of the graph.
 
-That is so where autograd sees each operator of a graph. Elsewhere steps run as written, and so do those of learning rate schedulers.
+Where the backend takes no such graph, steps run as written, and so do those of learning rate schedulers.
 """
 
 from __future__ import annotations
@@ -46,9 +46,14 @@ WITH_GRAD_MODE = code_inside(_use_grad_for_differentiable.__code__)
 """The code that torch puts around the `step` of its own optimizers."""
 
 
+def wrapped(function: Any) -> Any:
+    """The function that STEP or WITH_GRAD_MODE is put around."""
+    return inspect.getclosurevars(function).nonlocals.get("func") if isinstance(function, FunctionType) else None
+
+
 def is_traceable(vm: TorchVM, function: Any) -> bool:
     """Whether the function in STEP is the step of an optimizer of torch's whose arithmetic can be one node."""
-    inner = inspect.getclosurevars(function).nonlocals.get("func") if isinstance(function, FunctionType) else None
+    inner = wrapped(function)
     return vm.graph.takes_gradients and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
 
 
@@ -62,7 +67,7 @@ def with_grad_mode(vm: TorchVM, function: Object, args: list[Object], kwargs: di
     if function.cls is not FunctionType or getattr(function.value, "__code__", None) is not WITH_GRAD_MODE:
         return None
     rest_on(vm, function)
-    return vm.call_app(app.step, [vm.from_real(inspect.unwrap(function.value)), *args], kwargs)
+    return vm.call_app(app.step, [vm.from_real(wrapped(function.value)), *args], kwargs)
 
 
 def arithmetic(function: Callable[..., Any]) -> None:
@@ -112,10 +117,14 @@ for _name in ARITHMETIC:
     arithmetic(getattr(importlib.import_module(f"torch.optim.{_name}"), _name))
 
 
-@models(torch.optim.Optimizer.zero_grad)
 def zero_grad(vm: VM, *args: Object, **kwargs: Object) -> Object:
     """torch marks it as not to be compiled by its own tracer."""
-    return abstract.call(vm, vm.from_real(inspect.unwrap(torch.optim.Optimizer.zero_grad)), list(args), kwargs)
+    return abstract.call(vm, vm.from_real(ZERO_GRAD), list(args), kwargs)
+
+
+ZERO_GRAD = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+if ZERO_GRAD is not torch.optim.Optimizer.zero_grad:
+    models(torch.optim.Optimizer.zero_grad)(zero_grad)
 
 
 def health_check(vm: TorchVM, self: Object) -> Object:
