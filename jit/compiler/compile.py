@@ -26,13 +26,14 @@ from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError
+from framejit.graph.autograd_node import WithoutGradients
 from framejit.guards.build import check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
-from framejit.tracing.stops import GraphBreak, Place, Restart, WithoutGradients, WithoutUnbacked
+from framejit.tracing.stops import GraphBreak, Place, Restart, WithoutUnbacked
 from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()

@@ -24,11 +24,12 @@ from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
 from framejit.errors import BackendError
+from framejit.graph.autograd_node import WithoutGradients
 from framejit.graph.builder import GraphResult
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.report import STATISTICS
-from framejit.tracing.stops import WithoutGradients, WithoutUnbacked
+from framejit.tracing.stops import WithoutUnbacked
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,10 @@ MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gra
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
 
 
+class WithoutGradients(Exception):
+    """Signal: the graph can't ask autograd for gradients after all. The trace is restarted, and breaks where the program asks for them."""
+
+
 class OperatorGraph(Protocol):
     """What the rules ask of the graph that they hold for, and of its trace."""
 
@@ -65,15 +69,15 @@ class OperatorGraph(Protocol):
 class AutogradNode:
     """The rules for one graph that is to be one node: `before` and `after` look at each operator, and end the graph where they must.
 
-    `asks`: inside the graph the program asks for gradients. `differentiated_twice`: behind the graph the program asks for gradients that it differentiates
-    in turn, for which autograd has to record the graph's operators after all.
+    `asks`: inside the graph the program asks for gradients. `asks_twice`: and for such as it can differentiate in turn. `differentiated_twice`: behind
+    the graph the program asks for gradients that it differentiates in turn, for which autograd has to record the graph's operators after all.
     """
 
     def __init__(self, graph: OperatorGraph) -> None:
         self._graph = graph
         self._inference: bool | None = None
         self.differentiated_twice = False
-        self.asks = False
+        self.asks = self.asks_twice = False
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
@@ -100,12 +104,19 @@ class AutogradNode:
             self._graph.vm.unsupported(lost)
 
     def spent_outputs(self, outputs: Sequence[fx.Node]) -> list[int]:
-        """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated any more."""
+        """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated any more.
+
+        Raises WithoutGradients where others can, and may have been computed from gradients: AOTAutograd's backward of such a graph is wrong.
+        """
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_leaves(fakes)
         if not self.asks:
             return []
-        return [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad and is_spent(fake)]
+        left = [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad]
+        spent = [index for index in left if is_spent(fakes[index])]
+        if self.asks_twice and spent != left:
+            raise WithoutGradients
+        return spent
 
     def asked_about(self, obj: TensorObject, what: str) -> None:
         """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far.

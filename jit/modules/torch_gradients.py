@@ -105,6 +105,7 @@ class Question:
         """Have the graph compute the gradients of these tensors."""
         if vm.graph.autograd_node is not None:
             vm.trail.set(vm.graph.autograd_node, "asks", True)
+            vm.trail.set(vm.graph.autograd_node, "asks_twice", vm.graph.autograd_node.asks_twice or self.create_graph)
         given = {} if self.gradients is None else {"grad_outputs": TupleObject(self.gradients)}
         options = {"retain_graph": self.retain_graph, "create_graph": vm.const(self.create_graph)}
         return enter(vm, torch.autograd.grad, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})

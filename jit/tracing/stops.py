@@ -44,9 +44,5 @@ class Restart(GraphBreak):
         self.place = place
 
 
-class WithoutGradients(Exception):
-    """Signal: the graph can't ask autograd for gradients after all. The trace is restarted, and breaks where the program asks for them."""
-
-
 class WithoutUnbacked(Exception):
     """Signal: the backend can't compile a graph with numbers in it that depend on data. The trace is restarted, and breaks where they come out of tensors."""
