@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit.backends.calling import MODE_SWITCHES, checked, dropping, restoring, spending, unbox
+from framejit.backends.calling import MODE_SWITCHES, checked, dropping, forget_source, restoring, spending, unbox
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
@@ -153,9 +154,13 @@ def _check(request: GraphRequest) -> int:
 
 def _forget_examples(request: GraphRequest) -> None:
     """Drop what only compiling needs: the graph may live on, and with it would the program's classes and the fake tensors."""
-    for node in request.gm.graph.nodes:
-        node.meta.pop("example_value", None)
-        node.meta.pop("nn_module_stack", None)
+    for module in request.gm.modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.nodes:
+                node.meta.pop("example_value", None)
+                node.meta.pop("nn_module_stack", None)
+            if module is not request.gm:
+                weakref.finalize(module, forget_source, module.forward.__code__.co_filename)
     _forget_tensors(request.fake_mode)
 
 

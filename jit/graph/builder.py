@@ -252,6 +252,15 @@ class GraphBuilder:
         """A node that gives a finished inner graph, as an argument of the operator that runs it."""
         return self.body.attach(fx.GraphModule(inner.modules, inner.graph))
 
+    def call_inner(self, target: Callable[..., Any], before: tuple[Any, ...], inner: InnerGraph, kwargs: dict[str, Any]) -> Object:
+        """Run `target(*before, graph, *operands, **kwargs)` with a finished inner graph that changes none of its operands."""
+        place, name = self.vm.place(), getattr(target, "__name__", str(target))
+        args = (*before, self.attach(inner), *inner.operands)
+        self.refresh()
+        fakes: list[torch.Tensor] = []
+        result, _ = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
+        return self._wrap(result, self._node("call_function", target, args, kwargs, result, place), name)
+
     # Operators.
 
     def call(self, op: str, target: Callable[..., Any] | str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:

@@ -76,6 +76,10 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
         assert attributes is not None
         attributes.lookup(vm, DISABLED)  # guarded not to be there
         return abstract.call(vm, abstract.getattr_(vm, function, MADE_BY_TORCH), args, kwargs)
+    if real.__dict__.get(DISABLED) and real.__name__ == "_init_group" and str(real.__module__).startswith("torch.optim."):
+        if function.source is not None:
+            vm.guard(ValueIs, function.source, real)
+        return abstract.call(vm, vm.pin(real.__dict__[MADE_BY_TORCH]), args, kwargs)  # a mark for torch's own tracer, made when that first ran
     if real.__dict__.get(DISABLED):
         reason = real.__dict__.get("_torchdynamo_disable_msg")
         vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))

@@ -272,4 +272,3 @@ for _function in (torch.set_default_dtype, torch.set_default_device, torch._C._s
 refuse(breaks.GlobalStateUnsupported("torch.device as a context manager"), torch.device.__enter__, torch.device.__exit__)
 for _function in (torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic):
     refuse(breaks.UnsupportedValue("a quantized tensor"), _function)
-refuse(breaks.UnsupportedOperation("torch.utils.checkpoint.checkpoint"), torch.utils.checkpoint.checkpoint)

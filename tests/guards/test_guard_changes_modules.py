@@ -787,7 +787,7 @@ def hooks_of_a_parameter():
     step = training_step(m, m.weight)
     yield start(step, x)
     handle = m.weight.register_hook(lambda grad: grad * 3)
-    yield OTHER
+    yield NEW
     handle.remove()
     yield BACK
     m.weight.register_post_accumulate_grad_hook(lambda p: (p.grad.mul_(5), None)[1])

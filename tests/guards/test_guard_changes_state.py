@@ -322,7 +322,7 @@ def hooks_on_saved_tensors():
 
     yield start(f, x)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t * 2):
-        yield OTHER
+        yield EITHER
     yield BACK
 
 
