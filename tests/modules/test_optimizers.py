@@ -250,3 +250,14 @@ def test_functions_of_torch_optim_are_not_told_that_they_are_compiled() -> None:
         return args
 
     same(run(framejit.compile(fn, backend="eager")), run(fn))
+
+
+def test_marks_of_torchs_own_tracer() -> None:
+    """When torch.compile first runs in a process, it marks parts of torch.optim as not to be compiled."""
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+    run = Run("Adam", False)
+    framejit.reset()
+    compiled = framejit.compile(training_step, backend="eager")
+    for _ in range(3):
+        compiled(run)
+    assert framejit.statistics()["reasons"] == []

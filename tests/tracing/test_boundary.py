@@ -509,7 +509,7 @@ def typed_at_a_prompt() -> Any:
         (x.__class__.__repr__, CodeKind.TENSORS),
         (nn.Linear.forward, CodeKind.TENSORS),
         (nn.functional.softmax, CodeKind.TENSORS),
-        (torch.optim.SGD.step, CodeKind.TENSORS),
+        (torch.optim.SGD.step, CodeKind.MACHINERY),
         (torch.save, CodeKind.WRAPPER),
         (torch.autograd.functional.jacobian, CodeKind.MACHINERY),
         (torch.compile, CodeKind.WRAPPER),
