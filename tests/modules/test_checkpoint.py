@@ -102,7 +102,8 @@ def that_raises(m, x):
     try:
         return checkpoint(part, x, use_reentrant=False)
     except KeyError:
-        return m.part(x)
+        pass  # with torch 2.11, in here its hooks on saved tensors are still set
+    return m.part(x)
 
 
 def with_other_policies(m, x):

@@ -86,7 +86,7 @@ def difference(expected: Any, found: Any) -> str:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="eager", help="eager (the default), aot_eager or inductor")
+    parser.add_argument("--backend", default="eager", help="comma-separated: eager (the default), aot_eager, inductor")
     parser.add_argument("--compiler", default="framejit,torch", help="comma-separated (default framejit,torch)")
     parser.add_argument("--only", help=f"comma-separated, of {', '.join(CASES)}")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"how many steps (default {STEPS})")
@@ -103,21 +103,40 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     options = arguments()
     isolate.preload("torch", "tools.bench.training")
-    rows: list[tuple[str, ...]] = []
-    for name in select(options.only):
-        for compiler in options.compiler.split(","):
-            try:
-                row = isolate.call(trained, name, compiler, options.backend, options.steps, options.threads)
-            except isolate.Crash as crash:
-                row = (name, compiler, "failed: " + one_line(str(crash), 80), *["-"] * 7)
-            rows.append(row)
-            print(markdown.fixed(row, (13, 9, 7, 7, 11, 14, 9, 9, 9, 9)), flush=True)
+    sections: list[str] = []
+    failed = False
+    for backend in options.backend.split(","):
+        rows: list[tuple[str, ...]] = []
+        print(f"backend {backend}")
+        for name in select(options.only):
+            for compiler in options.compiler.split(","):
+                try:
+                    row = isolate.call(trained, name, compiler, backend, options.steps, options.threads)
+                except isolate.Crash as crash:
+                    row = (name, compiler, "failed: " + one_line(str(crash), 80), *["-"] * 7)
+                rows.append(row)
+                print(markdown.fixed(row, (13, 9, 7, 7, 11, 14, 9, 9, 9, 9)), flush=True)
+        failed = failed or any("failed" in row[2] for row in rows)
+        sections.append(f"## Backend `{backend}`\n\n{markdown.table(HEADER, rows, right=range(2, 10))}\n")
     if options.markdown:
-        command = f"python tools/bench/training.py --backend {options.backend} --markdown {options.markdown}"
-        title = f"# Training steps compiled whole\n\nWritten by `{command}`, torch {torch.__version__}, {options.threads} thread(s).\n"
-        told = f"{options.steps} steps; *losses* and *state* (parameters, buffers, optimizer, learning rates) beside eager's; *first steps*: three of them.\n"
-        options.markdown.write_text(f"{title}\n{told}\n{markdown.table(HEADER, rows, right=range(2, 10))}\n", encoding="utf-8")
-    return int(any("failed" in row[2] for row in rows))
+        options.markdown.write_text(document(options, sections), encoding="utf-8")
+    return int(failed)
+
+
+def document(options: argparse.Namespace, sections: list[str]) -> str:
+    """The Markdown page."""
+    command = f"python tools/bench/training.py --backend {options.backend} --markdown {options.markdown}"
+    return "\n".join([
+        "# Training steps compiled whole",
+        "",
+        f"Written by `{command}`: torch {torch.__version__}, {options.threads} thread(s).",
+        "",
+        f"{options.steps} steps of each training, compiled whole: zero_grad, forward, loss, backward, clip, the optimizer's step and the schedule's. *losses* and",
+        "*state* (parameters, buffers, the optimizer's state, learning rates) are compared with eager's; *same* is bit for bit, else the largest error relative to",
+        "its tensor. *first steps* are three, compilations included; *step* and *eager* are medians of the second half.",
+        "",
+        *sections,
+    ])  # fmt: skip
 
 
 if __name__ == "__main__":
