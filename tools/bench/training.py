@@ -131,9 +131,9 @@ def document(options: argparse.Namespace, sections: list[str]) -> str:
         "",
         f"Written by `{command}`: torch {torch.__version__}, {options.threads} thread(s).",
         "",
-        f"{options.steps} steps of each training, compiled whole: zero_grad, forward, loss, backward, clip, the optimizer's step and the schedule's. *losses* and",
-        "*state* (parameters, buffers, the optimizer's state, learning rates) are compared with eager's; *same* is bit for bit, else the largest error relative to",
-        "its tensor. *first steps* are three, compilations included; *step* and *eager* are medians of the second half.",
+        f"{options.steps} steps of each training, compiled whole: zero_grad, forward, loss, backward, clip, the optimizer's step and the schedule's.",
+        "*losses* and *state* (parameters, buffers, the optimizer's state, learning rates) are compared with eager's; *same* is bit for bit, else",
+        "the largest error relative to its tensor. *first steps* are three, compilations included; *step* and *eager* are medians of the second half.",
         "",
         *sections,
     ])  # fmt: skip
