@@ -125,6 +125,7 @@ NOT_IN_AOT = ("RAdam", "ASGD", "fused")
 """Of these, too, where AOTAutograd would have to trace them."""
 
 
+@pytest.mark.only_eager("the test names the backends that it is about")
 @pytest.mark.parametrize("scheduled", [False, True])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", CASES)
