@@ -528,9 +528,9 @@ class NotInsideAutogradNode(Break):
 class OptimizerStep(SkippedFrame):
     """A step of an optimizer of torch.optim, or of a learning rate scheduler.
 
-    With the backend "eager", the arithmetic of torch's optimizers is part of the graph. With backends that make the backward of a graph as a whole, such
-    as Inductor, with optimizers of other kinds, and with settings such as `capturable=True`, a step runs as written, as a whole: it computes with numbers
-    that are in tensors. Schedulers compute with nothing but Python's numbers. The model's forward and backward, and what a closure computes, are compiled.
+    With the backends "eager", "aot_eager" and "inductor", the arithmetic of most of torch's optimizers is part of the graph. It isn't for LBFGS, SparseAdam and
+    Adafactor, nor for settings such as `capturable=True`, nor, where AOTAutograd would have to trace it, for RAdam, ASGD and fused optimizers: then a step runs
+    as written, as a whole. Schedulers compute with nothing but Python's numbers. The model's forward and backward, and what a closure computes, are compiled.
     """
 
     id = "FJ036"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.utils.checkpoint import checkpoint
 
@@ -14,7 +13,8 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.on_fakes import stand_in
 from framejit.objects import abstract
-from framejit.objects.object import Object, Raise
+from framejit.objects.constobject import ConstObject
+from framejit.objects.object import Object, Raise, settle
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
@@ -31,14 +31,33 @@ def checkpointed(preserve_rng_state: bool, inner: Callable[..., Any], *operands:
     return checkpoint(inner, *operands, use_reentrant=False, preserve_rng_state=preserve_rng_state)
 
 
-def run(*args: Any, **kwargs: Any) -> Any:
-    """What the graph inside gives, on fakes."""
-    first = next(index for index, arg in enumerate(args) if isinstance(arg, torch.nn.Module))
-    return args[first](*args[first + 1 :])
+stand_in(checkpointed, lambda preserve_rng_state, inner, *operands: inner(*operands))
+stand_in(tag_activation_checkpoint, lambda inner, *operands, **options: inner(*operands))
 
 
-stand_in(checkpointed, run)
-stand_in(tag_activation_checkpoint, run)
+def reachable(values: Iterable[Object]) -> set[int]:
+    """The ids of what the trace has made that is reached from some values, and of the containers in which that is kept.
+
+    Constants and tensors are none of it, nor is what is from outside.
+    """
+    found: set[int] = set()
+    waiting = list(values)
+    while waiting:
+        obj = settle(waiting.pop())
+        if id(obj) in found or obj.source is not None or isinstance(obj, (ConstObject, TensorObject)):
+            continue
+        found.add(id(obj))
+        fields = [getattr(obj, name, None) for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ())]
+        found.update(id(field) for field in fields if isinstance(field, (list, dict, set)))
+        waiting += obj.referents()
+    return found
+
+
+def is_changed(vm: TorchVM, mark: int, before: set[int]) -> bool:
+    """Whether anything outside the trace, or any of these objects, has been changed since a position of the trail."""
+    if vm.effects.has_changed_since(mark):
+        return True
+    return any(id(part) in before for undo, args in vm.trail.since(mark) for part in (getattr(undo, "__self__", None), *args[:1]))
 
 
 @models(checkpoint)
@@ -50,12 +69,12 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
         vm.unsupported(REFUSED)
     if not vm.graph.modes.current.grad:
         return abstract.call(vm, function, list(args), kwargs)
-    graph, mark = vm.graph, vm.trail.mark()
+    graph, mark, before = vm.graph, vm.trail.mark(), reachable([function, *args, *kwargs.values()])
     graph.begin_inner()
     try:
         result = vm.observe(abstract.call(vm, function, list(args), kwargs))
         items = [vm.observe(item) for item in result.items(vm)] if isinstance(result, TupleObject) and result.cls is tuple else [result]
-        is_pure = not vm.effects.has_changed_since(mark) and all(node.target in MODE_CHANGES for node in graph.body.kept)
+        is_pure = not is_changed(vm, mark, before) and all(node.target in MODE_CHANGES for node in graph.body.kept)
         if not is_pure or not all(isinstance(item, TensorObject) for item in items):
             vm.unsupported(REFUSED)
         inner = graph.end_inner(items)

@@ -86,6 +86,31 @@ def that_is_seen(m, x):
     return checkpoint(part, x, use_reentrant=False)
 
 
+def that_fills_a_list(m, x):
+    filled = []
+
+    def part(y):
+        filled.append(m.into(y))
+        return m.out(filled[-1])
+
+    result = checkpoint(part, x, use_reentrant=False)
+    m.seen.append(len(filled))
+    return result + filled[0].sum()
+
+
+def that_counts(m, x):
+    count = 0
+
+    def part(y):
+        nonlocal count
+        count += 1
+        return m.part(y)
+
+    result = checkpoint(part, x, use_reentrant=False)
+    m.seen.append(lambda: count)
+    return result
+
+
 def that_breaks(m, x):
     def part(y):
         framejit.graph_break()
@@ -110,8 +135,8 @@ def with_other_policies(m, x):
     return checkpoint(m.part, x, use_reentrant=False, determinism_check="none")
 
 
-WHOLE = (plainly, twice, nested, with_keywords, with_several_results, of_a_sequence, that_gives_its_argument, without_gradients)
-SPLIT = (with_the_old_way, with_running_statistics, that_is_seen, that_breaks, that_raises, with_other_policies)
+WHOLE = (plainly, twice, nested, with_keywords, with_several_results, of_a_sequence, without_gradients)
+SPLIT = (that_gives_its_argument, with_the_old_way, with_running_statistics, that_is_seen, that_fills_a_list, that_counts, that_breaks, that_raises, with_other_policies)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -130,7 +155,7 @@ def test_training(ways: Callable[..., Any], backend: str) -> None:
             loss = call(x).pow(2).sum()
             loss.backward()
             seen += [loss.detach(), x.grad, *[p.grad for p in block.parameters()], *[b.clone() for b in block.buffers()], torch.rand(2)]
-        told.append((seen, block.seen))
+        told.append((seen, [item() if callable(item) else item for item in block.seen]))
     for a, b in zip(told[0][0], told[1][0], strict=True):
         torch.testing.assert_close(b, a, rtol=0, atol=0)
     assert told[0][1] == told[1][1]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from agreement import Comparison
 from torch import nn
 
 import framejit
@@ -63,18 +64,6 @@ def picture(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [picture(item) for item in value]
     return value
-
-
-def same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected), (found, expected)
-    if isinstance(expected, torch.Tensor):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
-    elif isinstance(expected, (list, tuple)):
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected, strict=True):
-            same(a, b)
-    else:
-        assert found == expected
 
 
 def outcome(call: Callable[..., Any], *args: Any) -> Any:
@@ -384,7 +373,7 @@ def test_programs(name: str, backend: str) -> None:
     framejit.reset()
     compiled = framejit.compile(fn, backend=backend)
     for _ in range(3):
-        same([outcome(compiled, state), state.portrait()], [outcome(fn, expected), expected.portrait()])
+        Comparison().same([outcome(compiled, state), state.portrait()], [outcome(fn, expected), expected.portrait()])
     found = framejit.statistics()
     if name in PROGRAMS:
         assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found
@@ -397,7 +386,7 @@ def test_programs_under_no_grad(name: str, backend: str) -> None:
     compiled = framejit.compile(PROGRAMS[name], backend=backend)
     with torch.no_grad():
         for _ in range(3):
-            same([outcome(compiled, state), state.portrait()], [outcome(PROGRAMS[name], expected), expected.portrait()])
+            Comparison().same([outcome(compiled, state), state.portrait()], [outcome(PROGRAMS[name], expected), expected.portrait()])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -413,7 +402,7 @@ def test_hooks_on_several_leaves(backend: str) -> None:
         handle.remove()
         call(state)
         told.append([seen, state.portrait()])
-    same(told[1], told[0])
+    Comparison().same(told[1], told[0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -425,7 +414,7 @@ def test_a_result_can_be_differentiated_as_often_as_in_eager(name: str, backend:
         state = State()
         result = call(state).sum()
         told.append([outcome(result.backward), outcome(result.backward), state.portrait()])
-    same(told[1], told[0])
+    Comparison().same(told[1], told[0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -476,7 +465,7 @@ def test_what_changes_between_calls(change: Callable[[State], None], backend: st
         call(state)
         change(state)
         told.append([outcome(call, state), outcome(call, state), picture(state.w.grad), picture(state.v.grad), state.seen])
-    same(told[1], told[0])
+    Comparison().same(told[1], told[0])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -486,7 +475,7 @@ def test_sizes_that_vary(backend: str) -> None:
     compiled = framejit.compile(steps_on, backend=backend)
     for size in (4, 7, 9, 1, 12):
         x = torch.randn(size, 3)
-        same([outcome(compiled, state, x), state.portrait()], [outcome(steps_on, expected, x), expected.portrait()])
+        Comparison().same([outcome(compiled, state, x), state.portrait()], [outcome(steps_on, expected, x), expected.portrait()])
     assert framejit.statistics()["graph_breaks"] == 0 and framejit.statistics()["graphs"] <= 4
 
 
@@ -514,7 +503,7 @@ def test_fullgraph_takes_a_whole_step(backend: str) -> None:
     expected, state = State(), State()
     compiled = framejit.compile(steps, backend=backend, fullgraph=True)
     for _ in range(3):
-        same([outcome(compiled, state), state.portrait()], [outcome(steps, expected), expected.portrait()])
+        Comparison().same([outcome(compiled, state), state.portrait()], [outcome(steps, expected), expected.portrait()])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

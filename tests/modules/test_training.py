@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from agreement import Comparison
 from torch import nn
 
 import framejit
@@ -113,22 +114,9 @@ def trained(seed: int, compile: Callable[[Any], Any]) -> list[Any]:
     return seen
 
 
-def same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected), (found, expected)
-    if isinstance(expected, torch.Tensor):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0, check_stride=True)
-        assert found.requires_grad == expected.requires_grad
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected, strict=True):
-            same(a, b)
-    else:
-        assert found == expected
-
-
 @pytest.mark.parametrize(("backend", "seed"), [*(("eager", seed) for seed in range(12)), *(("aot_eager", seed) for seed in range(12, 15))])
 def test_changes_between_steps(backend: str, seed: int) -> None:
     framejit.reset()
     with config.replace(recompile_limit=64):
-        same(trained(seed, lambda fn: framejit.compile(fn, backend=backend)), trained(seed, lambda fn: fn))
+        Comparison().same(trained(seed, lambda fn: framejit.compile(fn, backend=backend)), trained(seed, lambda fn: fn))
     assert framejit.statistics()["fallbacks"] <= 1  # the step that raises
