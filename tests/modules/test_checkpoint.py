@@ -136,7 +136,10 @@ def with_other_policies(m, x):
 
 
 WHOLE = (plainly, twice, nested, with_keywords, with_several_results, of_a_sequence, without_gradients)
-SPLIT = (that_gives_its_argument, with_the_old_way, with_running_statistics, that_is_seen, that_fills_a_list, that_counts, that_breaks, that_raises, with_other_policies)
+SPLIT = (
+    that_gives_its_argument, with_the_old_way, with_running_statistics, that_is_seen, that_fills_a_list, that_counts,
+    that_breaks, that_raises, with_other_policies,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
