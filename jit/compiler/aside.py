@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
 
 @contextlib.contextmanager
 def hooks_and_profilers() -> Iterator[None]:
@@ -35,19 +37,18 @@ class Silence:
     """
 
     def __init__(self) -> None:
-        self._log = logging.getLogger("torch._subclasses.fake_tensor")
         self._thread = threading.get_ident()
         self._before: tuple[bool, bool, Any] | None = None
 
     def begin(self) -> None:
-        self._before = self._log.disabled, torch.is_warn_always_enabled(), warnings._showwarnmsg  # type: ignore[attr-defined]
-        self._log.disabled = True
+        self._before = FAKES_LOG.disabled, torch.is_warn_always_enabled(), warnings._showwarnmsg  # type: ignore[attr-defined]
+        FAKES_LOG.disabled = True
         torch.set_warn_always(True)
         warnings._showwarnmsg = self._show  # type: ignore[attr-defined]
 
     def end(self) -> None:
         assert self._before is not None
-        self._log.disabled, always, warnings._showwarnmsg = self._before  # type: ignore[attr-defined]
+        FAKES_LOG.disabled, always, warnings._showwarnmsg = self._before  # type: ignore[attr-defined]
         torch.set_warn_always(always)
 
     def _show(self, message: Any) -> None:

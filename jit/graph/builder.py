@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 EMPTY: dict[str, Any] = {}
 INPLACE = re.compile(r"(?<!_)_$")
 """Names of operators that change their argument, maybe only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
+FEW_NODES = 8
+"""A graph of so few nodes has hardly a layer that repeats: what its operators give isn't noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +319,8 @@ class GraphBuilder:
             self.fakes.changes_with_undoing()
         snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
         repeats = self.fakes.repeats
-        key = None if changes or not fakes or -1 in before else repeats.key(target, args, kwargs, self.modes.current)
+        worth_noting = len(self.outermost.notes) >= FEW_NODES
+        key = repeats.key(target, args, kwargs, self.modes.current) if worth_noting and not changes and fakes and -1 not in before else None
         result = None if key is None else repeats.find(key, fakes)
         is_repeated = result is not None
         writes = Writes(fakes) if -1 in before else contextlib.nullcontext()

@@ -45,7 +45,8 @@ class Modes:
         before = Modes.read()
         scope = torch.inference_mode(self.inference) if before.inference != self.inference else contextlib.nullcontext()
         with scope:
-            self.put()
+            if before != self:
+                self.put()
             try:
                 yield
             finally:

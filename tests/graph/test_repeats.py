@@ -12,6 +12,7 @@ from torch import fx
 from torch.nn import functional as F
 
 import framejit
+from framejit.graph import builder
 from framejit.graph.fakes import Fakes
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
@@ -23,6 +24,11 @@ def looks(fake: Any) -> Any:
     numbers = [str(sympy.expand(number.node.expr)) if isinstance(number, torch.SymInt) else number for number in numbers]
     flags = fake.is_contiguous(), fake.is_inference(), fake.requires_grad, fake.is_leaf, fake.is_conj(), fake._version
     return type(fake), torch._C._dispatch_keys(fake).raw_repr(), fake.dtype, fake.device, fake.layout, numbers, flags
+
+
+@pytest.fixture(autouse=True)
+def noted_from_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "FEW_NODES", 0)
 
 
 @pytest.fixture
