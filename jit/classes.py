@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 HEAP_TYPE = 1 << 9
 """Include/object.h: Py_TPFLAGS_HEAPTYPE: made by a class statement, or by C code that could have used one."""
@@ -44,7 +45,19 @@ def lookup(cls: type, name: str, default: Any = None) -> Any:
 
 def has_names_only(cls: type) -> bool:
     """Whether the keys of the class's own dict are exact strings, which compare without any code. A class gets others when it is made, or never."""
+    if not known_by_identity(cls):
+        return _only_strings(cls)
+    if cls not in _WITH_NAMES_ONLY and _only_strings(cls):
+        _WITH_NAMES_ONLY.add(cls)
+    return cls in _WITH_NAMES_ONLY
+
+
+def _only_strings(cls: type) -> bool:
     return set(map(type, class_dict(cls))) <= {str}
+
+
+_WITH_NAMES_ONLY: WeakSet[type] = WeakSet()
+"""Classes that have been looked through."""
 
 
 def can_change(cls: type) -> bool:
