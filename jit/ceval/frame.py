@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.bytecode.decode import decode
 from framejit.bytecode.instruction import Instruction, Position
+from framejit.bytecode.liveness import JUMPS
 
 if TYPE_CHECKING:
     from framejit.objects.delivery import Delivery
@@ -125,6 +126,11 @@ class Frame:
     def lineno(self) -> int:
         """The line being executed."""
         return self.instruction.position.lineno or self.code.co_firstlineno
+
+    def is_in_loop(self) -> bool:
+        """Whether a loop of the frame may come to the instruction at `pc` once more."""
+        rest = self.decoded.instructions[self.pc :]
+        return any(later.op in JUMPS and later.value <= self.pc for later in rest)
 
     def position(self) -> Position:
         """The source range being executed; its file is `code.co_filename`."""

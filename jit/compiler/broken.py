@@ -14,7 +14,7 @@ from framejit.compiler.planned import AsWritten, Behind, Planned, plan_end
 from framejit.compiler.traced import Attempt
 from framejit.directives import NESTED, breaks_are_errors, innermost
 from framejit.driver.compiled_module import home
-from framejit.driver.prediction import Prediction
+from framejit.driver.prediction import ComesOnce, OutcomeCheck
 from framejit.errors import Unsupported, UserFrame
 from framejit.guards.kinds import Guard
 from framejit.modules import ecosystem
@@ -23,7 +23,7 @@ from framejit.reporting import stacks
 from framejit.tracing import boundary, looks
 from framejit.tracing.predictions import RAISES, predict
 from framejit.tracing.splitting import split_frames, within_reach
-from framejit.tracing.stops import Escape, GraphBreak, Restart
+from framejit.tracing.stops import Escape, GraphBreak, Restart, WithFirstSteps
 
 WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
@@ -44,6 +44,8 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     whole = bool(ecosystem.asked_for_errors(tracer) if asked_by_torch else errors)
     if isinstance(stop, Escape):  # the regions that the exception has left count too
         whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
+    if isinstance(stop.reason, breaks.FirstStep) and whole:
+        raise WithFirstSteps
     if whole and (prediction is None or refuted is not None):
         raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()
@@ -52,6 +54,8 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
         return as_written(attempt, refuted, stop.stack, guards)
     if prediction is not None and (prediction.certain or whole):
         return as_written(attempt, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
+    if isinstance(stop.reason, breaks.FirstStep):
+        return as_written(attempt, stop.reason, stop.stack, guards, ComesOnce())
     planned = None if isinstance(stop.reason, WHOLE_FRAME) else plan_split(attempt, stop, asked_by_torch)
     return planned or as_written(attempt, stop.reason, stop.stack, guards)
 
@@ -94,19 +98,19 @@ def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, as
 
 
 def as_written(
-    attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], prediction: Prediction | None = None
+    attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], outcome: OutcomeCheck | None = None
 ) -> AsWritten:
     """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
-    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise))
+    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise, breaks.FirstStep))
     expected = isinstance(reason, EXPECTED)
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
-        return AsWritten(attempt, guards, None, compiles_upcalls, prediction)  # it would run as written anyway: nothing to report
+        return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report
     STATISTICS.add("fallbacks")
     STATISTICS.reason(f"{reason}{at(stack)}")
     if compiles_upcalls:
         STATISTICS.add("graph_breaks")
     logs.fallback(home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)
-    return AsWritten(attempt, guards, reason, compiles_upcalls, prediction, tuple(stack))
+    return AsWritten(attempt, guards, reason, compiles_upcalls, outcome, tuple(stack))
 
 
 def report_break(planned: Planned, behind: Behind) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from framejit import breaks, logs, modules
 from framejit._runtime import CompiledFunction, Entry
+from framejit.backends.registry import Backend
 from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
 from framejit.codegen import Continuation, emit
@@ -26,14 +27,14 @@ from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError
-from framejit.graph.autograd_node import WithoutGradients
+from framejit.graph.demands import GraphDemands, WithoutGradients
 from framejit.guards.build import check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
-from framejit.tracing.stops import GraphBreak, Place, Restart, WithoutUnbacked
+from framejit.tracing.stops import GraphBreak, Place, Restart, WithFirstSteps, WithoutUnbacked
 from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()
@@ -59,18 +60,19 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
     breaks_at: dict[Place, breaks.Break] = {}
-    takes_unbacked, takes_gradients = options.backend.takes_unbacked, options.backend.takes_gradients
+    demands = demands_of(options.backend, request.family.takes_first_steps)
     while True:
         tracer = Tracer(
-            request.function, request.args, options.config, request.changing, breaks_at, request.names,
-            options.backend.one_autograd_node, dynamic, options.backend.needs_contexts, takes_unbacked, takes_gradients,
+            request.function, request.args, options.config, request.changing, breaks_at, request.names, dynamic, demands,
         )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
         except WithoutUnbacked:
-            takes_unbacked = False
+            demands = replace(demands, takes_unbacked=False)
         except WithoutGradients:
-            takes_gradients = False
+            demands = replace(demands, takes_gradients=False)
+        except WithFirstSteps:
+            demands = replace(demands, takes_first_steps=True)
         except Restart as restart:
             assert restart.place not in breaks_at, restart
             breaks_at[restart.place] = restart.reason
@@ -80,6 +82,12 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
             dynamic = replace(dynamic, floats=False)
         finally:
             tracer.dispose()
+
+
+def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
+    """What a backend wants of graphs. One that makes their backwards as a whole takes long: a graph that runs once isn't worth that."""
+    takes_first_steps = takes_first_steps or not backend.one_autograd_node
+    return GraphDemands(backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, takes_first_steps)
 
 
 def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:

@@ -24,8 +24,8 @@ from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
 from framejit.errors import BackendError
-from framejit.graph.autograd_node import WithoutGradients
 from framejit.graph.builder import GraphResult
+from framejit.graph.demands import WithoutGradients
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.report import STATISTICS

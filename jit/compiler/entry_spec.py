@@ -14,7 +14,7 @@ from framejit.guards.build import build
 
 if TYPE_CHECKING:
     from framejit.codegen.direct import Direct
-    from framejit.driver.prediction import Prediction
+    from framejit.driver.prediction import OutcomeCheck
     from framejit.guards.kinds import Guard
     from framejit.guards.source import Source
 
@@ -62,7 +62,7 @@ class EntrySpec:
     captures: Sequence[Source] = ()
     reason: breaks.Break | None = None
     compiles_upcalls: bool = False
-    outcome: Prediction | None = None
+    outcome: OutcomeCheck | None = None
     shared: bool = False
     replacement: Replacement = Replacement()
 

@@ -13,7 +13,7 @@ from framejit.codegen import CannotGenerate, FinishedTrace, Plan, plan
 from framejit.compiler.traced import Attempt
 from framejit.directives import CURRENT, Directives, made_real
 from framejit.driver.compiled_module import home
-from framejit.driver.prediction import Prediction
+from framejit.driver.prediction import OutcomeCheck
 from framejit.effects import Logged
 from framejit.errors import UserFrame, program_name
 from framejit.graph.builder import GraphResult
@@ -51,14 +51,14 @@ class Planned:
 class AsWritten:
     """The frame runs as written for the calls that the guards accept. `reason`, `stack`: why, and where, if that is to be reported.
 
-    `compiles_upcalls`: what it calls may be compiled; `outcome`: how the call will end, according to the trace.
+    `compiles_upcalls`: what it calls may be compiled; `outcome`: what looks at how the call ends.
     """
 
     attempt: Attempt
     guards: tuple[Guard, ...]
     reason: breaks.Break | None = None
     compiles_upcalls: bool = False
-    outcome: Prediction | None = None
+    outcome: OutcomeCheck | None = None
     stack: tuple[UserFrame, ...] = ()
 
 

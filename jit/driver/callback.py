@@ -160,6 +160,14 @@ class Compiler:
         if error is None and prediction.whole:
             raise Unsupported(reason, prediction.stack)
 
+    def has_come(self, compiled: Any, entry: Entry) -> None:
+        """A call with an optimizer's first step has run as written."""
+        if entry in self.history.first_steps:
+            module = entry.spec.origin.module
+            self.families.of(None if module is None else module()).takes_first_steps = True
+            compiled.remove(entry)
+        self.history.first_steps.add(entry)
+
     # A call that no entry matches.
 
     def _entry_for(self, call: Call) -> Any:

@@ -29,12 +29,14 @@ class Family:
         number: by which directives tell the calls of different families apart.
         refuted: what traces have said the program raises, and it doesn't, by `Prediction.key`: the reason to give in its place.
         lessons: how often one of its functions has learnt that values change from call to call.
+        takes_first_steps: whether first steps of optimizers have come more than once, so that graphs of them pay.
     """
 
     def __init__(self) -> None:
         self.number = next(_family_numbers)
         self.refuted: dict[Any, breaks.Break] = {}
         self.lessons = 0
+        self.takes_first_steps = False
         self._resume_functions: dict[tuple[Any, ...], FunctionType] = {}
         self._alive: list[Any] = []  # the code objects and namespaces whose ids are in the keys
         self._compiled: dict[FunctionType, CompiledFunction] = {}
@@ -95,6 +97,7 @@ class History:
         limits_reported, observed_by: the limits, and the modes of the program's, that a user has been told of.
         called: whether there has been a call.
         preferred: entries that are tried before the others, although one of these would serve their calls too. No limit counts them.
+        first_steps: entries of an optimizer's first step, which runs as written, that have served a call.
     """
 
     def __init__(self) -> None:
@@ -108,6 +111,7 @@ class History:
         self.observed_by: set[breaks.Observed] = set()
         self.called = False
         self.preferred: weakref.WeakSet[Entry] = weakref.WeakSet()
+        self.first_steps: weakref.WeakSet[Entry] = weakref.WeakSet()
         self.compiles = 0
         self._calls_checked = 0
         self._lock = threading.Lock()

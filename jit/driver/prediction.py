@@ -1,15 +1,31 @@
-"""The predicted outcome of a call that runs as written because its trace saw the program raise; how each such call ends is compared with it."""
+"""What looks at how calls end that run as written: where a trace saw the program raise, the call is to end so."""
 
 from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from framejit import breaks, classes
 from framejit.errors import UserFrame
 from framejit.report import place
+
+
+class OutcomeCheck(Protocol):
+    """What looks at how a frame has ended that ran as written. `error` is None where it has returned. Raises what is to be raised in place of that."""
+
+    def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ComesOnce:
+    """The outcome of a frame for which no graph was made because that would run once."""
+
+    def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
+        """The frame has ended. The second time a graph pays."""
+        compiled.compile_callback.has_come(compiled, entry)
+
 
 FROM_ANYWHERE = (MemoryError, RecursionError)
 """Exceptions that any instruction may raise, whatever a trace has seen."""

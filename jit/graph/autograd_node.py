@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import torch
 
 from framejit import breaks
+from framejit.graph.demands import WithoutGradients
 from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
 
@@ -35,10 +36,6 @@ SAME_ELEMENTS = frozenset({"squeeze_", "unsqueeze_", "t_", "transpose_", "swapax
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
-
-
-class WithoutGradients(Exception):
-    """Signal: the graph can't ask autograd for gradients after all. The trace is restarted, and breaks where the program asks for them."""
 
 
 class OperatorGraph(Protocol):

@@ -27,6 +27,7 @@ from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote
 from framejit.graph.constants import Inexact, exact
+from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import refusal, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
@@ -115,6 +116,9 @@ class TorchVM(VM, Protocol):
     def user_line(self) -> UserLine | None:
         """Where the program is now."""
 
+    def is_in_loop(self) -> bool:
+        """Whether a loop of the program may come to this place once more, in the same trace."""
+
     def note_handlers(self) -> bool:
         """An operation enters the graph here: whether what it raises has a handler."""
 
@@ -123,9 +127,7 @@ class GraphBuilder:
     """The graphs of one trace; see the module's docstring.
 
     `module_stack`: what `nn_module_stack` says of the nodes now made (path -> (path, class)); replaced, never changed in place,
-    through the trail, by whoever inlines a module's call. `one_autograd_node`: what the backend makes of the graph (see Backend).
-    `dynamic`: which sizes and numbers are symbolic. `lifts_symbols`: each symbol of an input is an input of the graph too, be it used or not.
-    `takes_unbacked`: numbers out of tensors, and sizes that depend on data, may be in the graph. `takes_gradients`: it may ask autograd for gradients.
+    through the trail, by whoever inlines a module's call. `dynamic`: which sizes and numbers are symbolic. `demands`: what the backend takes.
     """
 
     def __init__(
@@ -133,24 +135,20 @@ class GraphBuilder:
         vm: TorchVM,
         fake_mode: FakeTensorMode | None = None,
         shape_env: ShapeEnv | None = None,
-        one_autograd_node: bool = False,
         dynamic: Dynamic = STATIC,
-        lifts_symbols: bool = False,
-        takes_unbacked: bool = False,
-        takes_gradients: bool = False,
+        demands: GraphDemands = DEFAULT,
     ) -> None:
         self.vm = vm
         self.trail = vm.trail
-        self.fakes = Fakes(self.trail, fake_mode, shape_env, takes_unbacked)
-        self.unbacked = Unbacked(self, self.fakes.shape_env, takes_unbacked)
-        self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line, takes_unbacked)
+        self.demands = demands
+        self.fakes = Fakes(self.trail, fake_mode, shape_env, demands.takes_unbacked)
+        self.unbacked = Unbacked(self, self.fakes.shape_env, demands.takes_unbacked)
+        self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line, demands.takes_unbacked)
         self.modes = GlobalModes(self.effect_node, self.trail)
         self.body = self.outermost = Body(self.trail)
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
-        self.autograd_node = AutogradNode(self) if one_autograd_node else None
-        self.lifts_symbols = lifts_symbols
-        self.takes_gradients = takes_gradients
+        self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
         self._has_inner = False  # whether there has ever been an inner graph
         self._inputs: dict[int, GraphInput] = {}
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
@@ -465,7 +463,7 @@ class GraphBuilder:
         self.refresh()
         body = self.body
         assert body is self.outermost
-        if self.lifts_symbols:
+        if self.demands.lifts_symbols:
             self.shapes.lift(self.input_fakes())
         graph, kept, notes = body.fx, body.kept, body.notes
         spent = [] if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
@@ -498,7 +496,7 @@ class GraphBuilder:
         for node in list(graph.nodes):
             if node.op != "placeholder":
                 break
-            if node.users or (self.lifts_symbols and not by_node[node].is_tensor):
+            if node.users or (self.demands.lifts_symbols and not by_node[node].is_tensor):
                 inputs.append(by_node[node])
             else:
                 graph.erase_node(node)

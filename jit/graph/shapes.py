@@ -28,6 +28,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
+from framejit.graph.demands import GraphDemands
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
@@ -76,8 +77,7 @@ class Inputs(Protocol):
     """The graph, as far as symbolic numbers enter it."""
 
     trail: Trail
-    lifts_symbols: bool
-    """Whether each symbol of an input is an input of the graph too, be it used or not."""
+    demands: GraphDemands
 
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
@@ -273,7 +273,7 @@ class Shapes:
 
     def _keep_small(self, number: DeferredNumber) -> None:
         """Guard that what is computed of ints from outside fits 64 bits in compiled code: where it doesn't, the arithmetic of guards fails too."""
-        if number.cls is int and self._graph.lifts_symbols and number.sym is not None:
+        if number.cls is int and self._graph.demands.lifts_symbols and number.sym is not None:
             expr = number.sym.node.expr
             if any(type(self.origins[symbol].source) not in STEPS.values() for symbol in expr.free_symbols & self.origins.keys()):
                 self._small.setdefault(sympy.Le(expr, LARGEST_IN_GRAPHS, evaluate=False), self._line())
@@ -281,7 +281,7 @@ class Shapes:
     def fits(self, number: NumberObject) -> bool:
         """Whether compiled code computes a symbolic number, and what it is computed from, without leaving 64 bits."""
         parts = number.operands if type(number) is DeferredNumber else ()
-        return number.cls is float or (abs(number.value) <= LARGEST_IN_GRAPHS and all(map(self.fits, parts))) or not self._graph.lifts_symbols
+        return number.cls is float or (abs(number.value) <= LARGEST_IN_GRAPHS and all(map(self.fits, parts))) or not self._graph.demands.lifts_symbols
 
     def rest_on_floats(self, args: Iterable[Any]) -> bool:
         """Make the symbolic floats among a node's arguments known; whether there were any."""

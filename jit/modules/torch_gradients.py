@@ -66,7 +66,7 @@ class Question:
         """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python."""
         graph = vm.graph
         tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
-        if not graph.takes_gradients or graph.body is not graph.outermost or len(tensors) != len(self.outputs) + len(self.inputs or ()):
+        if not graph.demands.takes_gradients or graph.body is not graph.outermost or len(tensors) != len(self.outputs) + len(self.inputs or ()):
             return ""
         if graph.autograd_node is not None and vm.guards.read(torch._C._autograd._top_saved_tensors_default_hooks, True) is not None:
             return ", where hooks on saved tensors are set"

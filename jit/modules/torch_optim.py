@@ -21,10 +21,12 @@ from framejit.graph.on_fakes import stand_in
 from framejit.modules.app import optim as app
 from framejit.objects import abstract
 from framejit.objects.listobject import ListObject
+from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
 from framejit.objects.registry import library, models, runs_as_written
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, rest_on
+from framejit.objects.vm import FrameView
 
 ARITHMETIC = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop", "asgd", "rprop")
 """The modules of torch.optim that have a function of their name for the arithmetic of a step."""
@@ -54,7 +56,7 @@ def wrapped(function: Any) -> Any:
 def is_traceable(vm: TorchVM, function: Any) -> bool:
     """Whether the function in STEP is the step of an optimizer of torch's whose arithmetic can be one node."""
     inner = wrapped(function)
-    return vm.graph.takes_gradients and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
+    return vm.graph.demands.takes_gradients and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
 
 
 runs_as_written(torch.optim.lr_scheduler.LRScheduler.step.__code__, breaks.OptimizerStep("a learning rate scheduler"))
@@ -70,10 +72,16 @@ def with_grad_mode(vm: TorchVM, function: Object, args: list[Object], kwargs: di
     return vm.call_app(app.step, [vm.from_real(wrapped(function.value)), *args], kwargs)
 
 
+def is_from_outside(frame: FrameView[Object] | None) -> bool:
+    """Whether the optimizer whose `step` is this frame was there before the trace began."""
+    optimizer = None if frame is None else frame.locals[0]
+    return isinstance(optimizer, Object) and optimizer.source is not None
+
+
 def arithmetic(function: Callable[..., Any]) -> None:
     """Have the arithmetic of a step be one node, which changes all tensors that it is given but the gradients, and gives the buffers that it makes."""
     signature = inspect.signature(function)
-    gradients = next(name for name in signature.parameters if name in ("grads", "d_p_list"))
+    parameters, gradients = list(signature.parameters)[:2]
 
     def enter_graph(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         given = {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()}
@@ -86,6 +94,12 @@ def arithmetic(function: Callable[..., Any]) -> None:
         for tensor in (item for items in lists.values() for item in items if item.cls is not type(None)):
             if not isinstance(tensor, TensorObject) or tensor.look(vm).layout is not torch.strided or tensor.look(vm).is_inference():
                 vm.unsupported(breaks.OptimizerStep("an optimizer with other than dense tensors"))
+        makes_state = any(item.source is None for name, items in lists.items() if name not in (parameters, gradients) for item in items)
+        if makes_state and not vm.graph.demands.takes_first_steps and is_from_outside(vm.frame) and not vm.is_in_loop():
+            for number in given.values():
+                if isinstance(number, NumberObject):
+                    number.constant(vm)  # one that is another at the second step is seen to vary
+            vm.unsupported(breaks.FirstStep(f"torch.optim's {function.__name__}"))
         if vm.graph.autograd_node is not None:
             vm.trail.set(vm.graph.autograd_node, "asks", True)
         made = enter(vm, compute, args, kwargs)
@@ -117,14 +131,22 @@ for _name in ARITHMETIC:
     arithmetic(getattr(importlib.import_module(f"torch.optim.{_name}"), _name))
 
 
+@models(torch.optim.Optimizer.zero_grad)
 def zero_grad(vm: VM, *args: Object, **kwargs: Object) -> Object:
     """torch marks it as not to be compiled by its own tracer."""
-    return abstract.call(vm, vm.from_real(ZERO_GRAD), list(args), kwargs)
+    return vm.call_app(app.zero_grad, [vm.from_real(ZERO_GRAD), *args], kwargs)
 
 
 ZERO_GRAD = inspect.unwrap(torch.optim.Optimizer.zero_grad)
-if ZERO_GRAD is not torch.optim.Optimizer.zero_grad:
-    models(torch.optim.Optimizer.zero_grad)(zero_grad)
+
+
+@models(torch.nn.Module.zero_grad)
+def zero_grad_of_module(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    """torch.nn.Module.zero_grad."""
+    return vm.call_app(app.zero_grad_of_module, [vm.from_real(MODULE_ZERO_GRAD), *args], kwargs)
+
+
+MODULE_ZERO_GRAD = inspect.unwrap(torch.nn.Module.zero_grad)
 
 
 def health_check(vm: TorchVM, self: Object) -> Object:

@@ -46,3 +46,7 @@ class Restart(GraphBreak):
 
 class WithoutUnbacked(Exception):
     """Signal: the backend can't compile a graph with numbers in it that depend on data. The trace is restarted, and breaks where they come out of tensors."""
+
+
+class WithFirstSteps(Exception):
+    """Signal: a frame that may not run as written holds an optimizer's first step. The trace is restarted, and takes it into the graph."""

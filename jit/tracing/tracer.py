@@ -23,6 +23,7 @@ from framejit.config import Config
 from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
+from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard, Relation, Same, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
@@ -57,6 +58,8 @@ from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import GraphBreak, Place, Restart
 from framejit.trail import Trail
 
+OF_PROGRAM = (library.CodeKind.PROGRAM, library.CodeKind.TENSORS)
+"""Kinds of code whose loops are the program's."""
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -64,7 +67,7 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
 
     `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
-    `one_autograd_node`: what the backend makes of the graph (see Backend). `dynamic`, `lifts_symbols`, `takes_unbacked`, `takes_gradients`: see GraphBuilder.
+    `dynamic`, `demands`: see GraphBuilder.
     """
 
     def __init__(
@@ -75,11 +78,8 @@ class Tracer:
         changing: Container[Path] = (),
         breaks_at: Mapping[Place, breaks.Break] | None = None,
         names: Mapping[Path, str] | None = None,
-        one_autograd_node: bool = False,
         dynamic: Dynamic = STATIC,
-        lifts_symbols: bool = False,
-        takes_unbacked: bool = False,
-        takes_gradients: bool = False,
+        demands: GraphDemands = DEFAULT,
     ) -> None:
         self.function = function
         self.changing = changing
@@ -91,10 +91,7 @@ class Tracer:
         self.trail = Trail()
         self.root_source = Root(names)
         self.guards = GuardRecorder(self.trail, self.root_source, self.user_line)
-        self.graph = GraphBuilder(
-            self, one_autograd_node=one_autograd_node, dynamic=dynamic, lifts_symbols=lifts_symbols, takes_unbacked=takes_unbacked,
-            takes_gradients=takes_gradients,
-        )
+        self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
         self.frame: Frame | None = None
@@ -361,6 +358,13 @@ class Tracer:
     def root_position(self) -> Position:
         assert self.root is not None
         return self.root.position()
+
+    def is_in_loop(self) -> bool:
+        """Whether a loop of the program may come to this place once more; those of library machinery don't count."""
+        frame = self.frame
+        while frame is not None and not (frame.is_in_loop() and library.kind_of(frame.code, frame.globals.value) in OF_PROGRAM):
+            frame = frame.parent
+        return frame is not None
 
     def user_line(self) -> UserLine | None:
         """Where the program is now, for guards."""

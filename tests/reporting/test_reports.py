@@ -458,6 +458,17 @@ def steps(t):
     return t + 1
 
 
+def first_step(t):
+    parameter = nn.Parameter(torch.ones(3))
+    return t, parameter, torch.optim.Adam([parameter])
+
+
+def steps_with(t, parameter, adam):
+    (parameter * t).sum().backward()
+    adam.step()
+    return t + 1
+
+
 def imports(t):
     import colorsys
 
@@ -539,6 +550,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ035", makes_a_leaf, lambda: (leaf(),), lambda t: (t * 3).sum(), lambda: ((leaf() * 2).detach().requires_grad_(),)),
     ("FJ035", enlarges, None, lambda t: t + t + t, None),
     ("FJ036", steps, None, lambda t: (t * parameter).sum(), None),
+    ("FJ040", steps_with, lambda: first_step(x), steps_with, lambda: first_step(x)),
     ("FJ037", imports, None, imports, None),
     ("FJ038", counts_flops(plain), None, plain, None),
     ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
@@ -554,7 +566,7 @@ def with_hook(t: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(("id", "breaking", "arguments", "advised", "others"), HINTS)
 def test_advice_works(id, breaking, arguments, advised, others):
-    backend = "aot_eager" if id == "FJ035" else "eager"
+    backend = "aot_eager" if id in ("FJ035", "FJ040") else "eager"
     sys.modules.pop("colorsys", None)
     with config.replace(inline_depth_limit=50, unroll_limit=200):
         framejit.reset()

@@ -14,6 +14,28 @@ def step(function: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any
         return function(optimizer, *args, **kwargs)
 
 
+def zero_grad(function: Callable[..., Any], optimizer: Any, set_to_none: bool = True) -> None:
+    """torch.optim.Optimizer.zero_grad: whether there are gradients makes no difference where all are set to None, so a trace needn't rest on it."""
+    if not set_to_none:
+        function(optimizer, set_to_none)
+        return
+    if not hasattr(optimizer, "_zero_grad_profile_name"):
+        optimizer._patch_step_function()
+    with torch.autograd.profiler.record_function(optimizer._zero_grad_profile_name):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+
+def zero_grad_of_module(function: Callable[..., Any], module: Any, set_to_none: bool = True) -> None:
+    """torch.nn.Module.zero_grad, likewise."""
+    if not set_to_none or getattr(module, "_is_replica", False):
+        function(module, set_to_none)
+        return
+    for parameter in module.parameters():
+        parameter.grad = None
+
+
 def one_group(key: Any, lists: list[list[Any]], with_indices: bool = False) -> dict[Any, tuple[list[list[Any]], list[int]]]:
     """torch._C._group_tensors_by_device_and_dtype, where all tensors have the device and the dtype of the key."""
     return {key: ([list(items) for items in lists], list(range(len(lists[0]))) if with_indices else [])}

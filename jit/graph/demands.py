@@ -1,0 +1,30 @@
+"""What a graph may hold, so that its backend compiles it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDemands:
+    """What the trace asks before something enters the graph. Where the answer is no, the call is split, or its frame runs as written.
+
+    one_autograd_node: autograd sees the graph as one operator, which forbids some (see autograd_node.py).
+    lifts_symbols: each symbol of an input is an input of the graph too, be it used or not.
+    takes_unbacked: the graph may hold numbers out of tensors, and sizes that depend on data.
+    takes_gradients: it may ask autograd for gradients.
+    takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that comes once, the graph would run once.
+    """
+
+    one_autograd_node: bool = False
+    lifts_symbols: bool = False
+    takes_unbacked: bool = False
+    takes_gradients: bool = False
+    takes_first_steps: bool = True
+
+
+DEFAULT = GraphDemands()
+
+
+class WithoutGradients(Exception):
+    """Signal: the graph can't ask autograd for gradients after all. The trace is restarted, and breaks where the program asks for them."""
