@@ -453,6 +453,13 @@ def tensor_requires_grad_(vm: VM, self: TensorObject, requires_grad: Object | No
     return self
 
 
+@models(torch.Tensor.new)
+def tensor_new(vm: VM, self: TensorObject, *args: Object, **kwargs: Object) -> Object:
+    """`x.new(x.shape)` makes a tensor of these sizes, `x.new((2, 3))` one of these numbers: in a graph a torch.Size is a tuple like any other."""
+    by_size = len(args) == 1 and vm.observe(args[0]).cls is torch.Size
+    return enter(vm, torch.Tensor.new_empty if by_size else torch.Tensor.new, [self, *args], kwargs)
+
+
 @models(torch.Tensor.dim)
 def tensor_dim(vm: VM, self: TensorObject) -> Object:
     return vm.const(self.look(vm).ndim)
