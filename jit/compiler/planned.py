@@ -100,9 +100,10 @@ def refuse_open_inference_mode(tracer: Tracer, behind: Behind | None) -> None:
 def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
     """Have the replacement code leave torch's modes and framejit's directives as the trace has left them."""
     tracer = attempt.tracer
-    change = tracer.graph.modes.final_difference()
-    if change is not None:
-        tracer.effects.at_end(change)
+    modes = tracer.graph.modes
+    for change in (modes.final_difference(), modes.switches.final_difference()):
+        if change is not None:
+            tracer.effects.at_end(change)
     left = tracer.directives
     if behind is not None:
         left = made_real(tracer.directives_before, left, attempt.request.family.number)

@@ -11,6 +11,7 @@ import torch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
+from framejit.graph.switches import Switches
 from framejit.torch_modes import SWITCHED, AutocastOfDevices
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class GlobalModes:
         self._trail = trail
         self._scopes: list[Scope] = []
         self._nominal: list[tuple[Object, Callable[[Any], Any]]] = []
+        self.switches = Switches(trail)
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.initial = Modes.read()
         self.current = self.initial

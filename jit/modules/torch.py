@@ -19,24 +19,12 @@ from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, IdentityConstant, Object
 from framejit.objects.registry import models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchcall import enter, refuse_overriding, torch_call
+from framejit.objects.torchcall import refuse_overriding, torch_call
 from framejit.objects.torchfunctions import operation_of
 from framejit.objects.unbackednumber import UnbackedNumber
 from framejit.torch_modes import MODES
 
-ATTENTION_KERNELS = tuple(getattr(torch._C, name) for name in dir(torch._C) if name.startswith("_get_") and name.endswith("_sdp_enabled"))
-"""Which kernels attention may choose from: backends that decompose it make the choice when they compile."""
-
-
 # Operations.
-
-
-@models(torch.nn.functional.scaled_dot_product_attention)
-def scaled_dot_product_attention(vm: VM, *args: Object, **kwargs: Object) -> Object:
-    found = enter(vm, torch.nn.functional.scaled_dot_product_attention, args, kwargs)
-    for setting in ATTENTION_KERNELS:
-        vm.guards.read(setting)
-    return found
 
 
 class OperatorObject(IdentityConstant):
@@ -103,8 +91,8 @@ def is_set_by_trace(vm: TorchVM, function: Callable[..., Any], args: list[Any]) 
 
 
 READ_PREFIXES = (
-    "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_", "_get_flash_sdp_",
-    "_get_math_sdp_", "_get_mem_efficient_sdp_", "_get_overrideable_sdp_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
+    "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_",
+    "_get_math_sdp_allow_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
     "_has_", "_is_torch_function_", "_len_torch_function_stack", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
     "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount",
 )  # fmt: skip
@@ -115,7 +103,6 @@ READS += [
     torch.get_default_dtype, torch.get_default_device, torch.are_deterministic_algorithms_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled, torch.get_float32_matmul_precision, torch.cuda.is_available,
     torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.is_initialized, torch.backends.mps.is_available,
-    torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.math_sdp_enabled,
     torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
     torch.distributed.is_available, torch.promote_types, torch.can_cast,
 ]  # fmt: skip

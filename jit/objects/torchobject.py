@@ -17,7 +17,7 @@ from framejit.objects.registry import models, pure_methods, wraps
 from framejit.objects.tupleobject import TupleObject, item_at
 
 BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
-BY_VALUE = (torch.device, torch.finfo, torch.iinfo)
+BY_VALUE = (torch.device, torch.finfo, torch.iinfo, torch._C._SDPBackend)
 CONCATENATED = type(torch.Size(()) + ()), type(() + torch.Size(()))
 """What a size and a tuple give, and a tuple and a size."""
 EQUALITY = {"==": operator.eq, "!=": operator.ne}

@@ -1,0 +1,67 @@
+"""Switches of torch's that a trace only remembers: which ones the program has set, and what is left of that at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from framejit.guards.recorder import GuardRecorder
+    from framejit.objects.object import Codegen, Object
+    from framejit.trail import Trail
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A setting of the process, by the functions in C that read and write it."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], Any]
+
+
+Switched = tuple[tuple[Switch, Any], ...]
+"""Switches, and what they are set to."""
+
+
+class Switches:
+    """The switches that a trace has set. Undone with the trail."""
+
+    def __init__(self, trail: Trail) -> None:
+        self._trail = trail
+        self._set: Switched = ()
+
+    def read(self, guards: GuardRecorder, switch: Switch) -> Any:
+        """What the program reads: what it has set, or what the switch was when the trace began, which is guarded."""
+        return dict(self._set)[switch] if switch in dict(self._set) else guards.read(switch.read)
+
+    def write(self, guards: GuardRecorder, switch: Switch, value: Any) -> None:
+        """The program sets a switch. What it was before is guarded: where it is that again at the end, nothing is to be done."""
+        guards.read(switch.read)
+        self._trail.set(self, "_set", tuple((dict(self._set) | {switch: value}).items()))
+
+    def differences(self) -> Switched:
+        """The switches that are not as they were when the trace began."""
+        return tuple([(switch, value) for switch, value in self._set if value != switch.read()])
+
+    def final_difference(self) -> SwitchesLeft | None:
+        """The effect of leaving switches set; None where all are as they were."""
+        switched = self.differences()
+        return SwitchesLeft(switched) if switched else None
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchesLeft:
+    """The effect of leaving the trace with switches set."""
+
+    switched: Switched
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the calls that set them."""
+        for switch, value in self.switched:
+            cg.load_const(value)
+            cg.call_const(switch.write, 1)
+            cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return []
