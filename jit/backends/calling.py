@@ -93,16 +93,18 @@ def spending(fn: Callable[..., Any], spent: Sequence[int]) -> Callable[..., Any]
     return run
 
 
-def with_draws_put_back(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, made to leave the CPU's random number generator as it was when it raises half-way."""
-    generator = torch.default_generator
+def with_draws_put_back(fn: Callable[..., Any], others: Sequence[Any]) -> Callable[..., Any]:
+    """`fn`, made to leave random number generators as they were when it raises half-way: the CPU's, and `others`, which
+    have its methods `get_state` and `set_state`."""
+    generators = (torch.default_generator, *others)
 
     def run(*args: Any) -> Any:
-        before = generator.get_state()
+        before = [generator.get_state() for generator in generators]
         try:
             return fn(*args)
         except BaseException:
-            generator.set_state(before)
+            for generator, state in zip(generators, before):
+                generator.set_state(state)
             raise
 
     return run

@@ -26,6 +26,7 @@ from framejit.compiler.traced import Attempt
 from framejit.errors import BackendError
 from framejit.graph.builder import GraphResult
 from framejit.graph.demands import WithoutGradients
+from framejit.graph.draws import drawn_from
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.report import STATISTICS
@@ -60,7 +61,7 @@ def compile_planned(planned: Planned) -> Compiled:
         if attempt.tracer.graph.unbacked.present:
             raise WithoutUnbacked from None
         raise
-    fn = with_draws_put_back(compiled.fn) if planned.plan.trace.rerun else compiled.fn
+    fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     STATISTICS.add("graphs")
     attempt.stopwatch.lap("backend")
     if logs.enabled("backends"):

@@ -27,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from framejit import breaks
+from framejit.graph.draws import DRAW
 from framejit.graph.fake import meaning_of
 from framejit.objects.object import VM
 from framejit.objects.unbackednumber import Datum, UnbackedNumber, sharper
@@ -80,6 +81,9 @@ class GraphOfNumbers(Protocol):
 
     def effect_node(self, target: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node:
         """A node that stays for what it does, which is not run here."""
+
+    def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
+        """The instruction of the program that has made a node."""
 
     @property
     def is_one_autograd_node(self) -> bool:
@@ -258,8 +262,17 @@ class Unbacked:
     # Reports.
 
     def ask(self, number: UnbackedNumber) -> NoReturn:
-        """Break the trace, because the program needs the value of a number."""
-        self._graph.vm.unsupported(self._asks(number))
+        """Break the trace, because the program needs the value of a number. One that is drawn is drawn natively then."""
+        self._stop(self._asks(number), number.leaf())
+
+    def _stop(self, reason: breaks.Break, number: Datum) -> NoReturn:
+        """Break the trace for a number: here, or where the number is drawn."""
+        draw = number.node.args[0] if number.node.args else None
+        if isinstance(draw, fx.Node) and draw.target is DRAW:
+            place = self._graph.instruction_of(draw)
+            assert place is not None
+            self._graph.vm.restart(place, breaks.Random(f"`{number.told}`, of which `{self._place()[0]}` needs the value"))
+        self._graph.vm.unsupported(reason)
 
     def _asks(self, number: UnbackedNumber) -> breaks.Break:
         leaf, asking = number.leaf(), self._place()[0]
@@ -267,7 +280,10 @@ class Unbacked:
 
     def _refuse(self, condition: sympy.Basic) -> NoReturn:
         self._env.pending_fresh_unbacked_symbols.clear()
-        self._graph.vm.unsupported(self.reason(condition))
+        reason = self.reason(condition)
+        for number in [self._numbers[symbol] for symbol in condition.free_symbols & self._numbers.keys()]:
+            self._stop(reason, number)
+        self._graph.vm.unsupported(reason)
 
     def _place(self) -> tuple[str, int]:
         """The expression that the program is at, and its line."""

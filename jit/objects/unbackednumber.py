@@ -14,6 +14,7 @@ import torch
 
 from framejit.objects.numberobject import COMPARISONS, NumberObject, sym_of
 from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.torchcall import enter
 
 if TYPE_CHECKING:
     from torch import fx
@@ -22,6 +23,8 @@ MAX_DEPTH = 200
 """So many computations may be in one another."""
 MANY_BITS = 1000
 """Ints of fewer bits than this become floats without an error."""
+EXACT_INTS = 2**53
+"""Doubles have all ints up to here."""
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
@@ -197,9 +200,15 @@ class Computed(UnbackedNumber):
         return sum(sizes) if self.operation == "*" else 1 + max(sizes)
 
     def as_graph_argument(self, vm: VM) -> Any:
-        if self.cls is not int or self.sym(vm) is None:
-            return self.constant(vm)
-        return self.in_graph(vm)
+        if self.cls is float and self.node is None:
+            tensor = as_tensor(vm, self)
+            if tensor is not None:
+                number = enter(vm, torch.Tensor.item, [tensor])
+                assert isinstance(number, Datum)
+                vm.trail.set(self, "node", number.node)
+        elif self.cls is int and self.sym(vm) is not None:
+            return self.in_graph(vm)
+        return self.constant(vm) if self.node is None else self.node
 
     def in_graph(self, vm: VM) -> fx.Node:
         if self.node is None:
@@ -224,6 +233,20 @@ IN_GRAPHS: dict[str, Callable[..., Any]] = {
     "not": torch.sym_not,
 }  # fmt: skip
 """The operations on ints that nodes do."""
+
+
+def as_tensor(vm: VM, number: Object) -> Object | None:
+    """A tensor of one double that is a float, or a known number itself; None where that can't be in the graph. Arithmetic on such tensors rounds as
+    Python's does, whereas torch would rearrange that on symbols."""
+    if isinstance(number, NumberObject):
+        return None if number.is_symbolic(vm) or abs(number.constant(vm)) > EXACT_INTS else number
+    if isinstance(number, Datum) and number.cls is float and vm.graph.unbacked.may_begin():
+        tensor = vm.graph.object_of(number.node.args[0].meta["example_value"])
+        return None if tensor is None else enter(vm, torch.Tensor.double, [enter(vm, torch.Tensor.detach, [tensor])])
+    if isinstance(number, Computed) and number.cls is float and number.operation in ("+", "-", "*", "/"):
+        parts = [as_tensor(vm, part) for part in number.operands]
+        return None if None in parts else enter(vm, ARITHMETIC[number.operation], [part for part in parts if part is not None])
+    return None
 
 
 def operand(obj: Object) -> Object | None:

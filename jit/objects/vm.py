@@ -135,6 +135,9 @@ class Graph(Protocol[Obj]):
     def autograd_node(self) -> Autograd[Any] | None:
         """The rules that hold where the backend makes one operator of the graph; None where it doesn't."""
 
+    def object_of(self, fake: Any) -> Obj | None:
+        """The Object of a fake tensor that the trace knows."""
+
     def input(self, source: Source, tensor: Any) -> Obj:
         """The Object of a real tensor, which becomes an input of the graph."""
 

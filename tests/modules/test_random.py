@@ -1,0 +1,388 @@
+"""Random numbers: torch's, Python's and NumPy's, with the streams after each call, against eager, bit for bit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from agreement import Comparison
+from streams import does_as_eager, seed, streams
+from torch import nn
+
+import framejit
+
+BACKENDS = ("eager", "aot_eager")
+WHOLE: dict[str, Callable[..., Any]] = {}
+"""By name: programs that are one graph and need it for all calls."""
+SPLIT: dict[str, Callable[..., Any]] = {}
+"""Programs that are split."""
+
+
+def whole(fn: Callable[..., Any]) -> Callable[..., Any]:
+    WHOLE[fn.__name__] = fn
+    return fn
+
+
+def split(fn: Callable[..., Any]) -> Callable[..., Any]:
+    SPLIT[fn.__name__] = fn
+    return fn
+
+
+class State:
+    def __init__(self) -> None:
+        self.x = torch.randn(4, 6)
+        self.y = torch.randint(0, 6, (4,))
+        self.w = torch.randn(6, 6, requires_grad=True)
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 6))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.generator = torch.Generator().manual_seed(5)
+        self.random = random.Random(7)
+        self.numpy = np.random.default_rng(3)
+        self.calls = 0
+
+
+# torch's default generator.
+
+
+@whole
+def many_draws(s):
+    a = torch.rand(3), torch.randn(2, 2), torch.randint(0, 9, (3,)), torch.randperm(7), torch.rand_like(s.x), torch.bernoulli(torch.full((3,), 0.4))
+    return a, torch.multinomial(torch.ones(5), 2), torch.normal(0.0, 1.0, (3,)), torch.poisson(torch.ones(3))
+
+
+@whole
+def draws_in_place(s):
+    return torch.empty(3).normal_(), torch.empty(3).uniform_(1, 2), torch.empty(4).bernoulli_(0.3), torch.empty(3).exponential_(), torch.empty(3).random_(5)
+
+
+@whole
+def draws_that_nothing_needs(s):
+    torch.rand(3)
+    y = s.x + 1
+    torch.randn(2)
+    return y + torch.rand(())
+
+
+@whole
+def gumbel(s):
+    return F.gumbel_softmax(s.x @ s.w, tau=0.5, hard=True)
+
+
+@whole
+def reparametrised(s):
+    mean, deviation = (s.x @ s.w).chunk(2, 1)
+    return mean + torch.randn_like(deviation) * (0.5 * deviation).exp()
+
+
+@whole
+def drop_path(s):
+    return s.x * s.x.new_empty((4, 1)).bernoulli_(0.8).div_(0.8)
+
+
+@split
+def dropout_trained(s):
+    loss = F.cross_entropy(s.model(s.x), s.y)
+    s.optimizer.zero_grad()
+    loss.backward()
+    s.optimizer.step()
+    return loss
+
+
+@split
+def draws_around_a_break(s):
+    a = torch.rand(3)
+    print(end="")
+    return a, torch.rand(3)
+
+
+@split
+def seeded(s):
+    s.calls += 1
+    a = torch.rand(3)
+    torch.manual_seed(s.calls)
+    return a, torch.rand(3), s.model(s.x)
+
+
+@split
+def state_put_back(s):
+    state = torch.get_rng_state()
+    a = s.model(s.x)
+    torch.set_rng_state(state)
+    return a - s.model(s.x), torch.initial_seed()
+
+
+@split
+def forked(s):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        a = torch.rand(3)
+    return a, torch.rand(3)
+
+
+@split
+def everything_seeded(s):
+    random.seed(3)
+    np.random.seed(3)
+    torch.manual_seed(3)
+    return torch.rand(2) + random.random() + np.random.rand()
+
+
+# Generators of the program.
+
+
+@split
+def generator_of_the_program(s):
+    return torch.rand(3, generator=s.generator), s.x[torch.randperm(4, generator=s.generator)], torch.empty(3).normal_(generator=s.generator)
+
+
+@split
+def generator_made_inside(s):
+    g = torch.Generator().manual_seed(s.calls)
+    return torch.rand(3, generator=g) + s.x[0, :3], torch.rand(2, generator=g), g
+
+
+@split
+def generator_put_back(s):
+    state = s.generator.get_state()
+    a = torch.rand(3, generator=s.generator)
+    s.generator.set_state(state)
+    return a, torch.rand(3, generator=s.generator)
+
+
+@split
+def generator_seeded(s):
+    s.generator.manual_seed(42)
+    return torch.rand(2, generator=s.generator), s.generator.initial_seed(), torch.rand(2, generator=torch.default_generator)
+
+
+# Python's and NumPy's generators of the process.
+
+
+@whole
+def scaled(s):
+    return s.x * random.random()
+
+
+@whole
+def several_of_python(s):
+    return s.x * random.uniform(0, 1) + random.gauss(0, 1) - random.betavariate(2, 3) + random.randint(0, 9)
+
+
+@whole
+def mixed(s):
+    share = np.random.beta(0.2, 0.2)
+    other = torch.randperm(4)
+    out = s.model(share * s.x + (1 - share) * s.x[other])
+    return share * F.cross_entropy(out, s.y) + (1 - share) * F.cross_entropy(out, s.y[other])
+
+
+@whole
+def several_of_numpy(s):
+    return s.x * np.random.rand() + np.random.uniform(1, 2) * s.x + np.random.normal(), s.x + np.random.randint(5)
+
+
+@whole
+def all_streams(s):
+    return s.x * random.random() + torch.rand(6) * np.random.random() - random.random()
+
+
+@whole
+def python_draw_that_nothing_needs(s):
+    random.random()
+    return s.x + 1
+
+
+@whole
+def given_back(s):
+    return random.random() * 2, np.random.randint(3, 9), s.x + 1
+
+
+@split
+def drawn_around_a_break(s):
+    a = random.random()
+    b = s.x * a
+    print(end="")
+    return b + a * random.random(), a
+
+
+@split
+def chosen_by_chance(s):
+    x = s.x
+    for _ in range(3):
+        if random.uniform(0, 1) < 0.4:
+            continue
+        x = x @ s.w
+    return x
+
+
+@split
+def sampled(s):
+    order = [0, 1, 2, 3]
+    random.shuffle(order)
+    return s.x[order], s.x * random.choice([1, 2, 3]), random.sample(range(9), 2), s.x[random.randint(0, 3)]
+
+
+@split
+def state_of_python_put_back(s):
+    state = random.getstate()
+    a = random.random()
+    random.setstate(state)
+    return s.x * a, s.x * random.random()
+
+
+@split
+def generators_of_the_program(s):
+    return s.x * s.random.random() + s.random.randint(0, 3), s.x * s.numpy.random(), torch.from_numpy(s.numpy.normal(size=3))
+
+
+@split
+def arrays(s):
+    return s.x + torch.from_numpy(np.random.randn(4, 6)), s.x[np.random.choice(4)], np.random.normal(0, 1, 3).sum()
+
+
+@split
+def cut(s):
+    share, width = np.random.beta(1.0, 1.0), 6
+    size, center = int(width * np.sqrt(1.0 - share)), np.random.randint(width)
+    first, last = np.clip(center - size // 2, 0, width), np.clip(center + size // 2, 0, width)
+    x = s.x.clone()
+    x[:, first:last] = 0
+    return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", WHOLE)
+def test_programs_that_are_one_graph(name: str, backend: str) -> None:
+    found = does_as_eager(State, WHOLE[name], backend)
+    assert (found["graphs"], found["graph_breaks"], found["recompiles"]) == (1, 0, 0), found["reasons"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", SPLIT)
+def test_programs_that_are_split(name: str, backend: str) -> None:
+    does_as_eager(State, SPLIT[name], backend, calls=4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["gumbel", "reparametrised", "mixed"])
+def test_gradients(name: str, backend: str) -> None:
+    fn = WHOLE[name]
+    call = framejit.compile(fn, backend=backend)
+
+    def trained(s, forward):
+        s.w.grad = None
+        s.optimizer.zero_grad()
+        forward(s).pow(2).sum().backward()
+        s.optimizer.step()
+        return s.w.grad
+
+    told = []
+    for forward in (call, fn):
+        seed(1)
+        s = State()
+        told.append([[trained(s, forward), [p.grad for p in s.model.parameters()], streams()] for _ in range(3)])
+    Comparison().same(*told)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [many_draws, scaled, mixed, all_streams, draws_around_a_break, dropout_trained])
+def test_compiling_draws_nothing(fn: Callable[..., Any], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from framejit.compiler import compiled
+
+    seen = []
+    compile_graph = compiled.compile_graph
+
+    def recorded(request):
+        seen.append(streams())
+        made = compile_graph(request)
+        seen.append(streams())
+        return made
+
+    monkeypatch.setattr(compiled, "compile_graph", recorded)
+    state = State()
+    before = streams()
+    framejit.compile(fn, backend=backend)(state)
+    for found in seen[:2]:
+        Comparison().same(found, before)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_check_that_fails_draws_nothing_twice(backend: str) -> None:
+    def fn(s):
+        s.calls += 1
+        factor = random.random() * s.x + np.random.rand() + torch.rand(6)
+        if (factor > 2 - s.calls).any():
+            raise ValueError("too large")
+        return factor
+
+    does_as_eager(State, fn, backend, calls=4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_error_with_a_handler_draws_nothing_twice(backend: str) -> None:
+    def fn(s):
+        s.calls += 1
+        try:
+            return s.x[torch.tensor([s.calls * 2])] * random.random() + torch.rand(6)
+        except IndexError:
+            return random.random()
+
+    does_as_eager(State, fn, backend, calls=4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arithmetic_on_a_number_of_a_tensor_rounds_as_pythons(backend: str) -> None:
+    def fn(s):
+        a = s.x.double().sum().item()
+        b = s.x.sum().item()
+        return s.x.double() * (1 - (1 - a)) + ((a + 0.1) * 3 - b / 7), s.x * ((b - 0.1) * 10)
+
+    found = does_as_eager(State, fn, backend)
+    assert (found["graphs"], found["graph_breaks"]) == (1, 0), found["reasons"]
+
+
+def test_numbers_are_drawn_in_order_with_inductor() -> None:
+    def fn(x):
+        a, b, c = random.random(), random.randint(0, 100), random.uniform(5, 6)
+        share = np.random.beta(2, 2)
+        return x * c + b, x * a, share * x + (1 - share)
+
+    x = torch.randn(3, requires_grad=True)
+    compiled = framejit.compile(fn, backend="inductor", fullgraph=True)
+    for number in range(3):
+        seed(number)
+        found = compiled(x)
+        after = streams()
+        seed(number)
+        torch.testing.assert_close(found, fn(x))
+        Comparison().same(after, streams())
+        sum(part.sum() for part in found).backward()
+        Comparison().same(after, streams())
+
+
+@pytest.mark.parametrize("call", [lambda: random.randint(5, 1), lambda: np.random.beta(-1, 1)])
+def test_arguments_that_are_refused(call: Callable[[], Any]) -> None:
+    def fn(s):
+        return s.x * call()
+
+    does_as_eager(State, fn, "eager")
+
+
+def test_functions_put_in_the_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fn(x):
+        return x * random.uniform(0, 1) + np.random.rand() + random.random()
+
+    x = torch.ones(2)
+    compiled = framejit.compile(fn, backend="eager")
+    compiled(x)
+    for module, name, other in ((random, "uniform", lambda a, b: b), (np.random, "rand", lambda: 5.0), (random, "random", lambda: 0.25)):
+        monkeypatch.setattr(module, name, other)
+        seed(4)
+        expected = fn(x)
+        seed(4)
+        assert torch.equal(compiled(x), expected)
