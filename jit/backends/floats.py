@@ -47,8 +47,9 @@ def as_tensor(number: float) -> torch.Tensor:
 
 
 def take_out(request: GraphRequest) -> Floats | None:
-    """Take the floats among the inputs out of `request.gm`, in place, and all that is computed from numbers only; None where there are none."""
-    if not any(type(info.value) is float for info in request.inputs):
+    """Take the floats among the inputs out of `request.gm`, in place, and all that is computed from numbers only; None where there are no floats of which
+    torch knows nothing."""
+    if not any(type(info.value) is float for info in request.inputs) and not any(map(is_free_float, request.gm.graph.nodes)):
         return None
     assert isinstance(request.shape_env, TraceShapeEnv)
     request.shape_env.takes_items = True
@@ -75,6 +76,16 @@ def take_out(request: GraphRequest) -> Floats | None:
     request.gm.recompile()
     kept = tuple(i for i, info in enumerate(request.inputs) if type(info.value) is not float)
     return Floats(replace(request, inputs=[*(request.inputs[i] for i in kept), *inputs]), kept, numbers, compute)
+
+
+def is_free_float(node: fx.Node) -> bool:
+    """Whether a node is arithmetic that gives a float of which torch knows nothing."""
+    value = node.meta.get("example_value")
+    return type(value) is torch.SymFloat and node.op == "call_function" and not value.node.has_hint() and not any(map(gives_tensor, node.all_input_nodes))
+
+
+def gives_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("example_value"), torch.Tensor)
 
 
 def put_in(graph: fx.Graph, node: fx.Node, name: str, value: float) -> InputInfo:

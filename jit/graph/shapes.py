@@ -53,8 +53,10 @@ OPERATORS: dict[Any, str] = {
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
 }  # fmt: skip
 """Functions of sympy's, by the operation on Python's ints that they are."""
-FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "float"})
-"""The operations on symbolic floats that can wait. That a divisor isn't zero is guarded before."""
+FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "**", "float", "max", "min"})
+"""The operations on symbolic floats that can wait. That they don't fail is guarded before."""
+NOT_AS_IN_SYMPY = frozenset({"**", "max", "min"})
+"""Operations on floats of which sympy makes something else."""
 FLOAT_RELATIONS: dict[str, Any] = {"<": sympy.Lt, "<=": sympy.Le, "==": sympy.Eq, "!=": sympy.Ne, ">": sympy.Gt, ">=": sympy.Ge}
 OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}
 """What holds of two floats where a relation doesn't, if neither is nan."""
@@ -208,6 +210,8 @@ class Shapes:
         """The symbolic number of what is computed from such and from known ones; None where it isn't what Python computes."""
         if any(type(part) is SymFloat and not part.node.has_hint() for part in parts):
             return self._free_float() if operation in FLOAT_OPERATIONS and type(value) is float else None
+        if operation in NOT_AS_IN_SYMPY and type(parts[0]) in (float, SymFloat):
+            return self._free_float() if self.dynamic.floats and type(value) is float else None
         sym = self._noting(function_of(operation), *parts)
         if type(sym) is not (SymInt if type(value) is int else SymFloat):
             return None

@@ -20,7 +20,7 @@ from framejit.objects.dictobject import dict_of
 from framejit.objects.finalizers import guard_address
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.listobject import ListObject
-from framejit.objects.numberobject import converted, extreme_of_ints, magnitude, quotient_and_remainder
+from framejit.objects.numberobject import converted, extreme_of, magnitude, quotient_and_remainder
 from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
@@ -188,7 +188,7 @@ def extreme(function: Callable[..., Any], symbol: str) -> None:
         by = None if key is None or vm.observe(key).cls is type(None) else vm.observe(key)
         if by is None and len(args) > 1:
             items = [vm.observe(item) for item in args]
-            waiting = unbackednumber.function_of(function.__name__, items) or extreme_of_ints(vm, function.__name__, items)
+            waiting = unbackednumber.function_of(function.__name__, items) or extreme_of(vm, function.__name__, items)
             if waiting is not None:
                 return waiting
         best, best_key = None, None

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from framejit.objects.bounds import Bounds, bounds_of
 from framejit.objects.constobject import ConstObject
 from framejit.objects.object import VM, Codegen, Object
 
@@ -37,6 +39,8 @@ SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
 """The operations that are operators of Python's; the others are functions."""
 LARGEST_EXPONENT = 8
 LARGEST_SHIFT = 62
+LARGEST_SYMBOL = 2**63
+"""No int from outside, and no size, is symbolic beyond it."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -211,14 +215,22 @@ def sym_of(vm: VM, number: NumberObject) -> Any:
 
 
 def syms_of(vm: VM, numbers: Sequence[NumberObject]) -> list[Any] | None:
-    """What stands for numbers among symbolic ones. If any is symbolic, those from outside that aren't seen to vary become known.
+    """What stands for numbers among symbolic ones. If any is symbolic, those from outside that aren't seen to vary become known, and so does what is
+    computed from such.
 
     None where nothing stands for one of them.
     """
     parts = [sym_of(vm, number) for number in numbers]
     if None in parts and any(part is not None and number.pending for number, part in zip(numbers, parts)):
-        parts = [number.constant(vm) if part is None and type(number) is NumberObject else part for number, part in zip(numbers, parts)]
+        parts = [number.constant(vm) if part is None and not has_symbols(vm, number) else part for number, part in zip(numbers, parts)]
     return None if None in parts else parts
+
+
+def has_symbols(vm: VM, number: NumberObject) -> bool:
+    """Whether a number is symbolic, or computed from any that is."""
+    if type(number) is DeferredNumber and number.pending:
+        return any(has_symbols(vm, operand) for operand in number.operands)
+    return number.symbol(vm) is not None
 
 
 def defers(vm: VM, left: NumberObject, right: NumberObject) -> bool:
@@ -264,7 +276,10 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
         return False
     if operation != "**":
         return (operation == "/" or are_ints(left, right)) and is_nonzero(vm, right)
-    if right.pending or left.cls is not int:
+    if left.cls is float:
+        base, exponent = bounds(vm, left), bounds(vm, right)
+        return base is not None and exponent is not None and bounds_of("**", base, exponent) is not None
+    if right.pending:
         return False
     if right.cls is float:
         return bool(left.value > 0) and vm.graph.shapes.decide(operator.gt, sym_of(vm, left), 0)
@@ -284,7 +299,42 @@ def is_nonzero(vm: VM, number: NumberObject) -> bool:
         return vm.graph.shapes.decide(operator.ne, number.symbolic(vm), 0)
     if number.is_float_input(vm):
         return vm.graph.shapes.decide_float("!=", number, 0.0)
-    return type(number) is DeferredNumber and number.operation in ("float", "math.sqrt") and is_nonzero(vm, number.operands[0])
+    within = bounds(vm, number)
+    return within is not None and (within.least > 0 or within.greatest < 0)
+
+
+def bounds(vm: VM, number: NumberObject) -> Bounds | None:
+    """Between which values a number is sure to lie; None where that isn't known. Of numbers from outside it is guarded on which side of zero they are."""
+    value = number.value
+    if not number.pending:
+        return Bounds(value, value) if math.isfinite(value) else None
+    if type(number) is DeferredNumber:
+        parts = [bounds(vm, operand) for operand in number.operands]
+        return None if parts[0] is None or parts[-1] is None else bounds_of(number.operation, parts[0], parts[-1])
+    if number.is_float_input(vm):
+        return bounds_of_float(vm, number) if math.isfinite(value) else None
+    return None if number.symbolic(vm) is None else bounds_of_int(vm, number)
+
+
+def bounds_of_int(vm: VM, number: NumberObject) -> Bounds:
+    """Bounds of a symbolic int: that it is positive, negative, or zero or more, as it is now, is guarded."""
+    relation, ends = (">", Bounds(1, LARGEST_SYMBOL)) if number.value > 0 else ("<", Bounds(-LARGEST_SYMBOL, -1))
+    if number.value == 0:
+        relation, ends = ">=", Bounds(0, LARGEST_SYMBOL)
+    vm.graph.shapes.decide(COMPARISONS[relation], number.symbolic(vm), 0)
+    return ends
+
+
+def bounds_of_float(vm: VM, number: NumberObject) -> Bounds | None:
+    """Bounds of a finite float from outside: that it is finite, and not of the other sign, is guarded."""
+    largest = sys.float_info.max
+    if number.value >= 0:
+        vm.graph.shapes.decide_float(">=", number, 0.0)
+        vm.graph.shapes.decide_float("<=", number, largest)
+        return Bounds(0.0, largest)
+    vm.graph.shapes.decide_float("<", number, 0.0)
+    vm.graph.shapes.decide_float(">=", number, -largest)
+    return Bounds(-largest, 0.0)
 
 
 def converted(vm: VM, operation: str, obj: Object) -> Object | None:
@@ -360,15 +410,15 @@ def magnitude(vm: VM, obj: Object) -> Object | None:
     return obj if vm.graph.shapes.decide(operator.ge, obj.symbolic(vm), 0) else negated(vm, obj, "-")
 
 
-def extreme_of_ints(vm: VM, operation: str, numbers: Sequence[Object]) -> Object | None:
-    """`max()` or `min()` of ints, of which one is symbolic; None where it must be computed now."""
-    ints = [number for number in numbers if isinstance(number, NumberObject) and number.cls is int]
-    if len(ints) != len(numbers) or not any(number.is_symbolic(vm) for number in ints) or syms_of(vm, ints) is None:
+def extreme_of(vm: VM, operation: str, numbers: Sequence[Object]) -> Object | None:
+    """`max()` or `min()` of ints, or of floats, of which one is symbolic; None where it must be computed now."""
+    found = [number for number in numbers if isinstance(number, NumberObject) and number.cls is numbers[0].cls]
+    if len(found) != len(numbers) or not any(number.symbol(vm) is not None for number in found) or syms_of(vm, found) is None:
         return None
-    found, *others = ints
+    extreme, *others = found
     for other in others:
-        found = DeferredNumber(operation, (found, other), OPERATIONS[operation](found.value, other.value))
-    return found if depth_of(found) <= MAX_DEPTH and found.symbol(vm) is not None else None
+        extreme = DeferredNumber(operation, (extreme, other), OPERATIONS[operation](extreme.value, other.value))
+    return extreme if depth_of(extreme) <= MAX_DEPTH and extreme.symbol(vm) is not None else None
 
 
 def quotient_and_remainder(vm: VM, a: Object, b: Object) -> tuple[Object, Object] | None:

@@ -273,9 +273,36 @@ def test_ints_that_leave_64_bits(backend: str) -> None:
 
 # ---- random arithmetic ----
 
+def average_with_warmup(x, n, power=-2 / 3):
+    """timm's and diffusers' moving averages of weights."""
+    decay = max(min(1 - (1 + n / 1.0) ** power, 0.75), 0.0)
+    torch._foreach_lerp_([x], [x + 1], weight=1.0 - decay)
+    return x.sub_((1 - min((1 + n) / (10 + n), 0.9)) * x), decay
+
+
+def hand_written_adam(x, n):
+    """The corrections of Adam's averages."""
+    size = 1e-3 / (1 - 0.9**n)
+    return x * size / (1 - 0.999**n) ** 0.5, size
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [average_with_warmup, hand_written_adam])
+def test_floats_computed_from_a_counter(program, backend: str) -> None:
+    counts = agrees(program, [(n,) for n in (1, 2, 3, 4, 30, 5000)], backend=backend)
+    assert (counts["graphs"], counts["graph_breaks"]) == (2, 0), counts["reasons"]
+
+
+def test_powers_that_may_fail_rest_on_their_numbers() -> None:
+    with pytest.raises(ZeroDivisionError):
+        agrees(lambda x, n: x * (1 - n / 10.0) ** -2, [(n,) for n in (2, 3, 4, 10)])
+    assert agrees(lambda x, n: (x, (n / 2.0) ** 0.5), [(n,) for n in (2, 3, -4, 0)])["fallbacks"] == 0
+
+
 BINARY = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod, "divmod": divmod,
-    "<<": lambda a, b: a << b % 7, ">>": lambda a, b: a >> b % 7, "&": operator.and_, "|": operator.or_,
+    "<<": lambda a, b: a << b % 7, ">>": lambda a, b: a >> b % 7, "&": operator.and_, "|": operator.or_, "**": lambda a, b: float(a) ** b,
+    "max of two": max, "min of two": min,
 }  # fmt: skip
 COMPARED = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne}
 FUNCTIONS = {

@@ -1,0 +1,61 @@
+"""Between which finite values the result of arithmetic lies, given the same of its operands.
+
+The bounds are computed by the operations of Python's that compute the number itself. Rounding keeps the order of numbers, so they hold of rounded results too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+ROUNDING_OF_POWERS = 1 + 2**-50
+"""The C library's `pow` rounds well, but not always to the nearest float."""
+ASCENDING: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt}
+"""Functions whose results are in the order of their arguments."""
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value that a number may have, both finite."""
+
+    least: float
+    greatest: float
+
+
+def bounds_of(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
+    """Bounds of an operation of two numbers, or of one, which is both; None where nothing finite is known, and the result may be nan or fail."""
+    try:
+        found = ends(operation, first, last)
+    except (ArithmeticError, ValueError):
+        return None
+    return found if found is not None and math.isfinite(found.least) and math.isfinite(found.greatest) else None
+
+
+def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
+    """The bounds, as the operands' bounds give them: they may be infinite."""
+    if operation in ASCENDING:
+        function = ASCENDING[operation]
+        return Bounds(function(first.least), function(first.greatest))
+    if operation == "+":
+        return Bounds(first.least + last.least, first.greatest + last.greatest)
+    if operation == "-":
+        return Bounds(first.least - last.greatest, first.greatest - last.least)
+    if operation in ("*", "/") and first.least >= 0 and last.least >= 0:
+        if operation == "*":
+            return Bounds(first.least * last.least, first.greatest * last.greatest)
+        return Bounds(first.least / last.greatest, first.greatest / last.least)
+    if operation == "**":
+        return bounds_of_power(first, last)
+    if operation in ("min", "max"):
+        choose = min if operation == "min" else max
+        return Bounds(choose(first.least, last.least), choose(first.greatest, last.greatest))
+    return None
+
+
+def bounds_of_power(base: Bounds, exponent: Bounds) -> Bounds | None:
+    """Bounds of a power that lies between 0 and 1, of a positive base; None for other powers, which may be too large or complex."""
+    if base.least >= 1 and exponent.greatest <= 0:
+        return Bounds(0.0, 1.0)
+    if base.least > 0 and base.greatest <= 1 and exponent.least >= 0:
+        return Bounds(0.0, min(1.0, base.greatest * ROUNDING_OF_POWERS) if exponent.least >= 1 else 1.0)
+    return None

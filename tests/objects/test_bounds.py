@@ -1,0 +1,49 @@
+"""Bounds of arithmetic hold of what Python computes."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from framejit.objects.bounds import Bounds, bounds_of
+from framejit.objects.numberobject import OPERATIONS
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.floats(0, 2) | st.integers(-(2**63), 2**63).map(float)
+TWO = ["+", "-", "*", "/", "**", "min", "max", "//", "%"]
+
+
+def within(ends: Bounds, part: float) -> float:
+    """A number between two ends."""
+    return min(max(ends.least + part * (ends.greatest / 2 - ends.least / 2) * 2, ends.least), ends.greatest)
+
+
+@given(st.sampled_from(TWO), st.lists(FINITE, min_size=4, max_size=4), st.floats(0, 1), st.floats(0, 1))
+def test_results_lie_between_them(operation: str, numbers: list[float], one: float, other: float) -> None:
+    first, last = Bounds(*sorted(numbers[:2])), Bounds(*sorted(numbers[2:]))
+    found = bounds_of(operation, first, last)
+    assume(found is not None)
+    for left, right in [(within(first, one), within(last, other)), (first.least, last.greatest), (first.greatest, last.least)]:
+        value = OPERATIONS[operation](left, right)
+        assert found.least <= value <= found.greatest
+
+
+@given(st.sampled_from(["int", "float", "math.floor", "math.ceil", "math.sqrt"]), FINITE, FINITE, st.floats(0, 1))
+def test_functions_keep_the_order(operation: str, one: float, other: float, part: float) -> None:
+    ends = Bounds(*sorted([one, other]))
+    found = bounds_of(operation, ends, ends)
+    assert (found is None) == (operation == "math.sqrt" and ends.least < 0)
+    if found is not None:
+        assert found.least <= OPERATIONS[operation](within(ends, part)) <= found.greatest
+
+
+def test_of_what_may_fail_there_are_none() -> None:
+    assert bounds_of("/", Bounds(1, 2), Bounds(0, 1)) is None
+    assert bounds_of("**", Bounds(0.0, 0.5), Bounds(-1, -1)) is None
+    assert bounds_of("**", Bounds(-2.0, -1.0), Bounds(0.5, 0.5)) is None
+    assert bounds_of("**", Bounds(2.0, 3.0), Bounds(1, 5000)) is None
+    assert bounds_of("*", Bounds(0.0, 1e300), Bounds(0.0, 1e300)) is None
+    decayed = bounds_of("**", Bounds(0.9, 0.9), Bounds(1, 2**63))
+    assert decayed is not None and decayed.least == 0.0 and 0.9 <= decayed.greatest < 0.9 + 1e-12
+    assert math.isfinite(decayed.greatest)
