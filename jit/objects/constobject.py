@@ -6,6 +6,7 @@ A constant that came from outside is guarded when its value is asked for, not be
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorType, NoneType, NotImplementedType
 from typing import Any
@@ -78,8 +79,9 @@ class EnumObject(ConstObject):
     __slots__ = ()
 
     def as_real(self, vm: VM) -> Any:
-        """No argument of C functions where these may ask the program for its text."""
-        if any(getattr(getattr(self.cls, name), "__module__", "enum") != "enum" for name in ("__str__", "__repr__", "__format__")):
+        """No argument of C functions where these may ask the program, or a package, for its text."""
+        texts = [getattr(self.cls, name) for name in ("__str__", "__repr__", "__format__")]
+        if not all(getattr(text, "__module__", "enum") in sys.stdlib_module_names for text in texts):
             raise NotConstant(self)
         return super().as_real(vm)
 

@@ -46,12 +46,17 @@ def build(name: str) -> Training:
     return CASES[name]()
 
 
+def trace_gradients(compiler_name: str) -> None:
+    """Turn torch.compile's switch for gradients inside graphs on, where it has one."""
+    if compiler_name == "torch" and hasattr(torch._dynamo.config, "trace_autograd_ops"):  # type: ignore[attr-defined]
+        torch._dynamo.config.trace_autograd_ops = True  # type: ignore[attr-defined]
+
+
 def trained(name: str, compiler_name: str, backend: str, steps: int, threads: int) -> tuple[str, ...]:
     """One row; in a process of its own."""
     quiet()
     torch.set_num_threads(threads)
-    if compiler_name == "torch" and hasattr(torch._dynamo.config, "trace_autograd_ops"):  # type: ignore[attr-defined]
-        torch._dynamo.config.trace_autograd_ops = True  # type: ignore[attr-defined]
+    trace_gradients(compiler_name)
     expected, training = build(name), build(name)
     losses, times = run(expected, expected.step, steps)
     compiler = COMPILERS[compiler_name]()
