@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import increment_version
+from torch.optim import lr_scheduler
 from torch.optim.optimizer import _use_grad_for_differentiable
 
 from framejit import breaks
@@ -59,7 +60,14 @@ def is_traceable(vm: TorchVM, function: Any) -> bool:
     return vm.graph.demands.takes_gradients and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
 
 
-runs_as_written(torch.optim.lr_scheduler.LRScheduler.step.__code__, breaks.OptimizerStep("a learning rate scheduler"))
+def scheduler_steps() -> set[CodeType]:
+    """The code of each `step` of torch's learning rate schedulers: of the one that most inherit, and of those that have their own."""
+    classes = [value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)]
+    return {found.step.__code__ for found in classes}
+
+
+for _step in scheduler_steps():
+    runs_as_written(_step, breaks.OptimizerStep("a learning rate scheduler"))
 runs_as_written(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_traceable)
 
 

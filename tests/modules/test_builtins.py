@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import collections.abc
 import enum
+import inspect
 import numbers
 import typing
 
@@ -479,6 +480,16 @@ def test_texts():
 def test_enum_argument(member):
     compiled = agree(enum_argument, x, member)
     assert str(compiled(x, Shade.LIGHT)) == str(enum_argument(x, Shade.LIGHT))
+
+
+def test_enum_of_the_standard_library_with_a_text_of_its_own():
+    kinds = [parameter.kind for parameter in inspect.signature(test_enum_argument).parameters.values()]
+
+    def program(t):
+        special = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        return t + 1 if any(kind == inspect.Parameter.VAR_KEYWORD or kind in special for kind in kinds) else t + kinds[0]
+
+    agree(program, x)
 
 
 def test_arithmetic_alone_guards_no_value():

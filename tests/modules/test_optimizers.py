@@ -191,6 +191,32 @@ SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["ReduceLROnPlateau", "SequentialLR", "CosineAnnealingWarmRestarts"])
+def test_schedulers_with_a_step_of_their_own_are_one_break(name: str) -> None:
+    """Those that count in a way of their own are compiled no more often than others."""
+    framejit.reset()
+    told = []
+    for compile in (lambda f: f, lambda f: framejit.compile(f, backend="eager")):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        scheduler = (SCHEDULERS.get(name) or (lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 5)))(optimizer)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            scheduler.step(*([loss.detach()] if name == "ReduceLROnPlateau" else []))
+            return loss.detach()
+
+        step = compile(step)
+        told.append([(step(torch.ones(2, 3)), optimizer.param_groups[0]["lr"]) for _ in range(12)])
+    same(told[1], told[0])
+    found = framejit.statistics()
+    assert found["graph_breaks"] <= 3 and all(reason.startswith("FJ036") for reason in found["reasons"]), found
+
+
 def scaled_step(model: Any, optimizer: Any, scheduler: Any, scaler: Any, average: Any, x: torch.Tensor) -> Any:
     """A training step with all that torch offers around an optimizer."""
     optimizer.zero_grad()
