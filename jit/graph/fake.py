@@ -43,6 +43,14 @@ def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
+def has_left_its_base(tensor: torch.Tensor) -> bool:
+    """Whether a view has been given other data, of another type than its base's, as `Module.to(dtype)` does with gradients."""
+    base = tensor._base if tensor._is_view() else None
+    if base is None or base.dtype == tensor.dtype:
+        return False
+    return base.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+
+
 def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     """Why a real tensor can't be an input of a graph, or None."""
     cls = type(tensor)
@@ -59,8 +67,13 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
         return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")
     if tensor._is_view() and tensor._base is not None and tensor._base.layout is not torch.strided:
         return breaks.UnsupportedValue(f"the values of a tensor of layout {tensor._base.layout}, as a view of it")
-    if (grad := grad_of(tensor)) is not None and (grad.shape != tensor.shape or grad.dtype != tensor.dtype):
-        return breaks.UnsupportedValue("a tensor with a grad of another shape or type")
+    if has_left_its_base(tensor):
+        return breaks.UnsupportedValue("a view that has been given data of another type")
+    if (grad := grad_of(tensor)) is not None:
+        if grad.shape != tensor.shape or grad.dtype != tensor.dtype:
+            return breaks.UnsupportedValue("a tensor with a grad of another shape or type")
+        if has_left_its_base(grad):
+            return breaks.UnsupportedValue("a tensor whose grad is a view that has been given data of another type")
     if tensor.is_quantized:
         return breaks.UnsupportedValue("a quantized tensor")
     return None

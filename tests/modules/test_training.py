@@ -120,3 +120,28 @@ def test_changes_between_steps(backend: str, seed: int) -> None:
     with config.replace(recompile_limit=64):
         Comparison().same(trained(seed, lambda fn: framejit.compile(fn, backend=backend)), trained(seed, lambda fn: fn))
     assert framejit.statistics()["fallbacks"] <= 1  # the step that raises
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_a_model_that_gets_another_type_between_steps(set_to_none: bool) -> None:
+    """Gradients that are views have been given data of the other type then."""
+    found = []
+    for compile in (lambda f: f, lambda f: framejit.compile(f, backend="eager")):
+        torch.manual_seed(0)
+        model = nn.Linear(3, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def train(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad(set_to_none=set_to_none)
+            loss = model(x).pow(2).sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        train, losses = compile(train), []
+        for i in range(5):
+            if i == 2:
+                model.double()
+            losses.append(train(torch.ones(2, 3, dtype=model.weight.dtype) * i))
+        found.append((losses, [*model.parameters()], [p.grad for p in model.parameters()]))
+    Comparison().same(*found, "the model's type changed")
