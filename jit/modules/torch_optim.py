@@ -62,7 +62,7 @@ def is_traceable(vm: TorchVM, function: Any) -> bool:
 
 def scheduler_steps() -> set[CodeType]:
     """The code of each `step` of torch's learning rate schedulers: of the one that most inherit, and of those that have their own."""
-    classes = [value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)]
+    classes: list[Any] = [value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)]
     return {found.step.__code__ for found in classes}
 
 
