@@ -69,6 +69,22 @@ def put_autocast(value: AutocastOfDevices) -> None:
         torch.set_autocast_dtype(device, dtype)
 
 
+def autocast_depth() -> int:
+    """How many scopes of autocast are open."""
+    depth = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    return depth - 1
+
+
+def leave_autocast(devices: AutocastOfDevices, depth: int) -> None:
+    """Set autocast to this value, and leave all scopes but the outer `depth`, which an error has left open."""
+    put_autocast(devices)
+    if autocast_depth() > depth:
+        torch.clear_autocast_cache()
+    while autocast_depth() > depth:
+        torch.autocast_decrement_nesting()
+
+
 def autocast_in_force(value: AutocastOfDevices) -> tuple[Any, ...]:
     """The dtype of each device type that autocasts, and whether casts are cached. Empty while there is none."""
     enabled = [(device, dtype) for device, enabled, dtype in value if enabled]

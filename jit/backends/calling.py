@@ -19,7 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
-from framejit.torch_modes import autocast_of, put_autocast
+from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
 
 MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, _enter_autocast, _enter_inference_mode})
 
@@ -45,17 +45,12 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled:
 
     def run(*args: Any) -> Any:
         autocast = autocast_of(devices)
-        depth = torch.autocast_increment_nesting()
-        torch.autocast_decrement_nesting()
+        depth = autocast_depth()
         try:
             return fn(*args)
         except BaseException as error:
             leave_inference_modes(error.__traceback__)
-            put_autocast(autocast)
-            if torch.autocast_increment_nesting() > depth:
-                torch.clear_autocast_cache()
-            while torch.autocast_decrement_nesting() >= depth:
-                pass
+            leave_autocast(autocast, depth)
             torch._C._set_grad_enabled(grad_enabled)
             raise
 

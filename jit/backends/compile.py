@@ -34,7 +34,8 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     inference = backend.needs_contexts and _take_out_inference_mode(request.gm.graph)
     if inference:
         request = replace(request, modes=replace(request.modes, inference=True, grad=False))
-    switches = [node for node in request.gm.graph.nodes if node.target in MODE_SWITCHES]
+    graphs = [module.graph for module in request.gm.modules() if isinstance(module, fx.GraphModule)]
+    switches = [node for graph in graphs for node in graph.nodes if node.target in MODE_SWITCHES]
     guards: list[BackendGuard] = []
     with request.modes.applied():
         if not backend.needs_contexts:

@@ -12,6 +12,7 @@ from torch._guards import CompileContext, CompileId, DuplicateInputs, StorageOve
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
 
+from framejit.backends import recompute
 from framejit.backends.ecosystem import require_torch
 from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
@@ -63,7 +64,7 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
             context.tensor_to_context[info.value] = info.symbolic_context or _all_static(info)
     compile_id = CompileId(frame_id=request.frame_id, frame_compile_id=request.frame_compile_id)
     before = len(request.shape_env.guards) if request.shape_env is not None else 0
-    with tracing(context), compile_context(CompileContext(compile_id)):
+    with tracing(context), compile_context(CompileContext(compile_id)), recompute.without_its_warning():
         yield Contexts(context, before)
 
 
@@ -122,3 +123,4 @@ def annotate(request: GraphRequest) -> None:
     sources: dict[str, TorchSource] = {name: GraphAttributeSource(f"graph.{name}") for name, _ in attributes}
     gm._param_name_to_source = sources  # type: ignore[assignment]
     gm._source_to_user_stacks = {}  # type: ignore[assignment]
+    recompute.mark(gm)

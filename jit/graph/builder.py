@@ -96,11 +96,14 @@ class FailedOnFakes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InnerGraph:
-    """A finished inner graph. `operands`: the nodes around it whose values its placeholders take, in order; `modules`: holds graphs inside it."""
+    """A finished inner graph. `operands`: the nodes around it whose values its placeholders take, in order; `modules`: holds graphs inside it;
+    `switches_modes`: some of its nodes switch torch's modes, and others back.
+    """
 
     graph: fx.Graph
     operands: tuple[fx.Node, ...]
     modules: torch.nn.Module
+    switches_modes: bool
 
 
 class TorchVM(VM, Protocol):
@@ -246,16 +249,19 @@ class GraphBuilder:
         end = body.fx.output(tuple([self._argument(output) for output in outputs]))
         self.trail.log(body.fx.erase_node, end)
         self.trail.set(self, "body", body.outer)
-        return InnerGraph(body.fx, tuple(body.lifted), module_with(body.modules))
+        switches_modes = any(node.target in MODE_CHANGES for node in body.kept)
+        return InnerGraph(body.fx, tuple(body.lifted), module_with(body.modules), switches_modes)
 
-    def attach(self, inner: InnerGraph) -> fx.Node:
-        """A node that gives a finished inner graph, as an argument of the operator that runs it."""
-        return self.body.attach(fx.GraphModule(inner.modules, inner.graph))
+    def attach(self, inner: InnerGraph, meta: dict[str, Any]) -> fx.Node:
+        """A node that gives a finished inner graph with this metadata, as an argument of the operator that runs it."""
+        module = fx.GraphModule(inner.modules, inner.graph)
+        module.meta.update(meta)
+        return self.body.attach(module)
 
-    def call_inner(self, target: Callable[..., Any], before: tuple[Any, ...], inner: InnerGraph, kwargs: dict[str, Any]) -> Object:
-        """Run `target(*before, graph, *operands, **kwargs)` with a finished inner graph that changes none of its operands."""
+    def call_inner(self, target: Callable[..., Any], inner: InnerGraph, meta: dict[str, Any], kwargs: dict[str, Any]) -> Object:
+        """Run `target(graph, *operands, **kwargs)` with a finished inner graph that changes none of its operands. `meta`: what the graph's `meta` gets."""
         place, name = self.vm.place(), getattr(target, "__name__", str(target))
-        args = (*before, self.attach(inner), *inner.operands)
+        args = (self.attach(inner, meta), *inner.operands)
         self.refresh()
         fakes: list[torch.Tensor] = []
         result, _ = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)

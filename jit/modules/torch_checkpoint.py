@@ -2,37 +2,77 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, NoReturn
 
+from torch import fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from framejit import breaks
+from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
 from framejit.graph.on_fakes import stand_in
+from framejit.guards.kinds import ValueIs
+from framejit.modules.functools import PartialObject
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
-from framejit.objects.object import Object, Raise, settle
+from framejit.objects.dictobject import DictObject, dict_of
+from framejit.objects.funcobject import FunctionObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import VM, NotConstant, Object, Raise, settle
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_modes import MODE_CHANGES
+from framejit.torch_modes import AUTOCAST_DEVICES, MODE_CHANGES, autocast_depth, autocast_of, leave_autocast
 
 SIGNATURE = inspect.signature(checkpoint)
-OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state")
-"""Keyword arguments that are checkpoint's own; the others are the function's."""
-REFUSED = breaks.UnsupportedOperation("torch.utils.checkpoint.checkpoint")
+OPTIONS = ("determinism_check", "debug", "early_stop", "preserve_rng_state")
+"""Keyword arguments of checkpoint's own that are constants, besides `use_reentrant`; those that are neither these nor `context_fn` are the function's."""
+FILLED_IN = frozenset({"closure", "checked"})
+"""Fields of Objects that say what was so before, and are set when somebody asks."""
+META, CONTEXT_META = "framejit_checkpoint", "_checkpoint_context_fn"
+"""Where the metadata of an inner graph says how it is checkpointed: for `checkpointed`, and for AOTAutograd."""
 
 
-def checkpointed(preserve_rng_state: bool, inner: Callable[..., Any], *operands: Any) -> Any:
+@dataclass(frozen=True)
+class Checkpoint:
+    """How a graph inside the graph is checkpointed: `options` of torch's checkpoint, and whether the graph switches torch's modes."""
+
+    options: dict[str, Any]
+    switches_modes: bool
+
+
+def checkpointed(inner: fx.GraphModule, *operands: Any) -> Any:
     """Runs a graph inside the graph where autograd records each operator: torch does as it does in eager."""
-    return checkpoint(inner, *operands, use_reentrant=False, preserve_rng_state=preserve_rng_state)
+    how: Checkpoint = inner.meta[META]
+    return checkpoint(leaving_autocast(inner) if how.switches_modes else inner, *operands, use_reentrant=False, **how.options)
 
 
-stand_in(checkpointed, lambda preserve_rng_state, inner, *operands: inner(*operands))
-stand_in(tag_activation_checkpoint, lambda inner, *operands, **options: inner(*operands))
+def leaving_autocast(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that leaves its scopes of autocast when it raises: torch stops the second run so, once it has all that it needs."""
+
+    def run(*operands: Any) -> Any:
+        before, depth = autocast_of(AUTOCAST_DEVICES), autocast_depth()
+        try:
+            return inner(*operands)
+        except BaseException:
+            leave_autocast(before, depth)
+            raise
+
+    return run
+
+
+for target in (checkpointed, tag_activation_checkpoint):
+    stand_in(target, lambda inner, *operands, **options: inner(*operands))
+
+
+def refuse(vm: TorchVM, why: str = "") -> NoReturn:
+    vm.unsupported(breaks.UnsupportedOperation(f"torch.utils.checkpoint.checkpoint{why}"))
 
 
 def reachable(values: Iterable[Object]) -> set[int]:
@@ -57,31 +97,150 @@ def is_changed(vm: TorchVM, mark: int, before: set[int]) -> bool:
     """Whether anything outside the trace, or any of these objects, has been changed since a position of the trail."""
     if vm.effects.has_changed_since(mark):
         return True
-    return any(id(part) in before for undo, args in vm.trail.since(mark) for part in (getattr(undo, "__self__", None), *args[:1]))
+    changes = [(undo, args) for undo, args in vm.trail.since(mark) if undo is not setattr or args[1] not in FILLED_IN]
+    return any(id(part) in before for undo, args in changes for part in (getattr(undo, "__self__", None), *args[:1]))
+
+
+def real_callable(vm: VM, obj: Object) -> Any:
+    """The function that a value is, for torch to call: one from outside, one without parameters and free variables, or a partial of such.
+
+    Raises NotConstant for another.
+    """
+    obj = vm.observe(obj)
+    if isinstance(obj, PartialObject) and obj.cls is functools.partial:
+        args, keywords = vm.observe(obj.args), vm.observe(obj.keywords)
+        if isinstance(args, TupleObject) and isinstance(keywords, DictObject) and not keywords.items(vm):
+            return functools.partial(real_callable(vm, obj.function), *[real_policy(vm, item) for item in args.items(vm)])
+    if isinstance(obj, FunctionObject):
+        if obj.source is not None:
+            vm.guard(ValueIs, obj.source, obj.value)
+            return obj.value
+        if not obj.code.co_freevars and not obj.code.co_argcount and isinstance(obj.globals.value, dict):
+            return FunctionType(obj.code, obj.globals.value)
+    raise NotConstant(obj)
+
+
+def real_policy(vm: VM, obj: Object) -> Any:
+    """A policy for create_selective_checkpoint_contexts: a function, or a list of operators."""
+    obj = vm.observe(obj)
+    if isinstance(obj, ListObject) and obj.cls is list:
+        return [vm.observe(item).constant(vm) for item in obj.items(vm)]
+    return real_callable(vm, obj)
+
+
+class Captured:
+    """What the checkpointed function gives: tensors that its graph computes become that graph's outputs, whatever they are in."""
+
+    def __init__(self, vm: TorchVM, body: Body, result: Object) -> None:
+        self.vm = vm
+        self.body = body
+        self.result = result
+        self.computed: list[TensorObject] = []
+        self._collect(result)
+
+    def _collect(self, obj: Object) -> None:
+        obj = self.vm.observe(obj)
+        if isinstance(obj, TensorObject):
+            if self._is_computed(obj) and obj not in self.computed:
+                self.computed.append(obj)
+            return
+        parts = self._parts(obj)
+        if parts is None and obj.source is None and not isinstance(obj, ConstObject):
+            refuse(self.vm, f" of a function that returns {obj!r}")
+        for part in parts or ():
+            self._collect(part)
+
+    def _is_computed(self, tensor: TensorObject) -> bool:
+        return tensor.node.graph is self.body.fx and tensor.node.op != "placeholder"
+
+    def _parts(self, obj: Object) -> list[Object] | None:
+        """What is in a container that the function may have made; None of any other value."""
+        if obj.source is not None:
+            return None
+        if (isinstance(obj, TupleObject) and obj.cls is tuple) or (isinstance(obj, ListObject) and obj.cls is list):
+            return obj.items(self.vm)
+        return [value for _, value in obj.items(self.vm)] if isinstance(obj, DictObject) and obj.cls is dict else None
+
+    def is_differentiable(self) -> bool:
+        """Whether the result is a tensor, or a tuple of them: each another, computed, no view, and with a gradient if its numbers can have one."""
+        items = self._parts(self.result) if isinstance(self.result, TupleObject) else [self.result]
+        looks = [tensor.look(self.vm) for tensor in self.computed]
+        return items == self.computed and all(
+            look.requires_grad or not (look.is_floating_point() or look.is_complex()) for look in looks
+        ) and not any(look._is_view() for look in looks)
+
+    def with_outputs(self, outputs: list[Object]) -> Object:
+        """The result, with the values that the node gives in the place of those that the inner graph has computed."""
+        return self._replaced(self.result, dict(zip(self.computed, outputs, strict=True)))
+
+    def _replaced(self, obj: Object, outputs: dict[TensorObject, Object]) -> Object:
+        obj = self.vm.observe(obj)
+        if isinstance(obj, TensorObject):
+            return outputs.get(obj, obj)
+        if self._parts(obj) is None:
+            return obj
+        if isinstance(obj, DictObject):
+            return dict_of(self.vm, [(key, self._replaced(value, outputs)) for key, value in obj.items(self.vm)])
+        items = [self._replaced(item, outputs) for item in obj.items(self.vm)]  # type: ignore[attr-defined]
+        return ListObject(items) if isinstance(obj, ListObject) else TupleObject(items)
 
 
 @models(checkpoint)
 def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Object) -> Object:
-    """Stops the trace where the function does something besides computing tensors: in eager the backward pass does that a second time."""
-    options = {name: vm.observe(kwargs.pop(name)).constant(vm) for name in OPTIONS if name in kwargs}
-    keeps = bool(options.pop("preserve_rng_state", True))
-    if options.pop("use_reentrant", None) is not False or any(value is not SIGNATURE.parameters[name].default for name, value in options.items()):
-        vm.unsupported(REFUSED)
+    """Stops the trace where the function does something besides computing tensors: in eager the backward pass does that a second time.
+
+    The reentrant way is taken for the other one where they differ in nothing but the order of the backward pass: it keeps no gradients
+    where no argument requires one, and gives all results one.
+    """
+    reentrant = vm.observe(kwargs.pop("use_reentrant", vm.const(None))).constant(vm)
+    how = {name: vm.observe(kwargs.pop(name)).constant(vm) for name in OPTIONS if name in kwargs}
+    if "context_fn" in kwargs:
+        try:
+            how["context_fn"] = real_callable(vm, kwargs.pop("context_fn"))
+        except NotConstant:
+            refuse(vm, " with a context_fn that is made inside compiled code")
+    how = {name: value for name, value in how.items() if name == "preserve_rng_state" or value is not SIGNATURE.parameters[name].default}
+    if reentrant is None or (reentrant and (kwargs or how.keys() - {"preserve_rng_state"})):
+        refuse(vm)
     if not vm.graph.modes.current.grad:
         return abstract.call(vm, function, list(args), kwargs)
+    if reentrant and not any(requires_gradient(vm, arg) for arg in args):
+        refuse(vm, " with use_reentrant=True, of arguments that require no gradient")
+    return captured(vm, function, args, kwargs, how, bool(reentrant))
+
+
+def requires_gradient(vm: VM, arg: Object) -> bool:
+    arg = vm.observe(arg)
+    return isinstance(arg, TensorObject) and arg.look(vm).requires_grad
+
+
+def captured(
+    vm: TorchVM, function: Object, args: tuple[Object, ...], kwargs: dict[str, Object], how: dict[str, Any], reentrant: bool
+) -> Object:
+    """What a checkpointed call gives, its function captured as a graph inside the graph."""
     graph, mark, before = vm.graph, vm.trail.mark(), reachable([function, *args, *kwargs.values()])
     graph.begin_inner()
     try:
-        result = vm.observe(abstract.call(vm, function, list(args), kwargs))
-        items = [vm.observe(item) for item in result.items(vm)] if isinstance(result, TupleObject) and result.cls is tuple else [result]
-        is_pure = not is_changed(vm, mark, before) and all(node.target in MODE_CHANGES for node in graph.body.kept)
-        if not is_pure or not all(isinstance(item, TensorObject) for item in items):
-            vm.unsupported(REFUSED)
-        inner = graph.end_inner(items)
+        result = Captured(vm, graph.body, vm.observe(abstract.call(vm, function, list(args), kwargs)))
     except Raise:
-        vm.unsupported(REFUSED)
+        refuse(vm, " of a function that raises")
+    if is_changed(vm, mark, before):
+        refuse(vm, " of a function with side effects")
+    if reentrant and not result.is_differentiable():
+        refuse(vm, " with use_reentrant=True, of a function some of whose results require no gradient")
+    if any(node.target not in MODE_CHANGES for node in graph.body.kept):
+        refuse(vm, " of a function that changes tensors in place")
+    operators = [node for node in graph.body.fx.nodes if node.op != "placeholder"]
+    inner = graph.end_inner(result.computed)
+    if not result.computed:
+        if operators:
+            refuse(vm, " of a function that computes nothing that it returns")
+        return result.result
     if graph.autograd_node is None:
-        computed = graph.call_inner(checkpointed, (keeps,), inner, {})
+        computed = graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes)}, {})
     else:
-        computed = graph.call_inner(tag_activation_checkpoint, (), inner, {"use_reentrant": False, "preserve_rng_state": keeps})
-    return computed if isinstance(result, TupleObject) else abstract.getitem(vm, computed, vm.const(0))
+        meta = {CONTEXT_META: how["context_fn"]} if how.get("context_fn", noop_context_fn) is not noop_context_fn else {}
+        keeps = how.get("preserve_rng_state", True)
+        computed = graph.call_inner(tag_activation_checkpoint, inner, meta, {"use_reentrant": False, "preserve_rng_state": keeps})
+    assert isinstance(computed, TupleObject)
+    return result.with_outputs(computed.items(vm))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch import fx, nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 
 import framejit
+from framejit.backends import aot_eager
+from framejit.backends.eager import compile_eager
 
 BACKENDS = ("eager", "aot_eager")
 
@@ -64,14 +67,114 @@ def that_gives_its_argument(m, x):
     return checkpoint(lambda z: z, y, use_reentrant=False) + y
 
 
+def that_gives_what_it_closes_over(m, x):
+    y = x * 2
+    return checkpoint(lambda z: y.view(-1), x, use_reentrant=False) + y.view(-1)
+
+
+def that_gives_a_view_of_its_argument(m, x):
+    y = x * 2
+    return checkpoint(lambda z: z.view(-1), y, use_reentrant=False) + m.part(y).view(-1)
+
+
+def that_gives_a_dict(m, x):
+    def part(y):
+        result = m.part(y)
+        return {"a": result, "b": [y, (result, None, 3)]}
+
+    found = checkpoint(part, x, use_reentrant=False)
+    y, (again, none, number) = found["b"]
+    m.seen.append((y is x, again is found["a"], none, number))
+    return found["a"] * number
+
+
+def without_the_random_state(m, x):
+    return checkpoint(lambda y: m.out(torch.tanh(m.into(y))), x, use_reentrant=False, preserve_rng_state=False)
+
+
+def with_other_options(m, x):
+    return checkpoint(m.part, x, use_reentrant=False, determinism_check="none", early_stop=False)
+
+
+def with_a_partial(m, x):
+    return checkpoint(functools.partial(m.part, scale=3), x, use_reentrant=False)
+
+
+def with_random_numbers(m, x):
+    return checkpoint(lambda y: m.part(y) * torch.rand_like(y) + torch.randn(4), x, use_reentrant=False) + torch.rand(4)
+
+
+def with_a_part_without_gradients(m, x):
+    def part(y):
+        with torch.no_grad():
+            z = m.into(y)
+        return m.part(y) + z.mean()
+
+    return checkpoint(part, x, use_reentrant=False)
+
+
+def with_autocast_inside(m, x):
+    def part(y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return m.out(m.into(y)).float()
+
+    return checkpoint(part, x, use_reentrant=False)
+
+
+def with_autocast_around(m, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return checkpoint(m.part, x, use_reentrant=False)
+
+
+def saves_products(context, operator, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE if operator is torch.ops.aten.addmm.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def with_a_policy(m, x):
+    return checkpoint(m.part, x, use_reentrant=False, context_fn=functools.partial(create_selective_checkpoint_contexts, saves_products))
+
+
+def with_a_policy_in_a_function(m, x):
+    return checkpoint(m.part, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(saves_products))
+
+
+def with_a_list_for_policy(m, x):
+    saved = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+    return checkpoint(m.part, x, use_reentrant=False, context_fn=saved)
+
+
+def with_the_old_way(m, x):
+    for _ in range(2):
+        x = checkpoint(m.part, x, use_reentrant=True)
+    return x
+
+
+def of_a_sequence_with_the_old_way(m, x):
+    return checkpoint_sequential(nn.Sequential(m.into, nn.Tanh(), m.out, m.drop), 2, x, use_reentrant=True)
+
+
 def without_gradients(m, x):
     with torch.no_grad():
         y = plainly(m, x)
     return m.part(y)
 
 
-def with_the_old_way(m, x):
-    return checkpoint(m.part, x, use_reentrant=True)
+def without_saying_which_way(m, x):
+    return checkpoint(m.part, x)
+
+
+def with_the_old_way_and_no_gradient(m, x):
+    return m.part(checkpoint(m.part, x.detach(), use_reentrant=True))
+
+
+def with_the_old_way_and_a_result_without(m, x):
+    a, b = checkpoint(lambda y: (m.part(y), torch.ones(4) * 2), x, use_reentrant=True)
+    m.seen.append((a.requires_grad, b.requires_grad))
+    return a + b
+
+
+def with_changes_in_place(m, x):
+    return checkpoint(lambda y: m.out(m.into(y).relu_().mul_(2)), x, use_reentrant=False)
 
 
 def with_running_statistics(m, x):
@@ -131,21 +234,24 @@ def that_raises(m, x):
     return m.part(x)
 
 
-def with_other_policies(m, x):
-    return checkpoint(m.part, x, use_reentrant=False, determinism_check="none")
-
-
-WHOLE = (plainly, twice, nested, with_keywords, with_several_results, of_a_sequence, without_gradients)
+WHOLE = (
+    plainly, twice, nested, with_keywords, with_several_results, of_a_sequence, without_gradients, that_gives_its_argument,
+    that_gives_what_it_closes_over, that_gives_a_view_of_its_argument, that_gives_a_dict, without_the_random_state, with_other_options, with_a_partial,
+    with_random_numbers, with_a_part_without_gradients, with_autocast_inside, with_autocast_around, with_a_policy, with_a_policy_in_a_function,
+    with_a_list_for_policy, with_the_old_way, of_a_sequence_with_the_old_way,
+)  # fmt: skip
+OLD = (with_the_old_way, of_a_sequence_with_the_old_way)
 SPLIT = (
-    that_gives_its_argument, with_the_old_way, with_running_statistics, that_is_seen, that_fills_a_list, that_counts,
-    that_breaks, that_raises, with_other_policies,
+    without_saying_which_way, with_the_old_way_and_no_gradient, with_the_old_way_and_a_result_without, with_changes_in_place,
+    with_running_statistics, that_is_seen, that_fills_a_list, that_counts, that_breaks, that_raises,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("ways", [*WHOLE, *SPLIT])
-@pytest.mark.filterwarnings("ignore:None of the inputs")
+@pytest.mark.filterwarnings("ignore:None of the inputs", "ignore:torch.utils.checkpoint")
 def test_training(ways: Callable[..., Any], backend: str) -> None:
+    """With the backward pass outside of what is compiled."""
     told = []
     for compile in (lambda m: m, lambda m: framejit.compile(m, backend=backend)):
         framejit.reset()
@@ -164,6 +270,63 @@ def test_training(ways: Callable[..., Any], backend: str) -> None:
     assert told[0][1] == told[1][1]
     if ways in WHOLE:
         assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"], framejit.statistics()
+
+
+def step(block: Any, optimizer: Any, x: Any) -> Any:
+    loss = block(x).pow(2).sum() + block.into.weight.pow(2).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ways", WHOLE)
+def test_steps(ways: Callable[..., Any], backend: str) -> None:
+    """With the backward pass and the optimizer's step in the same graph. The way with reentrance adds to gradients in another order."""
+    told = []
+    for compile in (lambda f: f, lambda f: framejit.compile(f, backend=backend)):
+        framejit.reset()
+        torch.manual_seed(0)
+        block = Block(ways)
+        call, seen, optimizer = compile(step), [], torch.optim.SGD(block.parameters(), lr=0.1)
+        for _ in range(3):
+            loss = call(block, optimizer, torch.randn(3, 4, requires_grad=ways in OLD))
+            seen += [loss.detach(), *[p.detach().clone() for p in block.parameters()], torch.rand(2)]
+        told.append((seen, block.seen))
+    for a, b in zip(told[0][0], told[1][0], strict=True):
+        torch.testing.assert_close(b, a, rtol=0, atol=0)
+    assert told[0][1] == told[1][1]
+    assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"], framejit.statistics()
+
+
+def test_a_graph_with_its_backward_pass_computes_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What AOTAutograd makes of it has the checkpointed operators twice, but for those that draw random numbers."""
+    graphs: list[fx.Graph] = []
+    monkeypatch.setattr(aot_eager, "compile_eager", lambda gm, examples: graphs.append(gm.graph) or compile_eager(gm, examples))
+    block = Block(plainly)
+    framejit.compile(step, backend="aot_eager")(block, torch.optim.SGD(block.parameters()), torch.randn(3, 4))
+    targets = [getattr(node.target, "overloadpacket", None) for graph in graphs for node in graph.nodes]
+    assert (targets.count(torch.ops.aten.tanh), targets.count(torch.ops.aten.native_dropout)) == (2, 1)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_another_policy_is_another_entry(backend: str) -> None:
+    """A graph is made with the policy that the program gives, which may be another one in the next call."""
+    asked: list[str] = []
+
+    def policy(name: str) -> Callable[..., Any]:
+        def decides(context: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
+            asked.append(name)
+            return CheckpointPolicy.PREFER_RECOMPUTE
+
+        return lambda: create_selective_checkpoint_contexts(decides)
+
+    block = Block(plainly)
+    compiled = framejit.compile(lambda x, policy: checkpoint(block.part, x, use_reentrant=False, context_fn=policy), backend=backend)
+    for name in "ab":
+        compiled(torch.randn(3, 4, requires_grad=True), policy(name)).sum().backward()
+    assert set(asked) == {"a", "b"}
 
 
 @pytest.mark.only_eager("AOTAutograd computes cheap things a second time by itself")
