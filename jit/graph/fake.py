@@ -79,9 +79,15 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     return None
 
 
+READS_MEMORY = ("its data is not allocated yet", "Cannot access data pointer of Tensor")
+"""What operators raise that read the memory of a tensor themselves, where it has none (c10/core/TensorImpl.h)."""
+
+
 def meaning_of(error: Exception, operation: str) -> breaks.Break:
     """The break reason for an exception that an operator on fakes raised."""
     if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)):
+        return breaks.DataDependent(operation)
+    if any(text in str(error) for text in READS_MEMORY):
         return breaks.DataDependent(operation)
     first = str(error).strip().partition("\n")[0]
     if isinstance(error, (UnsupportedFakeTensorException, UnsupportedOperatorException, NotImplementedError)):
