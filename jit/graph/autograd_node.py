@@ -17,6 +17,8 @@ from framejit import breaks
 from framejit.graph.demands import WithoutGradients
 from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
+from framejit.graph.recurrent import RECURRENT
+from framejit.torch_modes import AUTOCAST
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from framejit.objects.object import VM
     from framejit.objects.tensorobject import TensorObject
 
-RECURRENT = frozenset({torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu})
-"""AOTAutograd loses the dropout between their layers and fails with what oneDNN's LSTM saves; Inductor would unroll them over time."""
 CHANGES_LEAVES = frozenset({"requires_grad_", "detach_"})
 """Methods that make a tensor a leaf."""
 SAME_ELEMENTS = frozenset({"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"})
@@ -79,8 +79,10 @@ class AutogradNode:
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
         vm = self._graph.vm
-        if target in RECURRENT:
-            vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network,"))
+        if target is torch._VF._pack_padded_sequence and torch.is_grad_enabled():
+            vm.unsupported(breaks.DataDependent(name))
+        if target in RECURRENT and AUTOCAST.counts(self._graph.modes.current.autocast):
+            vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network under autocast,"))
         inference = self._graph.modes.current.inference
         if self._inference is None:
             vm.trail.set(self, "_inference", inference)
