@@ -27,7 +27,7 @@ OPERATORS = {name: function for function, name in RECURRENT.items()}
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 
 
-class Record:
+class RecordedNetwork:
     """What autograd has recorded of a network: `results`, and the leaves that gradients are asked for, by their indices."""
 
     def __init__(self, results: Sequence[torch.Tensor], leaves: dict[int, torch.Tensor]) -> None:
@@ -43,14 +43,14 @@ def recording() -> Iterator[None]:
         yield
 
 
-def recorded(name: str, arguments: Arguments, wanted: Sequence[int]) -> Record:
+def recorded(name: str, arguments: Arguments, wanted: Sequence[int]) -> RecordedNetwork:
     """Run a network, and record it for these of its tensors."""
     leaves = {index: tensor.detach().requires_grad_(index in wanted) for index, tensor in enumerate(arguments.tensors())}
     states = len(arguments.hx)
     tensors = list(leaves.values())
     with recording():
         results = OPERATORS[name](*arguments.with_tensors(tensors[0], tensors[1 : 1 + states], tensors[1 + states :]).positional())
-    return Record(results, {index: leaf for index, leaf in leaves.items() if index in wanted})
+    return RecordedNetwork(results, {index: leaf for index, leaf in leaves.items() if index in wanted})
 
 
 @torch.library.impl(LIBRARY, "recurrent", "CompositeExplicitAutograd")

@@ -166,7 +166,7 @@ def test_a_lost_record_is_made_again(name: str, monkeypatch: pytest.MonkeyPatch)
     net = NETWORKS[name]()
     compiled = framejit.compile(net, backend="aot_eager")
     x, told, made = torch.randn(5, 2, 3), [], []
-    monkeypatch.setattr(operators, "Record", lambda *args, record=operators.Record: made.append(record(*args)) or made[-1])
+    monkeypatch.setattr(operators, "RecordedNetwork", lambda *args, record=operators.RecordedNetwork: made.append(record(*args)) or made[-1])
     for unpack in (lambda tensor: tensor, lambda tensor: tensor.clone()):
         torch.manual_seed(0)
         net.zero_grad()
