@@ -129,17 +129,19 @@ def document(options: argparse.Namespace, rows: list[tuple[str, ...]]) -> str:
     """The Markdown page."""
     columns = [compiler if compiler == "eager" else f"{compiler} {backend}" for compiler, backend in runs(options.backend)]
     header = ("model", "checkpoints", "backward", *columns)
+    only = "".join(f"--only '{name}' " for name in options.only or ())
     return "\n".join([
         "# Peak memory with activation checkpointing",
         "",
-        f"Written by `python tools/bench/checkpoint_memory.py --markdown {options.markdown}`: torch {torch.__version__}, {options.threads} thread(s).",
+        f"Written by `python tools/bench/checkpoint_memory.py {only}--markdown {options.markdown}`: torch {torch.__version__}, {options.threads} thread(s).",
         "",
         f"{LAYERS} blocks on inputs of {BATCH} x {LENGTH} x {WIDTH}, trained with SGD. MiB that a step has allocated at most, beyond what",
         "was there before it, by torch's profiler. *backward*: outside of what is compiled, or inside, with the whole step.",
         "",
         markdown.table(header, rows, right=range(3, len(header))),
         "",
-        "Where the backward pass is in the graph, AOTAutograd computes a second time what draws no random numbers: what dropout draws is saved.",
+        "With the backward pass outside, AOTAutograd saves little for it, but may compute all blocks a second time before it begins. With it",
+        "inside, what draws no random numbers is computed a second time, each block when it is needed; what dropout draws is saved.",
         "",
     ])  # fmt: skip
 
