@@ -246,8 +246,8 @@ class HookUnsupported(Break):
     what: str
     id = "FJ015"
     message = "hook that cannot be traced: {what}"
-    explanation = "The hook runs at a moment that the graph does not have, or is registered on a tensor inside the graph."
-    hints = ("Register the hook outside the compiled function, on a parameter or an input.",)
+    explanation = "The hook runs in a backward pass. The graph can hold one that does nothing but compute a gradient, on a tensor that the graph computes."
+    hints = ("Have the hook only compute, or register it outside the compiled function, on a parameter or an input.",)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from framejit.errors import UserFrame, program_name
 from framejit.graph.builder import GraphResult
 from framejit.guards.kinds import Distinct, Guard
 from framejit.guards.source import UserLine
+from framejit.modules.changes import check_read_later
 from framejit.objects.object import Codegen, NotConstant, Object
 from framejit.report import BreakNote
 from framejit.torch_modes import MODE_CHANGES
@@ -72,6 +73,7 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
     announce_settings(attempt, behind)
     planned = plan_code(tracer, result)
     tracer.check_generators()
+    check_read_later(tracer, None if behind is None else result)
     planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))
     graph = tracer.graph.finish(planned.outputs, debug="compile" in tracer.config.checks())
     planned = with_graph(tracer, planned, graph)

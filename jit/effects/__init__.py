@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,6 +77,10 @@ class Effects:
         """Whether anything outside the trace has been changed since a position of the trail, be it for the first time or once more."""
         changes = (Effects._take_back, Effects._take_back_last)
         return any(getattr(undo, "__func__", None) in changes for undo, _ in self._tracer.trail.since(mark))
+
+    def mutated_since(self, mark: int) -> Iterator[Object]:
+        """The values from outside that have been announced as mutated since a position of the trail."""
+        return (args[0] for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back)
 
     def is_mutated(self, obj: Object) -> bool:
         """Whether the value from outside was announced as mutated."""

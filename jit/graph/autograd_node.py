@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import torch
 
 from framejit import breaks
+from framejit.graph.custom_gradient import gives_gradients
 from framejit.graph.demands import WithoutGradients
 from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
@@ -75,6 +76,8 @@ class AutogradNode:
         self._inference: bool | None = None
         self.differentiated_twice = False
         self.asks = self.asks_twice = False
+        self._once: list[fx.Node] = []
+        self._listened: list[tuple[TensorObject, tuple[CodeType, int]]] = []
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
@@ -88,7 +91,7 @@ class AutogradNode:
             vm.trail.set(self, "_inference", inference)
         if self._inference != inference or (self._graph.modes.initial.inference and not inference):
             vm.unsupported(PARTLY_INFERENCE)
-        if torch.is_grad_enabled() and not inference:
+        if torch.is_grad_enabled() and not inference and not gives_gradients(target):
             self._check_leaves(fakes)
         return TensorSnapshot.of(fakes, self._graph.input_fakes()) if changes else None
 
@@ -109,6 +112,10 @@ class AutogradNode:
         """
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_leaves(fakes)
+        memory = {fake.untyped_storage()._cdata for fake in fakes if isinstance(fake, torch.Tensor)} if self._listened else set()
+        for obj, place in self._listened:
+            if obj.fake.untyped_storage()._cdata in memory:  # the program may go on to change it, and what its hooks are told
+                self._graph.vm.restart(place, breaks.NotInsideAutogradNode("a hook on a tensor that leaves the graph,"))
         if not self.asks:
             return []
         left = [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad]
@@ -116,6 +123,22 @@ class AutogradNode:
         if self.asks_twice and spent != left:
             raise WithoutGradients
         return spent
+
+    def listened_to(self, obj: TensorObject) -> None:
+        """The present instruction puts a hook on the gradient of this tensor."""
+        self._listened.append((obj, self._graph.vm.place()))
+        self._graph.vm.trail.log(self._listened.pop)
+
+    def differentiable_once(self, node: fx.Node) -> None:
+        """The results of this node can be differentiated, but not twice, though the program's could."""
+        self._once.append(node)
+        self._graph.vm.trail.log(self._once.pop)
+
+    def asked_twice(self) -> None:
+        """Behind the graph, the program is about to ask for gradients that it differentiates in turn. A restart leaves to native code what can't be."""
+        for node in self._once:
+            self._make_natively(node, breaks.NotInsideAutogradNode("an autograd.Function that is differentiated twice"))
+        self.differentiated_twice = True
 
     def asked_about(self, obj: TensorObject, what: str) -> None:
         """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far.

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import fx
 
 from framejit.errors import UserFrame
+from framejit.graph.fake import version_of
 from framejit.graph.state import Modes
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Body:
         """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}
         """Nodes of the graph around this one that are used here, each with the placeholder that stands for it."""
+        self._versions: dict[fx.Node, int] = {}
         self.modules: dict[str, fx.GraphModule] = {}
         """Finished inner graphs that nodes refer to, by name."""
         self._kept: set[fx.Node] = set()
@@ -109,9 +112,16 @@ class Body:
             return None
         known = self.lifted.get(outer)
         if known is None:
-            known = self.lifted[outer] = self.placeholder(outer.name, outer.meta["example_value"])
+            example = outer.meta["example_value"]
+            known = self.lifted[outer] = self.placeholder(outer.name, example)
             self._trail.log(self.lifted.pop, outer)
+            if isinstance(example, torch.Tensor):
+                self._versions[outer] = version_of(example)
         return known
+
+    def changes_lifted(self) -> bool:
+        """Whether a tensor of the graph around this one has been changed in place here."""
+        return any(version_of(outer.meta["example_value"]) != self._versions[outer] for outer in self.lifted if outer in self._versions)
 
     def refresh_lifted(self) -> None:
         """Take over the fakes of what is lifted, which have been made again."""

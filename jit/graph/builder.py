@@ -106,6 +106,19 @@ class InnerGraph:
     switches_modes: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LaterReader:
+    """Code of the program's that autograd runs in a backward pass, and the trace has run already, up to a position (`mark`) of the trail.
+
+    `reached`: what it may read. `place`: the instruction that is left to native code, for this `reason`, where that has changed by then.
+    """
+
+    mark: int
+    reached: Any
+    place: tuple[CodeType, int]
+    reason: breaks.Break
+
+
 class TorchVM(VM, Protocol):
     """What the graph, and the models of torch's functions, see of the running trace beyond what objects see of it."""
 
@@ -152,6 +165,7 @@ class GraphBuilder:
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
+        self.readers: list[LaterReader] = []
         self._has_inner = False  # whether there has ever been an inner graph
         self._inputs: dict[int, GraphInput] = {}
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
@@ -260,12 +274,33 @@ class GraphBuilder:
 
     def call_inner(self, target: Callable[..., Any], inner: InnerGraph, meta: dict[str, Any], kwargs: dict[str, Any]) -> Object:
         """Run `target(graph, *operands, **kwargs)` with a finished inner graph that changes none of its operands. `meta`: what the graph's `meta` gets."""
+        return self.call_on_nodes(target, (self.attach(inner, meta), *inner.operands), kwargs)
+
+    def call_on_nodes(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = EMPTY) -> Object:
+        """Run an operator on nodes of the innermost graph."""
+        return self.result_of(self.node_of(target, args, kwargs))
+
+    def node_of(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = EMPTY) -> fx.Node:
+        """A node that runs an operator on nodes of the innermost graph; its result may be anything."""
         place, name = self.vm.place(), getattr(target, "__name__", str(target))
-        args = (self.attach(inner, meta), *inner.operands)
         self.refresh()
         fakes: list[torch.Tensor] = []
-        result, _ = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
-        return self._wrap(result, self._node("call_function", target, args, kwargs, result, place), name)
+        try:
+            result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
+        except FailedOnFakes as failed:
+            self.vm.unsupported(self.unbacked.failed(failed.error, name, (args, kwargs)))
+        node = self._node("call_function", target, args, kwargs, result, place)
+        if changes:
+            self.body.keep(node)
+        return node
+
+    def result_of(self, node: fx.Node) -> Object:
+        """What a node gives."""
+        return self._wrap(node.meta["example_value"], node, node.name)
+
+    def nodes_of(self, values: Iterable[Object]) -> tuple[Any, ...]:
+        """Values as arguments of a node of the innermost graph. Raises NotConstant."""
+        return tuple([self._argument(value) for value in values])
 
     # Operators.
 
@@ -360,6 +395,11 @@ class GraphBuilder:
         if own is None:
             raise NotConstant(obj)
         return own
+
+    def runs_later(self, reached: Any, reason: breaks.Break) -> None:
+        """The trace has run code at the present instruction that autograd runs later."""
+        self.readers.append(LaterReader(self.trail.mark(), reached, self.vm.place(), reason))
+        self.trail.log(self.readers.pop)
 
     def keeps(self, node: fx.Node) -> bool:
         """Whether the node is there for what it changes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +10,25 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import get_gradient_edge
 
+from framejit.graph.custom_gradient import CustomGradient
+
 
 @dataclass(frozen=True)
 class GradientPaths:
-    """Of some tensors: `leaves`, each once, in the order in which a search from the tensors finds them, and the classes of autograd.Function whose
-    backward lies between.
+    """Of some tensors: `leaves`, each once, in the order in which a search from the tensors finds them, and the names of `functions`, which are run as
+    Python in between, and of functions that can be differentiated but `once`, as they were traced.
     """
 
     leaves: tuple[torch.Tensor, ...]
     functions: tuple[str, ...]
+    once: tuple[str, ...]
 
 
 def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     """The history of fakes. Gradients to a leaf that the program doesn't know belong to an input that is no leaf itself."""
     leaves: dict[int, torch.Tensor] = {}
     functions: dict[str, None] = {}
+    once: dict[str, None] = {}
     waiting: list[Any] = []
     for fake in fakes:
         if fake.grad_fn is not None:
@@ -34,7 +38,10 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     seen = set(waiting)
     for node in waiting:
         if isinstance(node, BackwardCFunction):
-            functions[node.name()] = None
+            if not issubclass(node._forward_cls, CustomGradient):  # type: ignore[attr-defined]
+                functions[node.name()] = None
+            elif not (node.rule.again or node.rule.once):  # type: ignore[attr-defined]
+                once[node.name()] = None
         leaf = getattr(node, "variable", None)
         if leaf is not None:
             leaves[id(leaf)] = leaf
@@ -42,13 +49,11 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
             if following is not None and following not in seen:
                 seen.add(following)
                 waiting.append(following)
-    return GradientPaths(tuple(leaves.values()), tuple(functions))
+    return GradientPaths(tuple(leaves.values()), tuple(functions), tuple(once))
 
 
-def has_hooks(leaf: torch.Tensor) -> bool:
-    """Whether there are hooks on a leaf, or on the node of autograd's that adds to its `.grad`. Of the latter, nothing but a further hook tells."""
-    if leaf._backward_hooks or leaf._post_accumulate_grad_hooks:  # type: ignore[attr-defined]
-        return True
+def accumulates_with_hooks(leaf: torch.Tensor) -> bool:
+    """Whether there are hooks on the node of autograd's that adds to the `.grad` of a leaf. Nothing but a further hook tells."""
     with torch.enable_grad():
         node = get_gradient_edge(leaf).node
     for register in (node.register_hook, node.register_prehook):
@@ -58,6 +63,20 @@ def has_hooks(leaf: torch.Tensor) -> bool:
         if hooks:
             return True
     return False
+
+
+def in_order_of_accumulation(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[int]:
+    """The indices of some leaves, in the order in which a backward pass of these outputs adds to their `.grad`; of those that it reaches."""
+    order: list[int] = []
+    before = [leaf.grad for leaf in leaves]
+    handles = [leaf.register_hook(lambda gradient, index=index: order.append(index)) for index, leaf in enumerate(leaves)]
+    try:
+        torch.autograd.backward(list(outputs), [torch.empty_like(output) for output in outputs], retain_graph=True)
+    finally:
+        for leaf, grad, handle in zip(leaves, before, handles, strict=True):
+            handle.remove()
+            leaf.grad = grad
+    return order
 
 
 def is_dense(fake: torch.Tensor) -> bool:

@@ -130,6 +130,8 @@ class GlobalModes:
         self._scopes: list[Scope] = []
         self._nominal: list[tuple[Object, Callable[[Any], Any]]] = []
         self.switches = Switches(trail)
+        self.grad_looks = 0
+        """How often the program has asked for the grad mode, or set it: be it to what it is anyway."""
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.initial = Modes.read()
         self.current = self.initial
@@ -184,8 +186,14 @@ class GlobalModes:
         self._trail.log(self._nominal.append, self._nominal.pop())
         return True
 
+    def is_grad_enabled(self) -> bool:
+        """`torch.is_grad_enabled`."""
+        self.grad_looks += 1
+        return self.current.grad
+
     def set_grad_enabled(self, enabled: bool) -> None:
         """`torch._C._set_grad_enabled`."""
+        self.grad_looks += 1
         if enabled == self.current.grad:
             return
         self._effect_node(torch._C._set_grad_enabled, (enabled,))

@@ -98,7 +98,7 @@ READ_PREFIXES = (
 )  # fmt: skip
 READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch._C) if name.startswith(READ_PREFIXES)]
 READS += [
-    torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
+    torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
     torch.is_autocast_cpu_enabled, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype, torch.amp.is_autocast_available,
     torch.get_default_dtype, torch.get_default_device, torch.are_deterministic_algorithms_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled, torch.get_float32_matmul_precision, torch.cuda.is_available,
@@ -168,6 +168,11 @@ def has_torch_function(vm: VM, *args: Object) -> Object:
 
 
 # State that is switched.
+
+
+@models(torch.is_grad_enabled)
+def is_grad_enabled(vm: TorchVM) -> Object:
+    return vm.const(vm.graph.modes.is_grad_enabled())
 
 
 @models(torch._C._set_grad_enabled)

@@ -1,53 +1,217 @@
-"""torch.autograd.Function: inlined where no gradient is needed, else one node, after a trial that its forward can be traced."""
+"""torch.autograd.Function: its forward is inlined; its backward is traced too, and the results of the forward are told of it in the graph."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import torch
+from torch.autograd.function import NestedIOFunction, once_differentiable
 
 from framejit import breaks, classes
 from framejit.graph.builder import TorchVM
+from framejit.graph.custom_gradient import BackwardGraph, GradientRule
 from framejit.modules.app import autograd as plain
+from framejit.modules.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
+from framejit.objects import abstract
+from framejit.objects.constobject import ConstObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
 
-
-@functools.lru_cache(maxsize=1024)
-def applier(cls: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`cls.apply` as a function that a graph can name."""
-
-    def apply(*args: Any) -> Any:
-        return cls.apply(*args)
-
-    apply.__name__ = apply.__qualname__ = classes.name(cls)
-    return apply
-
-
+ONCE = once_differentiable(lambda ctx: None).__code__
+MOST_RESULTS = 3
+"""Of a Function whose backward is given None for results that nothing is computed from: it is traced for each choice of them."""
 APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 """A classmethod in Python or, from torch 2.14 on, a class method descriptor in C."""
 
 
 @models(getattr(APPLY, "__func__", APPLY))
-def function_apply(vm: TorchVM, cls: Object, *args: Object) -> Object:
-    """The trial trace of forward guards what it depends on and breaks where it can't be part of a graph; it leaves nothing else."""
+def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) -> Object:
+    """Stops the trace where the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
     real = vm.observe(cls).constant(vm)
-    values = [vm.observe(arg) for arg in args]
-    enabled = vm.graph.modes.current.grad and not vm.graph.modes.current.inference
-    needs_grad = tuple([isinstance(value, TensorObject) and value.look(vm).requires_grad for value in values])
-    trial = [vm.const(real), vm.const(needs_grad), *values]
-    if not (enabled and any(needs_grad)):
-        return vm.call_app(plain.apply, trial)
-    mark, known = vm.trail.mark(), vm.guards.count()
-    vm.call_app(plain.apply, trial)
-    changed, guards = vm.effects.has_changed_since(mark), vm.guards.since(known)
-    vm.trail.undo_to(mark)
-    if changed:
-        vm.unsupported(breaks.UnsupportedOperation(f"the autograd.Function {real.__name__}, whose forward has side effects"))
-    vm.guards.adopt(guards)
-    return enter(vm, applier(real), values)
+    if classes.is_subtype(real, NestedIOFunction):
+        vm.unsupported(breaks.UnsupportedOperation("an autograd.Function with nested arguments"))
+    given = bound(vm, real, args, kwargs)
+    needs_grad = tuple([isinstance(value, TensorObject) and value.look(vm).requires_grad for value in given])
+    made = vm.observe(vm.call_app(plain.forward, [vm.const(real), vm.const(needs_grad), TupleObject(given)]))
+    assert isinstance(made, TupleObject)
+    ctx, result = made.items(vm)
+    modes = vm.graph.modes.current
+    if not (modes.grad and not modes.inference and any(needs_grad)):
+        return vm.call_app(plain.without_gradient, [ctx, result, TupleObject(given)])
+    return Application(vm, real, ctx, vm.observe(result), given).differentiable()
+
+
+def bound(vm: TorchVM, real: type[torch.autograd.Function], args: Sequence[Object], kwargs: dict[str, Object]) -> list[Object]:
+    """The arguments of a forward. One with a `setup_context` takes them by name too, and its defaults are arguments like others."""
+    if real.setup_context is plain.DEFAULT_SETUP:
+        if kwargs:
+            vm.unsupported(breaks.UnsupportedOperation("an autograd.Function with keyword arguments"))
+        return [vm.observe(arg) for arg in args]
+    try:
+        arguments = inspect.signature(real.forward).bind(*args, **kwargs)
+    except TypeError:
+        vm.unsupported(breaks.UnsupportedOperation(f"the autograd.Function {real.__name__} with these arguments"))
+    arguments.apply_defaults()
+    return [vm.observe(value) if isinstance(value, Object) else vm.from_real(value) for value in arguments.args]
+
+
+class Application:
+    """A Function whose forward has been traced: `ctx`, what it gave, and its arguments."""
+
+    def __init__(self, vm: TorchVM, real: type[torch.autograd.Function], ctx: Object, result: Object, args: list[Object]) -> None:
+        self.vm, self.real, self.ctx, self.result, self.args = vm, real, ctx, result, args
+        items = result.items(vm) if isinstance(result, TupleObject) and result.cls is tuple else [result]
+        self.items = [vm.observe(item) for item in items]
+        self.tensors = [item for item in self.items if isinstance(item, TensorObject)]
+        self.saved = self.told("to_save")
+        self.materializes = abstract.truth(vm, abstract.getattr_(vm, ctx, "materialize_grads"))
+
+    def told(self, name: str) -> list[Object]:
+        """What the program has told `ctx`: some tensors."""
+        return [self.vm.observe(item) for item in abstract.iterate(self.vm, abstract.getattr_(self.vm, self.ctx, name))]
+
+    def differentiable(self) -> Object:
+        """The result, of which autograd knows the backward."""
+        vm, graph = self.vm, self.vm.graph
+        gradients, bodies = with_gradients_off(vm, self.backwards)
+        kept: list[Any] = []
+        rule = self.rule(graph.nodes_of(gradients), bodies, kept)
+        args = (
+            tuple([graph.attach(body.graph, {}) for body in bodies.values()]),
+            graph.nodes_of(self.tensors),
+            graph.nodes_of(self.saved),
+            tuple(kept),
+            graph.nodes_of(self.inputs()),
+        )
+        reason = self.reason("whose backward reads what changes before it runs")
+        for body in bodies.values():
+            graph.runs_later(body.reached, reason)
+        node = graph.node_of(rule.operator(), args)
+        if graph.autograd_node is not None and not rule.once and not rule.again:
+            graph.autograd_node.differentiable_once(node)
+        made = graph.result_of(node)
+        assert isinstance(made, TupleObject)
+        results = iter(made.items(vm))
+        items = [next(results) if isinstance(item, TensorObject) else item for item in self.items]
+        return TupleObject(items) if isinstance(self.result, TupleObject) else items[0]
+
+    def inputs(self) -> list[TensorObject]:
+        """The arguments that have gradients."""
+        return [arg for arg in self.args if isinstance(arg, TensorObject)]
+
+    def backwards(self) -> tuple[list[Object], dict[tuple[bool, ...], BackwardCode]]:
+        """What stands for the gradients of the results, and the backward for each choice of those that are no None."""
+        gradients, found = gradients_like(self.vm, self.tensors), {}
+        for which in self.choices():
+            body = self.backward([gradient if given else self.vm.const(None) for gradient, given in zip(gradients, which)])
+            if body is not None:
+                found[which] = body
+            elif all(which):
+                self.refuse("gives no gradients, or not as many as it has arguments")
+        return gradients, found
+
+    def choices(self) -> Iterable[tuple[bool, ...]]:
+        """Which results may have a gradient that isn't None."""
+        count = len(self.tensors)
+        if self.materializes:
+            return [(True,) * count]
+        if count > MOST_RESULTS:
+            self.refuse("has gradients that are None, and many results")
+        return itertools.product((True, False), repeat=count)
+
+    def backward(self, gradients: list[Object]) -> BackwardCode | None:
+        """The backward for these gradients; None where it gives none."""
+        vm = self.vm
+
+        def run() -> list[Object] | None:
+            return self.of_inputs(vm.observe(vm.call_app(plain.backward, [vm.const(self.real), self.ctx, TupleObject([*self.padded(gradients)])])))
+
+        try:
+            return trace_backward(vm, [self.ctx, abstract.getattr_(vm, vm.const(self.real), "backward")], run)
+        except SideEffects:
+            self.refuse("has side effects in its backward")
+
+    def padded(self, gradients: list[Object]) -> Iterator[Object]:
+        """An argument of the backward for each result; None for one that is no tensor."""
+        following = iter(gradients)
+        return (next(following) if isinstance(item, TensorObject) else self.vm.const(None) for item in self.items)
+
+    def of_inputs(self, found: Object) -> list[Object] | None:
+        """What the backward has given for the arguments that have gradients; None where that is none of what autograd takes."""
+        assert isinstance(found, TupleObject)
+        values = [self.vm.observe(value) for value in found.items(self.vm)]
+        count = len(self.args)
+        if len(values) < count or not all(is_none(value) for value in values[count:]):
+            return None
+        pairs = list(zip(self.args, values))
+        if any(not is_none(value) and not (isinstance(arg, TensorObject) and isinstance(value, TensorObject)) for arg, value in pairs):
+            return None
+        return [value for arg, value in pairs if isinstance(arg, TensorObject)]
+
+    def rule(self, gradients: tuple[Any, ...], bodies: dict[tuple[bool, ...], BackwardCode], kept: list[Any]) -> GradientRule:
+        """What the graph tells autograd. What the backward uses and the forward hasn't saved is appended to `kept`."""
+        dirty, non_differentiable = self.told("dirty_tensors"), self.told("non_differentiable")
+        graph = self.vm.graph
+        if any(obj not in self.tensors for obj in dirty):
+            self.refuse("changes a tensor that it doesn't give")
+        if graph.autograd_node is not None and self.share_memory(dirty, graph.input_fakes()):
+            self.refuse("changes a tensor from outside")
+        saved = graph.nodes_of(self.saved)
+        backwards = {}
+        for which, body in bodies.items():
+            operands = []
+            for node in body.graph.operands:
+                if node in gradients:
+                    operands.append(("gradient", gradients.index(node)))
+                elif node in saved:
+                    operands.append(("saved", saved.index(node)))
+                else:
+                    if node not in kept:
+                        kept.append(node)
+                    operands.append(("kept", kept.index(node)))
+            backwards[which] = BackwardGraph(tuple(operands))
+        once, again = is_once_differentiable(self.real), all(body.again for body in bodies.values())
+        if graph.autograd_node is None and not once and not again:
+            self.refuse("has a backward of which autograd records something else than its operators")
+        return GradientRule(
+            self.real.__name__,
+            tuple([index for index, obj in enumerate(self.tensors) if obj in dirty]),
+            tuple([index for index, obj in enumerate(self.tensors) if obj in non_differentiable]),
+            self.materializes,
+            once,
+            again,
+            backwards,
+        )
+
+    def share_memory(self, tensors: Sequence[Object], fakes: list[torch.Tensor]) -> bool:
+        """Whether some tensors lie in the memory of others."""
+        sharing = self.vm.graph.fakes.sharing_memory(fakes) if tensors else []
+        return any(isinstance(obj, TensorObject) and any(obj.fake is fake for fake in sharing) for obj in tensors)
+
+    def refuse(self, why: str) -> NoReturn:
+        """Stop the trace: the Function runs natively, as written."""
+        self.vm.unsupported(self.reason(f"which {why}"))
+
+    def reason(self, why: str) -> breaks.Break:
+        """The reason for which it runs natively."""
+        return breaks.UnsupportedOperation(f"the autograd.Function {self.real.__name__}, {why}")
+
+
+def is_once_differentiable(real: type[torch.autograd.Function]) -> bool:
+    """Whether a Function's backward is decorated with `once_differentiable`, be it under other decorators."""
+    function: Any = real.backward
+    while function is not None:
+        if getattr(function, "__code__", None) is ONCE:
+            return True
+        function = getattr(function, "__wrapped__", None)
+    return False
+
+
+def is_none(value: Object) -> bool:
+    """Whether a value is None."""
+    return isinstance(value, ConstObject) and value.value is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
@@ -16,15 +16,17 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
+from framejit.graph.custom_gradient import gives_gradients
 from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
+from framejit.modules.changes import is_changed, reachable
 from framejit.modules.functools import PartialObject
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
 from framejit.objects.dictobject import DictObject, dict_of
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, NotConstant, Object, Raise, settle
+from framejit.objects.object import VM, NotConstant, Object, Raise
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
@@ -33,8 +35,6 @@ from framejit.torch_modes import AUTOCAST_DEVICES, MODE_CHANGES, autocast_depth,
 SIGNATURE = inspect.signature(checkpoint)
 OPTIONS = ("determinism_check", "debug", "early_stop", "preserve_rng_state")
 """Keyword arguments of checkpoint's own that are constants, besides `use_reentrant`; those that are neither these nor `context_fn` are the function's."""
-FILLED_IN = frozenset({"closure", "checked"})
-"""Fields of Objects that say what was so before, and are set when somebody asks."""
 META, CONTEXT_META = "framejit_checkpoint", "_checkpoint_context_fn"
 """Where the metadata of an inner graph says how it is checkpointed: for `checkpointed`, and for AOTAutograd."""
 
@@ -73,32 +73,6 @@ for target in (checkpointed, tag_activation_checkpoint):
 
 def refuse(vm: TorchVM, why: str = "") -> NoReturn:
     vm.unsupported(breaks.UnsupportedOperation(f"torch.utils.checkpoint.checkpoint{why}"))
-
-
-def reachable(values: Iterable[Object]) -> set[int]:
-    """The ids of what the trace has made that is reached from some values, and of the containers in which that is kept.
-
-    Constants and tensors are none of it, nor is what is from outside.
-    """
-    found: set[int] = set()
-    waiting = list(values)
-    while waiting:
-        obj = settle(waiting.pop())
-        if id(obj) in found or obj.source is not None or isinstance(obj, (ConstObject, TensorObject)):
-            continue
-        found.add(id(obj))
-        fields = [getattr(obj, name, None) for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ())]
-        found.update(id(field) for field in fields if isinstance(field, (list, dict, set)))
-        waiting += obj.referents()
-    return found
-
-
-def is_changed(vm: TorchVM, mark: int, before: set[int]) -> bool:
-    """Whether anything outside the trace, or any of these objects, has been changed since a position of the trail."""
-    if vm.effects.has_changed_since(mark):
-        return True
-    changes = [(undo, args) for undo, args in vm.trail.since(mark) if undo is not setattr or args[1] not in FILLED_IN]
-    return any(id(part) in before for undo, args in changes for part in (getattr(undo, "__self__", None), *args[:1]))
 
 
 def real_callable(vm: VM, obj: Object) -> Any:
@@ -228,7 +202,7 @@ def captured(
         refuse(vm, " of a function with side effects")
     if reentrant and not result.is_differentiable():
         refuse(vm, " with use_reentrant=True, of a function some of whose results require no gradient")
-    if any(node.target not in MODE_CHANGES for node in graph.body.kept):
+    if any(node.target not in MODE_CHANGES and not gives_gradients(node.target) for node in graph.body.kept):
         refuse(vm, " of a function that changes tensors in place")
     operators = [node for node in graph.body.fx.nodes if node.op != "placeholder"]
     inner = graph.end_inner(result.computed)

@@ -1,26 +1,30 @@
-"""Gradients asked for inside compiled code: computed by the graph where it holds all that they depend on, else natively, between two graphs.
-
-Hooks of modules are set up natively.
-"""
+"""Gradients asked for inside compiled code: computed by the graph where it holds all that they depend on, else natively, between two graphs."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch.utils.hooks import BackwardHook
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.gradient_paths import gradient_paths, has_hooks, is_laid_out_as_grad, layout_of_grad
+from framejit.graph.gradient_hooks import grad_without_hooks
+from framejit.graph.gradient_paths import (
+    accumulates_with_hooks,
+    gradient_paths,
+    in_order_of_accumulation,
+    is_laid_out_as_grad,
+    layout_of_grad,
+)
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import CAttr
 from framejit.modules.app import gradients as app
+from framejit.modules.changes import check_read_later
 from framejit.objects import abstract
-from framejit.objects.registry import library, models
+from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject, read_is_leaf
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
@@ -53,13 +57,14 @@ class Question:
     retain_graph: Object
     create_graph: bool
 
-    def leaves(self, vm: TorchVM) -> tuple[TensorObject, ...]:
-        """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question."""
+    def leaves(self, vm: TorchVM, listens: bool = False) -> tuple[TensorObject, ...]:
+        """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question. `listens`: hooks of leaves are taken care of."""
+        check_read_later(vm)
         found = self.reached(vm)
         if isinstance(found, str):
             self.stop(vm, found)
         for leaf in found:
-            self.rest_on(vm, leaf)
+            self.rest_on(vm, leaf, listens and not self.create_graph)
         return found
 
     def reached(self, vm: TorchVM) -> tuple[TensorObject, ...] | str:
@@ -73,24 +78,25 @@ class Question:
         if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
             return ", which other processes may listen to"
         paths = gradient_paths([tensor.look(vm) for tensor in tensors])
-        if paths.functions:
-            return f", through the autograd.Function {paths.functions[0].removesuffix('Backward')}"
+        for name in (*paths.functions, *(paths.once if self.create_graph else ())):
+            return f", through the autograd.Function {name.removesuffix('Backward')}"
         known = [graph.object_of(leaf) for leaf in paths.leaves]
         found = tuple([obj for obj in known if obj is not None])
         if len(found) != len(known):
             return ", of what was computed before"
         return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
 
-    def rest_on(self, vm: TorchVM, leaf: TensorObject) -> None:
-        """Guard that an input is a leaf, and that nobody listens to its gradient."""
+    def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
+        """Guard that an input is a leaf and, unless hooks are taken care of, that nobody listens to its gradient."""
         if leaf.source is None:
             return
-        if has_hooks(leaf.value):
+        if accumulates_with_hooks(leaf.value):
             self.stop(vm, ", of a tensor with hooks")
-        for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-            if getattr(leaf.value, name) is not None:
-                self.stop(vm, ", of a tensor that had hooks")
-            vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
+        for name in HOOKS:
+            if getattr(leaf.value, name) is None:
+                vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
+            elif not listens:
+                self.stop(vm, ", of a tensor that has hooks, or had some")
         read_is_leaf(vm, leaf)
 
     def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
@@ -100,17 +106,18 @@ class Question:
             for wanted in self.inputs or ():
                 if isinstance(wanted, TensorObject):
                     node.asked_about(wanted, f"the gradient of a tensor for {self.name}")
-            node.differentiated_twice = self.create_graph
+            if self.create_graph:
+                node.asked_twice()
         vm.unsupported(breaks.UnsupportedOperation(self.name + why))
 
-    def ask(self, vm: TorchVM, inputs: Sequence[Object], **further: Object) -> Object:
-        """Have the graph compute the gradients of these tensors."""
+    def ask(self, vm: TorchVM, inputs: Sequence[Object], function: Callable[..., Any] = torch.autograd.grad, **further: Object) -> Object:
+        """Have the graph compute the gradients of these tensors, by this function."""
         if vm.graph.autograd_node is not None:
             vm.trail.set(vm.graph.autograd_node, "asks", True)
             vm.trail.set(vm.graph.autograd_node, "asks_twice", vm.graph.autograd_node.asks_twice or self.create_graph)
         given = {} if self.gradients is None else {"grad_outputs": TupleObject(self.gradients)}
         options = {"retain_graph": self.retain_graph, "create_graph": vm.const(self.create_graph)}
-        return enter(vm, torch.autograd.grad, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})
+        return enter(vm, function, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})
 
 
 def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, gradients: str) -> Question:
@@ -125,6 +132,7 @@ def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, 
     )
 
 
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 GRAD, BACKWARD, TENSOR_BACKWARD = map(inspect.signature, (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward))
 
 
@@ -155,10 +163,12 @@ def tensor_backward(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
 
 def run_backward(vm: TorchVM, asked: Question) -> Object:
     """The graph computes the gradients of the leaves; storing them in `.grad`, or adding them to what is there, is traced as if the program did it."""
-    reached = asked.leaves(vm)
+    reached = asked.leaves(vm, listens=True)
     leaves = reached if asked.inputs is None else [leaf for leaf in asked.inputs if leaf in reached]
     if not leaves or (asked.inputs is not None and len(set(leaves)) != len(asked.inputs)):
         asked.stop(vm)
+    if any(has_had_hooks(leaf) for leaf in leaves):
+        return run_backward_with_hooks(vm, asked, leaves)
     gradients = asked.ask(vm, leaves, allow_unused=vm.const(True))
     assert isinstance(gradients, TupleObject)
     found = [vm.observe(item) for item in gradients.items(vm)]
@@ -169,6 +179,41 @@ def run_backward(vm: TorchVM, asked: Question) -> Object:
         for index, (leaf, item) in enumerate(zip(leaves, found, strict=True))
     ]
     vm.call_app(app.accumulate, [TupleObject(list(leaves)), gradients, TupleObject(layouts), vm.const(asked.create_graph)])
+    return vm.const(None)
+
+
+def has_had_hooks(leaf: TensorObject) -> bool:
+    """Whether there are hooks on a leaf from outside, or were. The trace may have taken off some that are still there while the graph runs."""
+    return leaf.source is not None and any(getattr(leaf.value, name) is not None for name in HOOKS)
+
+
+def hooks_of(vm: TorchVM, leaf: TensorObject) -> tuple[list[Object], list[Object]]:
+    """The hooks on the gradient of a leaf from outside, and those that are called when it has been added to its `.grad`."""
+    found: list[list[Object]] = []
+    for name in HOOKS:
+        real = None if leaf.source is None else getattr(leaf.value, name)
+        if leaf.source is None or real is None:
+            found.append([])
+        else:
+            hooks = vm.wrap(real, leaf.source.child(CAttr, name))
+            found.append([vm.observe(hook) for hook in abstract.iterate(vm, abstract.call_method(vm, hooks, "values"))])
+    return found[0], found[1]
+
+
+def run_backward_with_hooks(vm: TorchVM, asked: Question, leaves: Sequence[TensorObject]) -> Object:
+    """Hooks of leaves are traced as if the program called them, in the order in which autograd does."""
+    fakes = [output.look(vm) for output in asked.outputs if isinstance(output, TensorObject)]
+    with vm.graph.fakes.running():
+        order = in_order_of_accumulation(fakes, [leaf.look(vm) for leaf in leaves])
+    gradients = asked.ask(vm, leaves, grad_without_hooks, allow_unused=vm.const(True))
+    assert isinstance(gradients, TupleObject)
+    found = [vm.observe(item) for item in gradients.items(vm)]
+    if any(isinstance(item, TensorObject) and item.look(vm).layout is not torch.strided for item in found):
+        asked.stop(vm, ", which gives a sparse gradient")
+    for index in order:
+        before, after = hooks_of(vm, leaves[index])
+        layout = vm.const(layout_of_grad(leaves[index].look(vm)))
+        vm.call_app(app.accumulate_with_hooks, [leaves[index], found[index], TupleObject(before), layout, TupleObject(after)])
     return vm.const(None)
 
 
@@ -183,13 +228,3 @@ def layout_for(vm: TorchVM, leaf: Object, gradient: Object, is_used: bool) -> to
     if not is_used and is_laid_out_as_grad(mine, found) and vm.graph.fakes.sharing_memory([found]) == [found]:
         return None
     return layout_of_grad(mine)
-
-
-@library
-def set_up_backward_hook(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """torch puts a node of autograd's around what goes into a module or comes out of it, and hooks on that. None: it won't, or it's not that."""
-    real = function.value
-    if real is BackwardHook.setup_input_hook or real is BackwardHook.setup_output_hook:
-        if vm.graph.modes.current.grad and any(tensor.look(vm).requires_grad for tensor in tensors_in(vm, args[1])):
-            vm.unsupported(breaks.HookUnsupported("a full backward hook of a module"))
-    return None

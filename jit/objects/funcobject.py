@@ -77,6 +77,8 @@ class FunctionObject(Object):
         """The cells of the closure, in the order of co_freevars."""
         if self.closure is None:
             real = () if self.value is MISSING or self.value.__closure__ is None else self.value.__closure__
+            if not real:
+                return []
             names, source = self.code.co_freevars, self.source
             if source is None:
                 cells = [vm.from_real(cell) for cell in real]

@@ -403,17 +403,6 @@ def not_traced(name: str) -> breaks.Break:
     return breaks.UnsupportedOperation(f"{name}() of a tensor")
 
 
-def autograd_method(name: str) -> Callable[..., NoReturn]:
-    """The model of a method that makes autograd track the tensor itself: the method runs natively."""
-
-    def stop(vm: VM, self: TensorObject, *args: Object, **kwargs: Object) -> NoReturn:
-        if vm.graph.autograd_node is not None:
-            vm.graph.autograd_node.asked_about(self, f"{name}() of a tensor")
-        vm.unsupported(breaks.HookUnsupported(f"{name}() of a tensor"))
-
-    return stop
-
-
 for _make, _names in (
     (not_read, "_cdata _backward_hooks _post_accumulate_grad_hooks _version name _base _grad_fn output_nr _python_dispatch"),
     (needs_data, "numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
@@ -428,8 +417,6 @@ for _make, _names in (
         _method: Any = getattr(torch.Tensor, _name, None)
         if _method is not None:
             models(_method)(breaking(_make, _name))
-for _name in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad"):
-    models(getattr(torch.Tensor, _name))(autograd_method(_name))
 
 
 @models(torch.Tensor.__len__)

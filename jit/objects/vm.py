@@ -6,7 +6,7 @@ Objects are defined in terms of them: so here the type of an Object is a paramet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -52,6 +52,9 @@ class EffectsView(Protocol[Obj_contra]):
 
     def at_end(self, effect: Any) -> None:
         """Something to be replayed after all mutations that is no value's mutation: an effects.Effect."""
+
+    def mutated_since(self, mark: int) -> Iterator[Any]:
+        """The values from outside that have been announced as mutated since a position of the trail."""
 
     def has_changed_since(self, mark: int) -> bool:
         """Whether anything outside the trace has been changed since a position of the trail, be it for the first time or once more."""
@@ -266,6 +269,9 @@ class Stopping(Protocol):
 
     def unsupported(self, reason: Break) -> NoReturn:
         """Stop tracing at the current instruction: a graph break."""
+
+    def attempt(self, run: Callable[[], Any]) -> Any:
+        """What `run` gives; None, and nothing is changed, where that is None or where it stops the trace."""
 
     def place(self) -> tuple[CodeType, int]:
         """The present instruction, which makes what may have to be made natively; breaks where an earlier trace has found (`restart`) that it has."""

@@ -286,6 +286,18 @@ class Tracer:
         frames = [] if self.frame is None else list(self.frame.callers())
         raise GraphBreak(reason, self.user_stack(), frames[::-1])
 
+    def attempt(self, run: Callable[[], Any]) -> Any:
+        mark = self.trail.mark()
+        try:
+            result = run()
+        except Restart:
+            raise
+        except (GraphBreak, NotConstant):
+            result = None
+        if result is None:
+            self.trail.undo_to(mark)
+        return result
+
     def raise_(self, cls: type[BaseException], *args: Any, **fields: Any) -> NoReturn:
         exc = ExceptionObject(cls, [self.from_real(arg) for arg in args])
         exc.fields = {name: self.from_real(value) for name, value in fields.items()}

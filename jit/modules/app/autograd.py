@@ -1,4 +1,4 @@
-"""torch.autograd.Function.apply, as it behaves where nothing needs a gradient."""
+"""torch.autograd.Function.apply in parts: its forward, and its result where nothing needs a gradient."""
 
 from __future__ import annotations
 
@@ -11,37 +11,54 @@ DEFAULT_SETUP = _SingleLevelFunction.setup_context
 
 
 class Context:
-    """The `ctx` of a forward."""
+    """The `ctx` of a forward, and of its backward. Attributes are named as torch names them: those of the program's lie beside them."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
-        self.saved_tensors: tuple[Any, ...] = ()
-        self.dirty: tuple[Any, ...] = ()
+        self.to_save: tuple[Any, ...] = ()
+        self.dirty_tensors: tuple[Any, ...] = ()
+        self.non_differentiable: tuple[Any, ...] = ()
+        self.materialize_grads = True
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        return self.to_save
 
     def save_for_backward(self, *tensors: Any) -> None:
-        self.saved_tensors = tensors
+        self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
         pass
 
     def mark_dirty(self, *tensors: Any) -> None:
-        self.dirty = tensors
+        self.dirty_tensors = tensors
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
-        pass
+        self.non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        pass
+        self.materialize_grads = value
 
 
-def apply(cls: Any, needs_input_grad: tuple[bool, ...], *args: Any) -> Any:
+def forward(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...]) -> tuple[Context, Any]:
+    """What the forward gives, and its `ctx`."""
     ctx = Context(needs_input_grad)
     with torch.no_grad():
         if cls.setup_context is DEFAULT_SETUP:
-            result = cls.forward(ctx, *args)
-        else:
-            result = cls.forward(*args)
-            cls.setup_context(ctx, args, result)
+            return ctx, cls.forward(ctx, *args)
+        result = cls.forward(*args)
+        cls.setup_context(ctx, args, result)
+        return ctx, result
+
+
+def backward(cls: Any, ctx: Context, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the backward gives, for each argument of the forward."""
+    result = cls.backward(ctx, *gradients)
+    return result if type(result) is tuple else (result,)
+
+
+def without_gradient(ctx: Context, result: Any, args: tuple[Any, ...]) -> Any:
+    """What a Function gives where nothing needs a gradient."""
     if type(result) is tuple:
         return tuple([own(ctx, item, args) for item in result])
     return own(ctx, result, args)
@@ -49,7 +66,7 @@ def apply(cls: Any, needs_input_grad: tuple[bool, ...], *args: Any) -> Any:
 
 def own(ctx: Context, result: Any, args: tuple[Any, ...]) -> Any:
     """An input that comes back unchanged comes back as a view of itself (torch/csrc/autograd/custom_function.cpp: _wrap_outputs)."""
-    for dirty in ctx.dirty:
+    for dirty in ctx.dirty_tensors:
         if result is dirty:
             return result
     for arg in args:

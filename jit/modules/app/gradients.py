@@ -24,3 +24,23 @@ def accumulate(leaves: tuple[Any, ...], gradients: tuple[Any, ...], layouts: tup
                 leaf.grad = known + gradient
             else:
                 known.add_(gradient)
+
+
+def accumulate_with_hooks(leaf: Any, gradient: Any, before: tuple[Any, ...], layout: Any, after: tuple[Any, ...]) -> None:
+    """Call the hooks on the gradient of a leaf, add it to the `.grad`, and call the hooks that come after that.
+
+    A hook may keep the gradient, so that the `.grad` is always a copy.
+    """
+    with torch.no_grad():
+        for hook in before:
+            changed = hook(gradient)
+            if changed is not None:
+                if not isinstance(changed, torch.Tensor):
+                    raise TypeError("a hook on a gradient has returned what is no tensor")
+                if changed.shape != gradient.shape or changed.dtype != gradient.dtype or changed.device != gradient.device:
+                    raise RuntimeError("a hook has changed the size or the type of a gradient")
+                gradient = changed
+        accumulate((leaf,), (gradient,), (layout,), False)
+        for hook in after:
+            if hook(leaf) is not None:
+                raise RuntimeError("post accumulate grad hooks should return None.")

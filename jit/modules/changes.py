@@ -1,0 +1,88 @@
+"""What a traced function has done besides computing its result, and what it reads: whether it may be run once more, or later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from framejit.graph.builder import TorchVM
+from framejit.guards.source import Source
+from framejit.objects.cellobject import CellObject
+from framejit.objects.constobject import ConstObject
+from framejit.objects.funcobject import FunctionObject
+from framejit.objects.object import Object, settle
+from framejit.objects.tensorobject import TensorObject
+
+FILLED_IN = frozenset({"closure", "checked"})
+"""Fields of Objects that say what was so before, and are set when somebody asks."""
+
+
+@dataclass(slots=True)
+class Reached:
+    """What is reached from some values, constants and tensors apart.
+
+    `made`: what the trace has made, and the containers in which that is kept, by their ids; `cells`: the ids of the cells among it. `sources`: of what
+    is from outside, and no more than the first step into it.
+    """
+
+    made: dict[int, Any] = field(default_factory=dict)
+    cells: set[int] = field(default_factory=set)
+    sources: set[Source] = field(default_factory=set)
+
+    def has(self, undo: Any, args: tuple[Any, ...]) -> bool:
+        """Whether a change, of which this is the undoing, is one of these values: of those that the trace has made."""
+        if undo is setattr and args[1] in FILLED_IN:
+            return False
+        return any(id(part) in self.made for part in (getattr(undo, "__self__", None), *args[:1]))
+
+    def has_outside(self, obj: Object) -> bool:
+        """Whether a value from outside is one of these, or belongs to one of them."""
+        source = None if isinstance(obj, TensorObject) else obj.source
+        while source is not None and source not in self.sources:
+            source = source.base
+        return source is not None
+
+
+def reachable(values: Iterable[Object]) -> Reached:
+    """What is reached from some values."""
+    found = Reached()
+    waiting = list(values)
+    while waiting:
+        obj = settle(waiting.pop())
+        if id(obj) in found.made or isinstance(obj, (ConstObject, TensorObject)):
+            continue
+        if obj.source is not None:
+            found.sources.add(obj.source)
+            if isinstance(obj, FunctionObject) and obj.globals.source is not None:
+                found.sources.add(obj.globals.source)
+            continue
+        found.made[id(obj)] = obj
+        if isinstance(obj, CellObject):
+            found.cells.add(id(obj))
+        fields = [getattr(obj, name, None) for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ())]
+        found.made |= {id(field): field for field in fields if isinstance(field, (list, dict, set))}
+        waiting += obj.referents()
+    return found
+
+
+def is_changed(vm: TorchVM, mark: int, before: Reached) -> bool:
+    """Whether anything outside the trace, or any of these objects, has been changed since a position of the trail."""
+    return vm.effects.has_changed_since(mark) or any(before.has(undo, args) for undo, args in vm.trail.since(mark))
+
+
+def check_read_later(vm: TorchVM, state: Object | None = None) -> None:
+    """Restart the trace where something has been changed that autograd reads in a backward pass, and that the trace has read before.
+
+    `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
+    """
+    goes_on = set() if state is None else reachable([state]).cells
+    for reader in vm.graph.readers:
+        since = vm.trail.since(reader.mark)
+        read: Reached = reader.reached
+        if (
+            any(read.has(undo, args) for undo, args in since)
+            or any(read.has_outside(obj) for obj in vm.effects.mutated_since(reader.mark))
+            or not read.cells.isdisjoint(goes_on)
+        ):
+            vm.restart(reader.place, reader.reason)
