@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import _inductor
+import torch
+from torch import _inductor, fx
 from torch._inductor import config
-from torch._inductor.compile_fx import compile_fx
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from framejit.backends.registry import Backend
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
@@ -72,4 +73,28 @@ def _fits(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) if isinstance(kind, type) else True
 
 
-BACKEND = InductorBackend("inductor", compile_fx, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True)
+def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+    """torch's `compile_fx`, with what it gets wrong put in other words."""
+    return compile_fx(gm, example_inputs, inner_compile=compile_without_alpha, **kwargs)
+
+
+def compile_without_alpha(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+    """torch's `compile_fx_inner` for a graph of ATen's operators, in which no sum has a factor.
+
+    From a sum with a product of matrices, `p + alpha * (a @ b)`, Inductor makes one operator (torch 2.13), and loses the factor: as in the step of SGD
+    on a weight whose gradient is such a product, and is needed no further.
+    """
+    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
+        alpha = node.kwargs.get("alpha", 1)
+        values = [arg.meta.get("val") for arg in node.args if isinstance(arg, fx.Node)]
+        dtypes = {value.dtype if isinstance(value, torch.Tensor) else None for value in values}
+        if alpha != 1 and len(values) == 2 and len(dtypes) == 1 and all(dtype is not None and dtype.is_floating_point for dtype in dtypes):
+            with gm.graph.inserting_before(node):
+                scaled = gm.graph.call_function(torch.ops.aten.mul.Tensor, (node.args[1], alpha))
+            scaled.meta = dict(node.args[1].meta)
+            node.args, node.kwargs = (node.args[0], scaled), {}
+            gm.recompile()
+    return compile_fx_inner(gm, example_inputs, **kwargs)
+
+
+BACKEND = InductorBackend("inductor", compile_inductor, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True)

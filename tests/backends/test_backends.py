@@ -23,6 +23,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
+import framejit
 from framejit.backends import ecosystem, list_backends, lookup, register_backend, registry
 from framejit.backends.compile import compile_graph, copy_graph
 from framejit.backends.eager import compile_eager
@@ -719,3 +720,19 @@ def test_cudagraph_steps_advance_torchs_generation():
     before = tracker.generation
     ecosystem.begin_cudagraph_step()
     assert tracker.generation == before + 1
+
+
+def steps_by_a_factor(parameter, other, a, b):
+    parameter.add_(a.t() @ b, alpha=-0.1)
+    return torch.add(a.t() @ b, other, alpha=2), torch.add(other, a.t() @ b, alpha=0.5), other.sub(a.t() @ b, alpha=3)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_factors_of_sums_with_products_of_matrices(backend: str) -> None:
+    """Inductor itself loses the factors (torch 2.13)."""
+    torch.manual_seed(0)
+    given = torch.randn(4, 3), torch.randn(4, 3), torch.randn(5, 4), torch.randn(5, 3)
+    for dtype in (torch.float32, torch.bfloat16):
+        ours, eagers = ([tensor.to(dtype) for tensor in given] for _ in range(2))
+        found, expected = framejit.compile(steps_by_a_factor, backend=backend)(*ours), steps_by_a_factor(*eagers)
+        torch.testing.assert_close([ours[0], *found], [eagers[0], *expected])
