@@ -544,21 +544,6 @@ class OptimizerStep(SkippedFrame):
 
 
 @dataclass(frozen=True)
-class FirstStep(SkippedFrame):
-    """A call with the first step of an optimizer, in which the optimizer makes its state: momenta, averages, counts of steps.
-
-    Later steps find the state there, and need another graph. With the backends "aot_eager" and "inductor" a graph with a backward and a step takes long to
-    compile, so the first call runs as written, and the second is compiled. The first step is compiled too with `fullgraph=True`, where the step
-    stands in a loop of the compiled function, so that there may be no second call, and where first steps come again, with new optimizers.
-    """
-
-    id = "FJ040"
-    message = "the first step of {reason}, which makes its state: the call runs as written"
-    explanation = "The graph of a first step would run once. The next call is compiled."
-    hints = ("There is nothing to do. To have the first step compiled too, use fullgraph=True.",)
-
-
-@dataclass(frozen=True)
 class NotImported(Break):
     """An import of a module, or of a name in one, that is not there yet.
 
@@ -608,6 +593,21 @@ class UnknownNumber(Break):
         "If the answer is always the same, say so before: torch._check({check}), or the opposite.",
         "Keep it in tensors: choose with torch.where, multiply by a mask.",
     )
+
+
+@dataclass(frozen=True)
+class FirstStep(SkippedFrame):
+    """A call with the first step of an optimizer, in which the optimizer makes its state: momenta, averages, counts of steps.
+
+    Later steps find the state there, and need another graph. With the backends "aot_eager" and "inductor" a graph with a backward and a step takes long to
+    compile, so the first call runs as written, and the second is compiled. The first step is compiled too with `fullgraph=True`, where the step
+    stands in a loop of the compiled function, so that there may be no second call, and where first steps come again, with new optimizers.
+    """
+
+    id = "FJ040"
+    message = "the first step of {reason}, which makes its state: the call runs as written"
+    explanation = "The graph of a first step would run once. The next call is compiled."
+    hints = ("There is nothing to do. To have the first step compiled too, use fullgraph=True.",)
 
 
 @dataclass(frozen=True)

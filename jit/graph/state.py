@@ -188,12 +188,12 @@ class GlobalModes:
 
     def is_grad_enabled(self) -> bool:
         """`torch.is_grad_enabled`."""
-        self.grad_looks += 1
+        self._trail.set(self, "grad_looks", self.grad_looks + 1)
         return self.current.grad
 
     def set_grad_enabled(self, enabled: bool) -> None:
         """`torch._C._set_grad_enabled`."""
-        self.grad_looks += 1
+        self._trail.set(self, "grad_looks", self.grad_looks + 1)
         if enabled == self.current.grad:
             return
         self._effect_node(torch._C._set_grad_enabled, (enabled,))

@@ -61,7 +61,7 @@ def reachable(values: Iterable[Object]) -> Reached:
         if isinstance(obj, CellObject):
             found.cells.add(id(obj))
         fields = [getattr(obj, name, None) for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ())]
-        found.made |= {id(field): field for field in fields if isinstance(field, (list, dict, set))}
+        found.made |= {id(field): field for field in fields if issubclass(type(field), (list, dict, set))}
         waiting += obj.referents()
     return found
 
@@ -76,7 +76,7 @@ def check_read_later(vm: TorchVM, state: Object | None = None) -> None:
 
     `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
     """
-    goes_on = set() if state is None else reachable([state]).cells
+    goes_on = reachable([state]).cells if vm.graph.readers and state is not None else set()
     for reader in vm.graph.readers:
         since = vm.trail.since(reader.mark)
         read: Reached = reader.reached

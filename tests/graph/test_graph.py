@@ -394,7 +394,7 @@ def test_a_finished_inner_graph_runs_as_part_of_the_outer_one(vm: Stub) -> None:
     x = vm.tensor("x", torch.randn(3))
     vm.graph.begin_inner()
     inner = vm.graph.end_inner([vm.call(operator.add, x, 1)])
-    module = vm.graph.attach(inner)
+    module = vm.graph.attach(inner, {})
     y = vm.call(operator.mul, x, 2)
     graph = y.node.graph
     with graph.inserting_before(y.node):

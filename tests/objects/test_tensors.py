@@ -483,9 +483,11 @@ def test_subclasses_and_hooks_are_refused() -> None:
     with pytest.raises(framejit.Unsupported, match="subclass"):
         framejit.compile(lambda a: a * 2, backend="eager", fullgraph=True)(x().as_subclass(Mine))
 
+    noted: list[torch.Tensor] = []
+
     def hooked(a: Any) -> Any:
         b = a * 2
-        b.register_hook(lambda g: g * 2)
+        b.register_hook(noted.append)
         return b
 
     refused(hooked, x().requires_grad_(), reason="hook")

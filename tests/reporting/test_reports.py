@@ -360,9 +360,12 @@ def returns_lost_traceback(t):
         return lost, t + 1
 
 
+gradients = []
+
+
 def hooks(t):
     doubled = t * 2
-    doubled.register_hook(lambda grad: grad * 2)
+    doubled.register_hook(gradients.append)
     return doubled
 
 
