@@ -258,6 +258,11 @@ def test_nothing_is_left_to_do(module):
     assert not re.search(r"(/home/|/work/|/root/)", text), f"{module.path} names a path of one machine"
 
 
+@pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda page: page.name)
+def test_pages_name_no_path_of_a_machine(page: Path) -> None:
+    assert not re.search(r"(/home/|/work/|/root/)", page.read_text())
+
+
 def break_classes() -> dict[str, ast.ClassDef]:
     module = next(module for module in MODULES if module.short == "breaks")
     return {

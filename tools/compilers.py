@@ -9,10 +9,12 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
+PROJECT = Path(__file__).resolve().parents[1]
 Backend = str | Callable[..., Any]
 MOST_REASONS = 4
 """So many reasons are shown of what isn't good."""
@@ -26,8 +28,8 @@ def quiet() -> None:
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """A message on one line, shortened, with the paths of libraries relative to where they are installed."""
-    text = re.sub(r"[^\s\"']*/(site-packages|lib/python3\.\d+)/", "", " ".join(text.split()))
+    """A message on one line, shortened, with paths relative: of libraries to where they are installed, of this project's files to its folder."""
+    text = re.sub(r"[^\s\"'()]*/(site-packages|lib/python3\.\d+)/", "", " ".join(text.split())).replace(f"{PROJECT}/", "")
     return text if len(text) <= limit else text[:limit] + " ..."
 
 

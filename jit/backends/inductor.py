@@ -74,7 +74,7 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
-    """torch's `compile_fx`, with what it gets wrong put in other words."""
+    """torch's `compile_fx`, on graphs without what it compiles to a wrong result."""
     return compile_fx(gm, example_inputs, inner_compile=compile_without_alpha, **kwargs)
 
 
@@ -93,7 +93,7 @@ def compile_without_alpha(gm: fx.GraphModule, example_inputs: Sequence[Any], **k
                 scaled = gm.graph.call_function(torch.ops.aten.mul.Tensor, (node.args[1], alpha))
             scaled.meta = dict(node.args[1].meta)
             node.args, node.kwargs = (node.args[0], scaled), {}
-            gm.recompile()
+    gm.recompile()
     return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

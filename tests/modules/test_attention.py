@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from named import Programs
 from streams import does_as_eager
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -40,12 +41,8 @@ class State:
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(fn: Callable[..., Any]) -> Callable[..., Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
+PROGRAMS = Programs()
+program = PROGRAMS.add
 
 
 @program

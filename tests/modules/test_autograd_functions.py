@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from agreement import Comparison
+from named import Programs
 from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -17,20 +18,11 @@ from torch.utils.checkpoint import checkpoint
 import framejit
 
 BACKENDS = ("eager", "aot_eager")
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+PROGRAMS = Programs()
 """By name: takes a State, and gives a loss. Each is one graph with both backends."""
-SPLIT: dict[str, Callable[..., Any]] = {}
+SPLIT = Programs()
 """Programs that the graph can't hold, or not with each backend."""
-
-
-def program(fn: Callable[..., Any]) -> Callable[..., Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
-
-
-def split(fn: Callable[..., Any]) -> Callable[..., Any]:
-    SPLIT[fn.__name__] = fn
-    return fn
+program, split = PROGRAMS.add, SPLIT.add
 
 
 class State:

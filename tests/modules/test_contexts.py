@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from named import Programs
 from streams import does_as_eager, seed, story
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -16,20 +17,11 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import framejit
 
 BACKENDS = ("eager", "aot_eager")
-WHOLE: dict[str, Callable[..., Any]] = {}
+WHOLE = Programs()
 """By name: programs that are never split."""
-SPLIT: dict[str, Callable[..., Any]] = {}
+SPLIT = Programs()
 """Programs that are split."""
-
-
-def whole(fn: Callable[..., Any]) -> Callable[..., Any]:
-    WHOLE[fn.__name__] = fn
-    return fn
-
-
-def split(fn: Callable[..., Any]) -> Callable[..., Any]:
-    SPLIT[fn.__name__] = fn
-    return fn
+whole, split = WHOLE.add, SPLIT.add
 
 
 def settings() -> list[Any]:

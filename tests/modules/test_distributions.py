@@ -10,6 +10,7 @@ import torch
 import torch.distributions as D
 import torch.nn.functional as F
 from agreement import Comparison
+from named import Programs
 from streams import does_as_eager, story
 from torch import nn
 
@@ -83,12 +84,8 @@ def test_drawing_and_probabilities_are_one_graph(name: str, backend: str) -> Non
     assert (found["graphs"], found["graph_breaks"], found["recompiles"]) == (1, 0, 0), found["reasons"]
 
 
-PROGRAMS: dict[str, Callable[..., Any]] = {}
-
-
-def program(fn: Callable[..., Any]) -> Callable[..., Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
+PROGRAMS = Programs()
+program = PROGRAMS.add
 
 
 @program

@@ -11,20 +11,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from agreement import Comparison
+from named import Programs
 from torch import nn
 
 import framejit
 
 BACKENDS = ("eager", "aot_eager")
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+PROGRAMS = Programs()
 """By name: takes a State, and gives what it computes. Each is one graph with both backends."""
+program = PROGRAMS.add
 ELSEWHERE: dict[str, Callable[..., Any]] = {}
 """The same, of programs that the graph can't hold, or not with each backend."""
-
-
-def program(fn: Callable[..., Any]) -> Callable[..., Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
 
 
 def elsewhere(fn: Callable[..., Any]) -> Callable[..., Any]:

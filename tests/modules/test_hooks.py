@@ -9,25 +9,17 @@ from typing import Any
 import pytest
 import torch
 from agreement import Comparison
+from named import Programs
 from torch import nn
 
 import framejit
 
 BACKENDS = ("eager", "aot_eager")
-PROGRAMS: dict[str, Callable[..., Any]] = {}
+PROGRAMS = Programs()
 """By name: takes a State, and gives a loss or nothing. Each is one graph with both backends."""
-SPLIT: dict[str, Callable[..., Any]] = {}
+SPLIT = Programs()
 """Programs that the graph can't hold."""
-
-
-def program(fn: Callable[..., Any]) -> Callable[..., Any]:
-    PROGRAMS[fn.__name__] = fn
-    return fn
-
-
-def split(fn: Callable[..., Any]) -> Callable[..., Any]:
-    SPLIT[fn.__name__] = fn
-    return fn
+program, split = PROGRAMS.add, SPLIT.add
 
 
 class State:

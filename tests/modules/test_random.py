@@ -11,26 +11,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 from agreement import Comparison
+from named import Programs
 from streams import does_as_eager, seed, streams
 from torch import nn
 
 import framejit
 
 BACKENDS = ("eager", "aot_eager")
-WHOLE: dict[str, Callable[..., Any]] = {}
+WHOLE = Programs()
 """By name: programs that are one graph and need it for all calls."""
-SPLIT: dict[str, Callable[..., Any]] = {}
+SPLIT = Programs()
 """Programs that are split."""
-
-
-def whole(fn: Callable[..., Any]) -> Callable[..., Any]:
-    WHOLE[fn.__name__] = fn
-    return fn
-
-
-def split(fn: Callable[..., Any]) -> Callable[..., Any]:
-    SPLIT[fn.__name__] = fn
-    return fn
+whole, split = WHOLE.add, SPLIT.add
 
 
 class State:
