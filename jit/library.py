@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
+import sys
 import sysconfig
 from collections.abc import Mapping
 from types import CodeType, FunctionType, ModuleType
@@ -105,6 +106,18 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
 def is_library_file(filename: str) -> bool:
     """Whether a file is torch's, framejit's or the standard library's. Models in other packages are as good as the program's."""
     return filename.startswith((TORCH, OURS)) or (filename.startswith(STANDARD_LIBRARY) and not filename.startswith(INSTALLED))
+
+
+def belongs_to_library(owner: Any) -> bool:
+    """Whether a class, a function or the globals of a module are torch's, framejit's or the standard library's, be they written in C."""
+    if type(owner) is FunctionType:
+        namespace = owner.__globals__
+    elif issubclass(type(owner), type):
+        namespace = vars(sys.modules.get(classes.module(owner), object))
+    else:
+        namespace = owner if type(owner) is dict else {}
+    file = namespace.get("__file__")
+    return is_library_file(file) if isinstance(file, str) else namespace.get("__name__") in sys.builtin_module_names
 
 
 def is_stand_in(function: FunctionType) -> bool:

@@ -73,7 +73,7 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
     announce_settings(attempt, behind)
     planned = plan_code(tracer, result)
     tracer.check_generators()
-    check_read_later(tracer, None if behind is None else result)
+    check_read_later(tracer, planned.outputs, None if behind is None else result)
     planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))
     graph = tracer.graph.finish(planned.outputs, debug="compile" in tracer.config.checks())
     planned = with_graph(tracer, planned, graph)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import fx
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from framejit.errors import UserFrame
 
+T = TypeVar("T")
 EMPTY: dict[str, Any] = {}
 INPLACE = re.compile(r"(?<!_)_$")
 """Names of operators that change their argument, maybe only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
@@ -110,11 +111,13 @@ class InnerGraph:
 class LaterReader:
     """Code of the program's that autograd runs in a backward pass, and the trace has run already, up to a position (`mark`) of the trail.
 
-    `reached`: what it may read. `place`: the instruction that is left to native code, for this `reason`, where that has changed by then.
+    `reached`: what it may read. `reads_outside`: it reads values from outside the trace that a program may change at any time.
+    `place`: the instruction that is left to native code, for this `reason`, where what it reads has changed by then, or may have.
     """
 
     mark: int
     reached: Any
+    reads_outside: bool
     place: tuple[CodeType, int]
     reason: breaks.Break
 
@@ -131,6 +134,9 @@ class TorchVM(VM, Protocol):
 
     def user_line(self) -> UserLine | None:
         """Where the program is now."""
+
+    def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
+        """What `run` gives, and the values from outside that it has looked at, be it not for the first time."""
 
     def is_in_loop(self) -> bool:
         """Whether a loop of the program may come to this place once more, in the same trace."""
@@ -396,9 +402,9 @@ class GraphBuilder:
             raise NotConstant(obj)
         return own
 
-    def runs_later(self, reached: Any, reason: breaks.Break) -> None:
+    def runs_later(self, reached: Any, reads_outside: bool, reason: breaks.Break) -> None:
         """The trace has run code at the present instruction that autograd runs later."""
-        self.readers.append(LaterReader(self.trail.mark(), reached, self.vm.place(), reason))
+        self.readers.append(LaterReader(self.trail.mark(), reached, reads_outside, self.vm.place(), reason))
         self.trail.log(self.readers.pop)
 
     def keeps(self, node: fx.Node) -> bool:

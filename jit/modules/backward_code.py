@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
+from framejit import library
 from framejit.graph.builder import InnerGraph, TorchVM
+from framejit.guards.source import FunctionField, Pinned
 from framejit.modules.changes import Reached, is_changed, reachable
 from framejit.objects.object import Object, Raise
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
+
+STAYS = (FunctionType, BuiltinFunctionType, ModuleType, type, CellType)
+"""Types of values that are taken to stay where they are. What is in a cell, a module or a class is looked at by itself."""
 
 
 class SideEffects(Exception):
@@ -23,6 +29,7 @@ class SideEffects(Exception):
 class BackwardCode:
     """Such code as a graph, and what it may have read (`reached`).
 
+    `reads_outside`: it has read values from outside the trace which it was not given, and which a program may change at any time.
     `again`: whether the graph can be differentiated in turn as the program's code could. Code that asks for the grad mode, as an autograd.Function
     does, might do something else then.
     """
@@ -30,6 +37,7 @@ class BackwardCode:
     graph: InnerGraph
     again: bool
     reached: Reached
+    reads_outside: bool
 
 
 def gradients_like(vm: TorchVM, tensors: Sequence[TensorObject]) -> list[Object]:
@@ -47,8 +55,9 @@ def trace_backward(vm: TorchVM, used: Iterable[Object], run: Callable[[], list[O
     mark, before, looks = vm.trail.mark(), reachable(used), graph.modes.grad_looks
     graph.begin_inner()
     body = graph.body
+    looked_at: list[Object] = []
     try:
-        computed = run()
+        computed, looked_at = vm.noting_looks(run)
     except Raise:
         computed = None
     if computed is None:
@@ -56,7 +65,24 @@ def trace_backward(vm: TorchVM, used: Iterable[Object], run: Callable[[], list[O
         return None
     if is_changed(vm, mark, before) or body.changes_lifted():
         raise SideEffects
-    return BackwardCode(graph.end_inner(computed), graph.modes.grad_looks == looks, before)
+    reads_outside = any(obj.source not in before.given and may_change(obj) for obj in looked_at)
+    return BackwardCode(graph.end_inner(computed), graph.modes.grad_looks == looks, before, reads_outside)
+
+
+def may_change(obj: Object) -> bool:
+    """Whether a value from outside may be another, or have other contents, when autograd runs the code. Functions with their defaults, classes and
+    modules are taken to stay, and so is what modules and classes of torch's and of the standard library hold.
+    """
+    source = None if issubclass(type(obj.value), STAYS) else obj.source
+    while source is not None:
+        if isinstance(source, FunctionField) and source.payload in ("defaults", "kwdefaults"):
+            return False
+        if isinstance(source, Pinned) and library.belongs_to_library(source.payload):
+            return False
+        if source.base is None:
+            return True
+        source = source.base
+    return False
 
 
 def with_gradients_off(vm: TorchVM, run: Callable[[], Any]) -> Any:

@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+from torch import fx
+
+from framejit.graph.autograd_node import is_spent
 from framejit.graph.builder import TorchVM
 from framejit.guards.source import Source
 from framejit.objects.cellobject import CellObject
@@ -23,12 +27,13 @@ class Reached:
     """What is reached from some values, constants and tensors apart.
 
     `made`: what the trace has made, and the containers in which that is kept, by their ids; `cells`: the ids of the cells among it. `sources`: of what
-    is from outside, and no more than the first step into it.
+    is from outside, and no more than the first step into it. `given`: likewise, with constants and tensors.
     """
 
     made: dict[int, Any] = field(default_factory=dict)
     cells: set[int] = field(default_factory=set)
     sources: set[Source] = field(default_factory=set)
+    given: set[Source] = field(default_factory=set)
 
     def has(self, undo: Any, args: tuple[Any, ...]) -> bool:
         """Whether a change, of which this is the undoing, is one of these values: of those that the trace has made."""
@@ -49,7 +54,10 @@ def reachable(values: Iterable[Object]) -> Reached:
     found = Reached()
     waiting = list(values)
     while waiting:
-        obj = settle(waiting.pop())
+        obj = waiting.pop()
+        if obj.source is not None:
+            found.given.add(obj.source)
+        obj = settle(obj)
         if id(obj) in found.made or isinstance(obj, (ConstObject, TensorObject)):
             continue
         if obj.source is not None:
@@ -71,10 +79,11 @@ def is_changed(vm: TorchVM, mark: int, before: Reached) -> bool:
     return vm.effects.has_changed_since(mark) or any(before.has(undo, args) for undo, args in vm.trail.since(mark))
 
 
-def check_read_later(vm: TorchVM, state: Object | None = None) -> None:
-    """Restart the trace where something has been changed that autograd reads in a backward pass, and that the trace has read before.
+def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | None = None) -> None:
+    """Restart the trace where something has been changed that autograd reads in a backward pass, and that the trace has read before; and where it may
+    be changed yet, as the program can ask for gradients behind the graph.
 
-    `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
+    `outputs`: the graph's. `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
     """
     goes_on = reachable([state]).cells if vm.graph.readers and state is not None else set()
     for reader in vm.graph.readers:
@@ -84,5 +93,13 @@ def check_read_later(vm: TorchVM, state: Object | None = None) -> None:
             any(read.has(undo, args) for undo, args in since)
             or any(read.has_outside(obj) for obj in vm.effects.mutated_since(reader.mark))
             or not read.cells.isdisjoint(goes_on)
+            or (reader.reads_outside and can_be_differentiated(vm, outputs))
         ):
             vm.restart(reader.place, reader.reason)
+
+
+def can_be_differentiated(vm: TorchVM, outputs: Iterable[object]) -> bool:
+    """Whether a program can ask for gradients of one of the graph's outputs."""
+    fakes = [output.meta["example_value"] for output in outputs if isinstance(output, fx.Node)]
+    with vm.graph.fakes.running():
+        return any(isinstance(fake, torch.Tensor) and fake.requires_grad and not is_spent(fake) for fake in fakes)

@@ -90,7 +90,7 @@ class Application:
         )
         reason = self.reason("whose backward reads what changes before it runs")
         for body in bodies.values():
-            graph.runs_later(body.reached, reason)
+            graph.runs_later(body.reached, body.reads_outside, reason)
         node = graph.node_of(rule.operator(), args)
         if graph.autograd_node is not None and not rule.once and not rule.again:
             graph.autograd_node.differentiable_once(node)

@@ -59,7 +59,7 @@ class Question:
 
     def leaves(self, vm: TorchVM, listens: bool = False) -> tuple[TensorObject, ...]:
         """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question. `listens`: hooks of leaves are taken care of."""
-        check_read_later(vm)
+        check_read_later(vm, ())
         found = self.reached(vm)
         if isinstance(found, str):
             self.stop(vm, found)

@@ -56,7 +56,8 @@ def register_hook(vm: TorchVM, self: TensorObject, hook: Object) -> Object:
     operands = code.graph.operands
     position = operands.index(gradient) if gradient in operands else None
     given = tuple([node for node in operands if node is not gradient])
-    vm.graph.runs_later(code.reached, breaks.HookUnsupported("register_hook() of a tensor, with a hook that reads what changes before it runs"))
+    reason = breaks.HookUnsupported("register_hook() of a tensor, with a hook that reads what changes before it runs")
+    vm.graph.runs_later(code.reached, code.reads_outside, reason)
     if vm.graph.autograd_node is not None:
         vm.graph.autograd_node.listened_to(self)
     node = vm.graph.node_of(listen_, (self.node, vm.graph.attach(code.graph, {}), given, position))

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -58,6 +58,7 @@ from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import GraphBreak, Place, Restart
 from framejit.trail import Trail
 
+T = TypeVar("T")
 OF_PROGRAM = (library.CodeKind.PROGRAM, library.CodeKind.TENSORS)
 """Kinds of code whose loops are the program's."""
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -426,6 +427,25 @@ class Tracer:
             obj.real = real
             self.trail.log(setattr, obj, "real", None)
         return real
+
+    def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
+        """What `run` gives, and the values from outside that it has looked at, be it not for the first time."""
+        looked_at: list[Object] = []
+        observe, around = self.observe, vars(self).get("observe")
+
+        def noted(obj: Object) -> Object:
+            if obj.source is not None:
+                looked_at.append(obj)
+            return observe(obj)
+
+        self.observe = noted  # type: ignore[method-assign]  # on this one trace, and for now: there is nothing to ask at each of its looks otherwise
+        try:
+            return run(), looked_at
+        finally:
+            if around is None:
+                del self.observe
+            else:
+                self.observe = around  # type: ignore[method-assign]
 
     def observe_at(self, value: Any, source: Source, check: bool) -> Object:
         """The Object of the value at a source. `check`: its type, or which it is, is to be guarded."""

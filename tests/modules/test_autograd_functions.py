@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -541,6 +544,43 @@ def test_what_changes_between_calls(backend: str) -> None:
         x = torch.ones(2, requires_grad=True)
         compiled(x).backward()
         assert x.grad.tolist() == [value, value]
+
+
+SCALE = 2.0
+
+
+class Scaling(Function):
+    scale = 2.0
+    of = SimpleNamespace(scale=2.0)
+
+    @staticmethod
+    def forward(ctx, x, how):
+        ctx.how = how
+        return x * SCALE
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.how == "library":
+            return grad * math.sqrt(2 / math.pi) * torch.pi, None
+        return grad * {"global": SCALE, "class": Scaling.scale, "object": Scaling.of.scale}[ctx.how], None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("how", ["global", "class", "object", "library"])
+def test_what_changes_before_the_backward_pass(how: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backward that reads what a program may change before it runs is run natively, unless the graph has run it when the call ends."""
+    compiled = framejit.compile(lambda x: Scaling.apply(x, how).sum(), backend=backend)
+    told = []
+    for call in (compiled, lambda x: Scaling.apply(x, how).sum()):
+        with monkeypatch.context() as changes:
+            x = torch.ones(2, requires_grad=True)
+            loss = call(x)
+            changes.setattr(sys.modules[__name__], "SCALE", 5.0)
+            changes.setattr(Scaling, "scale", 7.0)
+            changes.setattr(Scaling.of, "scale", 9.0)
+            loss.backward()
+        told.append(x.grad)
+    torch.testing.assert_close(told[0], told[1])
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -68,11 +68,24 @@ def in_order(s):
 def of_several_kinds(s):
     y = s.w.exp()
     mask = (s.v > 0).float()
-    y.register_hook(s.scaled)
     y.register_hook(functools.partial(torch.mul, 3))
     y.register_hook(lambda grad: grad * mask + y)
     y.register_hook(hook=lambda grad: grad * torch.rand_like(grad))
     return y.sum()
+
+
+@split
+def reads_an_attribute(s):
+    y = s.w.exp()
+    y.register_hook(s.scaled)
+    return y.sum()
+
+
+@program
+def reads_an_attribute_in_the_call(s):
+    y = s.w.exp()
+    y.register_hook(s.scaled)
+    y.sum().backward()
 
 
 @program
