@@ -24,6 +24,8 @@ SCHEMA = (
 LIBRARY.define(f"recurrent(str name, {SCHEMA}, int[] wanted) -> Tensor[]", tags=[torch.Tag.nondeterministic_seeded])
 LIBRARY.define(f"recurrent_backward(Tensor?[] gradients, Tensor record, int[] wanted, str name, {SCHEMA}) -> Tensor[]")
 OPERATORS = {name: function for function, name in RECURRENT.items()}
+RANDOM_STATE = torch.get_rng_state().numel()
+"""Bytes of the state of the CPU's random numbers."""
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 
 
@@ -106,7 +108,7 @@ def as_expected(arguments: Arguments, results: Sequence[torch.Tensor]) -> list[t
 def fake_recurrent(name: str, *args: Any) -> list[torch.Tensor]:
     *given, wanted = args
     arguments = Arguments(*given)
-    return [*arguments.empty_results(), torch.empty(5056 if wanted and draws(arguments) else 0, dtype=torch.uint8, device="cpu")]
+    return [*arguments.empty_results(), torch.empty(RANDOM_STATE if wanted and draws(arguments) else 0, dtype=torch.uint8, device="cpu")]
 
 
 @torch.library.register_fake("framejit::recurrent_backward", lib=LIBRARY)

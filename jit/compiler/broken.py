@@ -14,7 +14,7 @@ from framejit.compiler.planned import AsWritten, Behind, Planned, plan_end
 from framejit.compiler.traced import Attempt
 from framejit.directives import NESTED, breaks_are_errors, innermost
 from framejit.driver.compiled_module import home
-from framejit.driver.prediction import ComesOnce, OutcomeCheck
+from framejit.driver.prediction import AfterFirstStep, OutcomeCheck
 from framejit.errors import Unsupported, UserFrame
 from framejit.guards.kinds import Guard
 from framejit.modules import ecosystem
@@ -55,7 +55,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     if prediction is not None and (prediction.certain or whole):
         return as_written(attempt, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
     if isinstance(stop.reason, breaks.FirstStep):
-        return as_written(attempt, stop.reason, stop.stack, guards, ComesOnce())
+        return as_written(attempt, stop.reason, stop.stack, guards, AfterFirstStep())
     planned = None if isinstance(stop.reason, WHOLE_FRAME) else plan_split(attempt, stop, asked_by_torch)
     return planned or as_written(attempt, stop.reason, stop.stack, guards)
 

@@ -160,7 +160,7 @@ class Compiler:
         if error is None and prediction.whole:
             raise Unsupported(reason, prediction.stack)
 
-    def has_come(self, compiled: Any, entry: Entry) -> None:
+    def first_step_ran(self, compiled: Any, entry: Entry) -> None:
         """A call with an optimizer's first step has run as written."""
         if entry in self.history.first_steps:
             module = entry.spec.origin.module

@@ -19,12 +19,12 @@ class OutcomeCheck(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ComesOnce:
-    """The outcome of a frame for which no graph was made because that would run once."""
+class AfterFirstStep:
+    """For a frame with an optimizer's first step, of which no graph was made because that would run once."""
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
-        """The frame has ended. The second time a graph pays."""
-        compiled.compile_callback.has_come(compiled, entry)
+        """The frame has ended. When it has done so twice, a graph pays."""
+        compiled.compile_callback.first_step_ran(compiled, entry)
 
 
 FROM_ANYWHERE = (MemoryError, RecursionError)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torch import fx
 
 
-
 @dataclass(frozen=True, slots=True)
 class Generator:
     """A generator of the process: the module whose functions draw from it, and how its state is read and put back."""

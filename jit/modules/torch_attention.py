@@ -1,7 +1,7 @@
 """The kernels that attention may choose from: `torch.nn.attention.sdpa_kernel` and the switches of torch.backends.cuda, whose Python is traced.
 
-A trace changes no switch. It remembers what the program has set, and functions of attention become nodes that run with the switches so set. Backends that
-decompose attention make the choice when they compile: entries with such a node are guarded by the switches.
+A trace changes no switch. It remembers what the program has set, and functions of attention become nodes that run with the switches so set. AOTAutograd
+makes the choice when it compiles: with it, entries with such a node are guarded by the switches.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def attention(function: Callable[..., Any]) -> None:
 
     @models(function)
     def attend(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
-        for switch in SWITCHES:
+        for switch in SWITCHES if vm.graph.is_one_autograd_node else ():
             vm.guards.read(switch.read)
         switched = vm.graph.modes.switches.differences()
         return enter(vm, with_switches(function, switched) if switched else function, args, kwargs)

@@ -19,6 +19,7 @@ import torch
 
 from tools import isolate
 from tools.bench import markdown
+from tools.bench.options import parsed, table_options
 from tools.bench.script_cases import SCRIPTS, Way, select
 from tools.bench.training import difference, trace_gradients
 from tools.compilers import COMPILERS, one_line, quiet
@@ -87,19 +88,9 @@ def table_of(options: argparse.Namespace, backend: str, names: list[str]) -> tup
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="eager", help="comma-separated: eager (the default), aot_eager, inductor")
-    parser.add_argument("--compiler", default="framejit,torch", help="comma-separated (default framejit,torch)")
+    parser = table_options(__doc__, SCRIPTS)
     parser.add_argument("--compiled", default=",".join(PARTS), help="what is compiled, comma-separated (default model,step)")
-    parser.add_argument("--only", help=f"comma-separated, of {', '.join(SCRIPTS)}")
-    parser.add_argument("--threads", type=int, default=1, help="torch's threads (default 1)")
-    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
-    options = parser.parse_args()
-    try:
-        select(options.only)
-    except ValueError as error:
-        parser.error(str(error))
-    return options
+    return parsed(parser, select)
 
 
 def main() -> int:

@@ -19,6 +19,7 @@ import torch
 
 from tools import isolate
 from tools.bench import markdown
+from tools.bench.options import parsed, table_options
 from tools.bench.training_cases import CASES, Training, select
 from tools.compilers import COMPILERS, one_line, quiet
 from tools.measure import Mismatch, elapsed, largest_error
@@ -90,19 +91,9 @@ def difference(expected: Any, found: Any) -> str:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="eager", help="comma-separated: eager (the default), aot_eager, inductor")
-    parser.add_argument("--compiler", default="framejit,torch", help="comma-separated (default framejit,torch)")
-    parser.add_argument("--only", help=f"comma-separated, of {', '.join(CASES)}")
+    parser = table_options(__doc__, CASES)
     parser.add_argument("--steps", type=int, default=STEPS, help=f"how many steps (default {STEPS})")
-    parser.add_argument("--threads", type=int, default=1, help="torch's threads (default 1)")
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
-    options = parser.parse_args()
-    try:
-        select(options.only)
-    except ValueError as error:
-        parser.error(str(error))
-    return options
+    return parsed(parser, select)
 
 
 def main() -> int:
