@@ -14,8 +14,7 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-CONTEXT_META = "_checkpoint_context_fn"
-"""Where the metadata of a graph inside the graph has the `context_fn` of its checkpoint."""
+from framejit.graph.metadata import CONTEXT_FN
 
 
 @contextmanager
@@ -42,7 +41,7 @@ def mark(gm: fx.GraphModule) -> None:
     for node in asking:
         node.meta["autograd_backward"] = True
     for module in checkpointed_graphs(gm) if asking else ():
-        module.meta[CONTEXT_META] = functools.partial(saving_what_is_drawn, module.meta.get(CONTEXT_META))
+        module.meta[CONTEXT_FN] = functools.partial(saving_what_is_drawn, module.meta.get(CONTEXT_FN))
 
 
 def checkpointed_graphs(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:

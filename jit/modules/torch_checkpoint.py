@@ -17,6 +17,7 @@ from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
 from framejit.graph.custom_gradient import gives_gradients
+from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
 from framejit.modules.changes import is_changed, reachable
@@ -35,8 +36,8 @@ from framejit.torch_modes import AUTOCAST_DEVICES, MODE_CHANGES, autocast_depth,
 SIGNATURE = inspect.signature(checkpoint)
 OPTIONS = ("determinism_check", "debug", "early_stop", "preserve_rng_state")
 """Keyword arguments of checkpoint's own that are constants, besides `use_reentrant`; those that are neither these nor `context_fn` are the function's."""
-META, CONTEXT_META = "framejit_checkpoint", "_checkpoint_context_fn"
-"""Where the metadata of an inner graph says how it is checkpointed: for `checkpointed`, and for AOTAutograd."""
+META = "framejit_checkpoint"
+"""Where the metadata of an inner graph says how `checkpointed` is to run it."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def captured(
     if graph.autograd_node is None:
         computed = graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes)}, {})
     else:
-        meta = {CONTEXT_META: how["context_fn"]} if how.get("context_fn", noop_context_fn) is not noop_context_fn else {}
+        meta = {CONTEXT_FN: how["context_fn"]} if how.get("context_fn", noop_context_fn) is not noop_context_fn else {}
         keeps = how.get("preserve_rng_state", True)
         computed = graph.call_inner(tag_activation_checkpoint, inner, meta, {"use_reentrant": False, "preserve_rng_state": keeps})
     assert isinstance(computed, TupleObject)

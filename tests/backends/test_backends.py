@@ -24,7 +24,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatefulSymbolicContext
 
 import framejit
-from framejit.backends import ecosystem, list_backends, lookup, register_backend, registry
+from framejit.backends import ecosystem, inductor, list_backends, lookup, register_backend, registry
 from framejit.backends.compile import compile_graph, copy_graph
 from framejit.backends.eager import compile_eager
 from framejit.backends.request import (
@@ -467,44 +467,33 @@ def test_second_process_hits_both_caches(tmp_path):
     assert second_inductor.get("fxgraph_cache_miss", 0) == 0
 
 
-def test_parameters_are_static_inputs():
-    seen = []
-    inductor = lookup("inductor")
-
-    def spy(gm, inputs, **kwargs):
-        fn = inductor.call(gm, inputs, inner_compile=keep)
-        return fn
+@pytest.fixture
+def compiles_of_inductor(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], int]]:
+    """What Inductor is asked to compile of a graph, with one of the options then in force."""
+    seen: list[tuple[dict[str, Any], int]] = []
+    inner = inductor.compile_fx_inner
 
     def keep(gm, inputs, **kwargs):
-        seen.append(list(kwargs["static_input_idxs"]))
+        seen.append((kwargs, inductor.config.max_fusion_size))
         return inner(gm, inputs, **kwargs)
 
-    inner = inductor.call.__globals__["compile_fx_inner"]
-    backend = replace(inductor, call=spy)
+    monkeypatch.setattr(inductor, "compile_fx_inner", keep)
+    return seen
+
+
+def test_parameters_are_static_inputs(compiles_of_inductor):
     with torch.no_grad(), torch._functorch.config.patch(enable_autograd_cache=False):
-        compile_graph(request(linear, torch.randn(4, 3), param(5, 3), param(5), backend=backend))
-    assert seen == [[1, 2]]
+        compile_graph(request(linear, torch.randn(4, 3), param(5, 3), param(5), backend=lookup("inductor")))
+    assert [list(kwargs["static_input_idxs"]) for kwargs, _ in compiles_of_inductor] == [[1, 2]]
 
 
-def test_options_hold_for_the_backward_pass_too():
-    seen = []
-    inductor = lookup("inductor", options={"max_fusion_size": 17})
-    config = inductor.call.__globals__["config"]
-
-    def spy(gm, inputs, config_patches):
-        return inductor.call(gm, inputs, config_patches=config_patches, inner_compile=keep)
-
-    def keep(gm, inputs, **kwargs):
-        seen.append((kwargs.get("is_backward", False), config.max_fusion_size))
-        return inner(gm, inputs, **kwargs)
-
-    inner = inductor.call.__globals__["compile_fx_inner"]
+def test_options_hold_for_the_backward_pass_too(compiles_of_inductor):
     with torch._functorch.config.patch(enable_autograd_cache=False):
         x, w, b = torch.randn(4, 3), param(5, 3), param(5)
-        compiled = compile_graph(request(linear, x, w, b, backend=replace(inductor, call=spy)))
+        compiled = compile_graph(request(linear, x, w, b, backend=lookup("inductor", options={"max_fusion_size": 17})))
         call(compiled, x, w, b)[0].sum().backward()
-    assert seen == [(False, 17), (True, 17)]
-    assert config.max_fusion_size != 17
+    assert [(kwargs.get("is_backward", False), size) for kwargs, size in compiles_of_inductor] == [(False, 17), (True, 17)]
+    assert inductor.config.max_fusion_size != 17
 
 
 # --- finding backends, modes and options ------------------------------------------------------------------------------------
