@@ -16,6 +16,7 @@ os.environ.setdefault("FRAMEJIT_STRICT", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+import torch._inductor.config
 
 from tools import isolate
 from tools.bench import markdown
@@ -58,6 +59,7 @@ def trained(name: str, compiler_name: str, backend: str, steps: int, threads: in
     quiet()
     torch.set_num_threads(threads)
     trace_gradients(compiler_name)
+    torch._inductor.config.fallback_random = True  # so that dropout draws what eager draws
     expected, training = build(name), build(name)
     losses, times = run(expected, expected.step, steps)
     compiler = COMPILERS[compiler_name]()
