@@ -10,6 +10,7 @@
 #   make stress                long runs that must not grow                            (make stress ARGS="models --share 10")
 #   make test-matrix           the tests on every supported pair of Python and torch, in environments outside the repository
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
+#   make features              small programs, one for each feature, beside torch.compile
 #   make scripts               training scripts of other packages against eager; installs the packages
 #   make build                 only (re)build the extension and refresh the editable install
 #   make PYTHON=python3.12 TORCH=2.11.0 VENV=.venv312 test
@@ -37,7 +38,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-aot lint types test-matrix fuzz conformance sanitize stress bench zoo scripts clean force
+.PHONY: all setup build demo test test-fast test-aot lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -115,6 +116,9 @@ bench: $(INSTALLED)
 
 zoo: $(INSTALLED)
 	$(BIN)/python tools/bench/zoo.py $(ARGS)
+
+features: $(INSTALLED)
+	$(BIN)/python tools/bench/features.py $(ARGS)
 
 # A requirement that names the torch that is there keeps pip from replacing it.
 scripts: $(INSTALLED)
