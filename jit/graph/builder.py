@@ -44,6 +44,7 @@ from framejit.guards.tensor_spec import TensorSpec, tensor_spec
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.storageobject import StorageObject, key_of
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
@@ -172,11 +173,17 @@ class GraphBuilder:
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
         self.readers: list[LaterReader] = []
+        self.storages: list[StorageObject] = []
+        """The storages that the program has asked for, or for an address in them."""
         self._has_inner = False  # whether there has ever been an inner graph
         self._inputs: dict[int, GraphInput] = {}
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
 
     # Inputs.
+
+    def input_tensors(self) -> list[TensorObject]:
+        """The tensors from outside that the trace has come to so far."""
+        return [described.obj for described in self._inputs.values() if isinstance(described.obj, TensorObject)]
 
     def input(self, source: Source, tensor: torch.Tensor) -> TensorObject:
         """The Object of a real tensor; one placeholder for each tensor, however many paths lead to it. Guards its metadata."""
@@ -578,11 +585,14 @@ class GraphBuilder:
         self.__dict__.clear()
 
     def _guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node]) -> None:
-        """Where an input is changed in place, backends rely on which inputs share its memory: guard that."""
+        """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that."""
         if not any(described.node in mutated for described in inputs):
-            return
+            asked = {key_of(storage.tensor.fake) for storage in self.storages}
+            inputs = [described for described in self._inputs.values() if described.is_tensor and key_of(described.node.meta["example_value"]) in asked]
         groups: dict[int, int] = {}
         inputs = [described for described in inputs if described.is_tensor]
+        if not inputs:
+            return
         numbers = [groups.setdefault(described.value.untyped_storage()._cdata, len(groups)) for described in inputs]
         self.vm.relate(
             StorageAliasing,

@@ -72,6 +72,11 @@ for _symbol, _name in (("<", "lt"), ("<=", "le"), ("==", "eq"), ("!=", "ne"), ("
     models(getattr(operator, _name))(comparing(_symbol))
 
 
+@models(operator.abs)
+def absolute(vm: VM, a: Object, /) -> Object:
+    return abstract.call(vm, vm.const(abs), [a])
+
+
 @models(operator.not_)
 def not_(vm: VM, a: Object) -> Object:
     return operators.not_(vm, a)

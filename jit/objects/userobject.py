@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import weakref
 from types import FrameType, MemberDescriptorType
@@ -116,9 +115,9 @@ def wrap_object(vm: VM, value: Any, source: Source) -> Object:
     return UserObject(type(value), source, value)
 
 
-@wraps(_thread._local, weakref.ProxyType, weakref.CallableProxyType, FrameType)
+@wraps(weakref.ProxyType, weakref.CallableProxyType, FrameType)
 def refuse_indirect(vm: VM, value: Any, source: Source) -> Object:
-    """Objects whose attributes are another's: the current thread's, the referent's, those of code that is running."""
+    """Objects whose attributes are another's: the referent's, those of code that is running."""
     vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
 
 

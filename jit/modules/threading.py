@@ -1,0 +1,43 @@
+"""threading.local: an object whose `__dict__` is the current thread's (Modules/_threadmodule.c: local_getattro)."""
+
+from __future__ import annotations
+
+import _thread
+from typing import Any
+
+from framejit import breaks, classes
+from framejit.guards.source import CAttr, Source
+from framejit.objects.object import VM, Namespace, Object, object_getattribute, object_setattr
+from framejit.objects.registry import wraps
+
+
+class ThreadLocalObject(Object):
+    """A threading.local from outside. Guards and stores go to the `__dict__` of the thread that calls."""
+
+    __slots__ = ()
+
+    def instance_dict(self, vm: VM) -> Namespace | None:
+        if self.attrs is None:
+            assert self.source is not None
+            found = vm.observe(vm.wrap(self.value.__dict__, self.source.child(CAttr, "__dict__")))
+            assert isinstance(found, Namespace)
+            vm.trail.set(self, "attrs", found)
+        return self.attrs
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name == "__dict__":
+            found = self.instance_dict(vm)
+            assert found is not None
+            return found
+        return object_getattribute(vm, self, name)
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        object_setattr(vm, self, name, value)
+
+
+@wraps(_thread._local, shared=True)
+def wrap_thread_local(vm: VM, value: Any, source: Source) -> Object:
+    """One of a subclass calls that class's `__init__` in each thread, at the first look."""
+    if type(value) is not _thread._local:
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(type(value))}, whose attributes are found by C code"))
+    return ThreadLocalObject(type(value), source, value)

@@ -1,0 +1,67 @@
+"""Which tensors share their memory: `data_ptr()` and `untyped_storage()`, as programs compare them to find tied weights and views.
+
+Two inputs whose storages a program has asked for are guarded to share memory, or not, as on the call that was traced.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import torch
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+from framejit.objects.storageobject import StorageObject
+from framejit.objects.tensorobject import TensorObject
+
+
+def refuse(vm: TorchVM, what: str) -> NoReturn:
+    vm.unsupported(breaks.UnsupportedOperation(f"{what} of a tensor"))
+
+
+def storage_of(vm: TorchVM, tensor: TensorObject, what: str) -> StorageObject:
+    """The storage of a tensor. It is an error of the trace's if its size has changed, for then it may lie elsewhere."""
+    fake = tensor.look(vm)
+    if fake.layout is not torch.strided or type(size := fake.untyped_storage().nbytes()) is not int or type(fake.storage_offset()) is not int:
+        refuse(vm, f"{what} with sizes that aren't constant,")
+    for known in vm.graph.storages:
+        if known.is_of(vm, tensor):
+            if known.size != size:
+                refuse(vm, f"{what} behind a change of its size,")
+            return known
+    made = StorageObject(tensor, size)
+    vm.graph.storages.append(made)
+    vm.trail.log(vm.graph.storages.pop)
+    return made
+
+
+@models(torch.Tensor.data_ptr)
+def data_ptr(vm: TorchVM, self: TensorObject) -> Object:
+    """Zero for a tensor without elements (aten/src/ATen/core/TensorBase.h: mutable_data_ptr)."""
+    storage, fake = storage_of(vm, self, "data_ptr()"), self.look(vm)
+    if fake.numel() == 0:
+        return vm.const(0)
+    return storage.address(vm, fake.storage_offset() * fake.itemsize, self)
+
+
+@models(torch.Tensor.untyped_storage)
+def untyped_storage(vm: TorchVM, self: TensorObject) -> Object:
+    return storage_of(vm, self, "untyped_storage()")
+
+
+@models(torch.UntypedStorage.data_ptr)
+def storage_data_ptr(vm: TorchVM, self: StorageObject) -> Object:
+    return self.address(vm, 0, None) if self.size else vm.const(0)
+
+
+@models(torch.UntypedStorage.nbytes)
+def nbytes(vm: TorchVM, self: StorageObject) -> Object:
+    """Of a tensor from outside only the part that it sees is guarded, not how large its storage is."""
+    if any(self.is_of(vm, tensor) for tensor in vm.graph.input_tensors()):
+        refuse(vm, "the size of the storage")
+    return vm.const(self.size)
+
+
+models(torch.UntypedStorage.__len__)(nbytes)
