@@ -430,7 +430,7 @@ def range_(vm: VM, first: Object, stop: Object | None = None, step: Object | Non
 for _name in ("print", "input", "open"):
     refuse(breaks.SideEffect(f"{_name}()"), getattr(builtins, _name))
 refuse(breaks.Debugger("breakpoint()"), breakpoint)
-for _name in ("locals", "globals", "dir", "eval", "exec"):
+for _name in ("dir", "eval", "exec"):
     refuse(breaks.FrameIntrospection(f"{_name}()"), getattr(builtins, _name))
 
 

@@ -234,6 +234,9 @@ class Running(Protocol[Obj]):
     def frame(self) -> FrameView[Obj] | None:
         """The innermost frame."""
 
+    def uses_up_result(self) -> bool:
+        """Whether the innermost frame's next instructions take what they need from the result of this call, without keeping it."""
+
     def run_function(self, function: Obj, bound: dict[str, Obj | None], delivery: Delivery | None = None) -> Obj:
         """Run a Python function in a new frame with its parameters bound: inlining. Returns what it returns; `delivery` is how that becomes the
         result of the program's instruction, None where other code uses it first."""

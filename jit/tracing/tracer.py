@@ -379,6 +379,9 @@ class Tracer:
             frame = frame.parent
         return frame is not None
 
+    def uses_up_result(self) -> bool:
+        return self.frame is not None and looks.uses_up_result(self.frame)
+
     def user_line(self) -> UserLine | None:
         """Where the program is now, for guards."""
         frame = self.frame

@@ -41,7 +41,7 @@ def operators(x: torch.Tensor) -> Any:
 @feature("locals() that stay in their line")
 def variables(x: torch.Tensor) -> Any:
     y = x * 2
-    return x + locals()["y"], "y" in locals(), sorted(locals())
+    return x + locals()["y"], "y" in locals(), locals().get("z")
 
 
 state = threading.local()
