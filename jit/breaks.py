@@ -642,6 +642,51 @@ class SuperOfNone(SkippedFrame):
     hints = ("Call the method with an instance.",)
 
 
+@dataclass(frozen=True)
+class NoFake(Break):
+    """A custom operator has nothing that runs on tensors without data.
+
+    While tracing, operators run on fake tensors, which have shapes and types but no data, to learn what they give. The author of an operator says that with
+    `register_fake`; without it, the operator runs natively, and the graph is split there:
+
+    ```python
+    @torch.library.custom_op("mylib::scaled", mutates_args=())
+    def scaled(x: torch.Tensor) -> torch.Tensor: ...
+
+    @scaled.register_fake          # or, for any operator: @torch.library.register_fake("mylib::scaled")
+    def _(x):
+        return torch.empty_like(x)
+    ```
+    """
+
+    what: str
+    id = "FJ074"
+    message = "operator {what}, of which is not known what it gives: it has no fake implementation"
+    explanation = "The operator has to run on tensors without data while tracing, and nothing is registered for that."
+    hints = (
+        'Register a function that makes an empty tensor of the right shape and dtype: @torch.library.register_fake("{what}").',
+        "An operator that is written in terms of PyTorch's operators can be registered as CompositeImplicitAutograd in its place.",
+    )
+
+
+@dataclass(frozen=True)
+class FailsOnFakes(Break):
+    """A custom operator, a scripted function, or a function that the program has declared to be one node fails on tensors without data.
+
+    Tracing doesn't look into it: it is called with fake tensors, which have shapes and types but no data. That it fails on these doesn't mean that it fails on
+    others. So it runs natively, and the graph is split there.
+    """
+
+    what: str
+    id = "FJ075"
+    message = "a function that isn't traced into fails on tensors without data: {what}"
+    explanation = "To learn what the function gives, it was called with tensors without data, and raised."
+    hints = (
+        "Keep what needs data (branches on values, `.item()`, NumPy) out of the function, or make it a custom operator with a fake implementation"
+        " (torch.library.custom_op, register_fake).",
+    )
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for child in cls.__subclasses__() for sub in (child, *_subclasses(child))]
 

@@ -240,6 +240,6 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in an operator's result."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
+    elif isinstance(value, (tuple, list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from tensors_of(item)

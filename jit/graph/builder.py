@@ -10,6 +10,7 @@ a placeholder for each node that it uses of those around it.
 from __future__ import annotations
 
 import contextlib
+import enum
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit import breaks, interrupts
+from framejit import breaks, classes, interrupts
 from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote
@@ -38,12 +39,15 @@ from framejit.graph.shapes import Shapes
 from framejit.graph.state import GlobalModes, Modes
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.guards.dynamic import STATIC, Dynamic
-from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
+from framejit.guards.kinds import Same, StorageAliasing, TensorMatch, with_article
 from framejit.guards.source import Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, tensor_spec
+from framejit.objects.constobject import CONST_BUILDERS, EXACT
+from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.registry import wrapper_for
 from framejit.objects.storageobject import StorageObject, key_of
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
@@ -301,7 +305,7 @@ class GraphBuilder:
         try:
             result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
         except FailedOnFakes as failed:
-            self.vm.unsupported(self.unbacked.failed(failed.error, name, (args, kwargs)))
+            self.vm.unsupported(self.unbacked.failed(failed.error, name, (args, kwargs), target))
         node = self._node("call_function", target, args, kwargs, result, place)
         if changes:
             self.body.keep(node)
@@ -338,7 +342,7 @@ class GraphBuilder:
             if self.shapes.rest_on_floats((*fx_args, *fx_kwargs.values())):
                 self.fakes.stale = True
                 return self.call(op, target, args, kwargs)
-            self.vm.unsupported(self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs)))
+            self.vm.unsupported(self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs), target))
         self.shapes.note_lines()
         bindings = self.unbacked.after(name, result, fakes, changes)
         if is_unbacked(result):
@@ -479,16 +483,19 @@ class GraphBuilder:
         if is_unbacked(result):
             return self.unbacked.known(result) or self.unbacked.number(result, node)
         if isinstance(result, (tuple, list)) and (has_tensor(result) or has_unbacked(result)):
-            items: list[Object] = []
-            for i, item in enumerate(result):
-                if has_tensor(item) or is_unbacked(item):
-                    items.append(self._wrap(item, self._node("call_function", operator.getitem, (node, i), EMPTY, item), name))
-                else:
-                    items.append(self._constant(item, name))
+            items = [self._item(item, node, index, name) for index, item in enumerate(result)]
             if isinstance(result, list):
                 return ListObject(items)
             return TupleObject(items) if type(result) is tuple else struct_sequence(type(result), items)
+        if type(result) is dict and has_tensor(result):
+            return dict_of(self.vm, [(self._constant(key, name), self._item(item, node, key, name)) for key, item in result.items()])
         return self._constant(result, name)
+
+    def _item(self, item: Any, node: fx.Node, index: Any, name: str) -> Object:
+        """What an operator has given at a place of its result."""
+        if has_tensor(item) or is_unbacked(item):
+            return self._wrap(item, self._node("call_function", operator.getitem, (node, index), EMPTY, item), name)
+        return self._constant(item, name)
 
     def _constant(self, result: Any, name: str) -> Object:
         """What an operator has given that is no tensor, be it symbolic numbers or a container of them."""
@@ -502,7 +509,11 @@ class GraphBuilder:
             return self.vm.const(outcome)
         if type(result) is torch.SymFloat:
             self.vm.unsupported(breaks.UnsupportedOperation(f"a symbolic float from {name}"))
-        return self.vm.const(result) if type(result) is torch.Size else self.vm.from_real(result)
+        if type(result) is torch.Size:
+            return self.vm.const(result)
+        if not is_made_of_constants(result):
+            self.vm.unsupported(breaks.UnsupportedOperation(f"{name}, which gives {with_article(classes.qualname(type(result)))}"))
+        return self.vm.from_real(result)
 
     def refresh(self) -> None:
         """Make all fakes again if undoing has made them stale."""
@@ -662,6 +673,18 @@ def has_unbacked(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and any(map(is_unbacked, value))
 
 
+def is_made_of_constants(value: Any) -> bool:
+    """Whether a result is an immutable value, or a tuple, list or dict of such. An object of another class may hold fakes."""
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return all(map(is_made_of_constants, value))
+    if type(value) is dict:
+        return all(map(is_made_of_constants, value)) and all(map(is_made_of_constants, value.values()))
+    cls = type(value)
+    return cls in EXACT or cls in CONST_BUILDERS or isinstance(value, enum.Enum) or wrapper_for(cls).by_identity
+
+
 def has_tensor(value: Any) -> bool:
-    """Whether a result is a tensor, or a tuple or list with one somewhere inside."""
-    return isinstance(value, torch.Tensor) or (isinstance(value, (tuple, list)) and any(map(has_tensor, value)))
+    """Whether a result is a tensor, or a tuple, list or dict with one somewhere inside."""
+    if isinstance(value, (tuple, list)):
+        return any(map(has_tensor, value))
+    return isinstance(value, torch.Tensor) or (type(value) is dict and any(map(has_tensor, value.values())))

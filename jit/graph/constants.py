@@ -46,6 +46,8 @@ def exact(value: Any) -> Any:
         return tuple([exact(item) for item in value])
     elif cls is list:
         return [exact(item) for item in value]
+    elif cls is dict:
+        return {exact(key): exact(item) for key, item in value.items()}
     elif cls is slice:
         return slice(exact(value.start), exact(value.stop), exact(value.step))
     elif issubclass(cls, numpy.generic):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+from typing import Any
+
 import torch
 import torch.fx.experimental.validator  # which a ShapeEnv needs: it loads z3, and that keeps the frames below it until the collector runs
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -83,16 +87,44 @@ READS_MEMORY = ("its data is not allocated yet", "Cannot access data pointer of 
 """What operators raise that read the memory of a tensor themselves, where it has none (c10/core/TensorImpl.h)."""
 
 
-def meaning_of(error: Exception, operation: str) -> breaks.Break:
-    """The break reason for an exception that an operator on fakes raised."""
+NO_FAKE = "There was no fake impl registered for"
+"""What an operator of `torch.library.custom_op` raises on fakes where its author has said nothing of them (torch/_library/custom_ops.py)."""
+TORCHS_OPERATORS = frozenset({"aten", "prim", "prims"})
+"""The namespaces of operators that raise on fakes what they raise on other tensors."""
+
+
+def is_of_others(target: Any) -> bool:
+    """Whether the target of a node is an operator or function that isn't torch's own: on fakes it may fail otherwise than on other tensors."""
+    if isinstance(target, OpOverload):
+        return target.namespace not in TORCHS_OPERATORS
+    if isinstance(target, OpOverloadPacket):
+        return target._qualified_op_name.partition("::")[0] not in TORCHS_OPERATORS
+    return getattr(target, "of_others", False) or (
+        isinstance(target, FunctionType) and not str(target.__module__).startswith(("torch.", "framejit."))
+    )
+
+
+def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.Break:
+    """The break reason for an exception that an operator on fakes raised. `target`: of its node."""
     if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)):
         return breaks.DataDependent(operation)
     if any(text in str(error) for text in READS_MEMORY):
         return breaks.DataDependent(operation)
     first = str(error).strip().partition("\n")[0]
+    if is_of_others(target):
+        if isinstance(error, UnsupportedOperatorException) or NO_FAKE in first:
+            return breaks.NoFake(name_of_operator(target))
+        return breaks.FailsOnFakes(f"{operation}: {type(error).__name__}: {first}")
     if isinstance(error, (UnsupportedFakeTensorException, UnsupportedOperatorException, NotImplementedError)):
         return breaks.UnsupportedOperation(f"{operation}, which has no implementation for tensors without data ({first})")
     return breaks.OperatorRaises(f"{operation}: {type(error).__name__}: {first}")
+
+
+def name_of_operator(target: Any) -> str:
+    """An operator's name, as its author registers more for it; of anything else, its name in Python."""
+    if isinstance(target, OpOverload):
+        return str(target._schema.name)
+    return str(getattr(target, "_qualified_op_name", None) or getattr(target, "__name__", target))
 
 
 def version_of(fake: torch.Tensor) -> int:

@@ -12,6 +12,9 @@ from torch.autograd.graph import get_gradient_edge
 
 from framejit.graph.custom_gradient import CustomGradient
 
+OF_OPERATORS = "torch._library.autograd"
+"""The module of the Functions that torch makes of the gradients of custom operators. Such a gradient is written to be run on tensors without data."""
+
 
 @dataclass(frozen=True)
 class GradientPaths:
@@ -38,7 +41,10 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     seen = set(waiting)
     for node in waiting:
         if isinstance(node, BackwardCFunction):
-            if not issubclass(node._forward_cls, CustomGradient):  # type: ignore[attr-defined]
+            made_by: Any = node._forward_cls  # type: ignore[attr-defined]
+            if made_by.__module__ == OF_OPERATORS:
+                pass
+            elif not issubclass(made_by, CustomGradient):
                 functions[node.name()] = None
             elif not (node.rule.again or node.rule.once):  # type: ignore[attr-defined]
                 once[node.name()] = None

@@ -152,7 +152,7 @@ class Unbacked:
         if self._graph.is_one_autograd_node and name == "setitem" and fake is not args[0] and any(type(part) is slice for part in parts_of(args[1])):
             self._refuse(size.node.expr)
 
-    def failed(self, error: Exception, name: str, args: Any) -> breaks.Break:
+    def failed(self, error: Exception, name: str, args: Any, target: Any) -> breaks.Break:
         """Why the trace stops where an operator has raised on fakes."""
         self._env.pending_fresh_unbacked_symbols.clear()
         if self.present:
@@ -161,7 +161,7 @@ class Unbacked:
             return self.reason(error.cond)
         if self.present and any(map(is_unbacked, numbers_in(args))):
             return breaks.DataDependent(name)
-        return meaning_of(error, name)
+        return meaning_of(error, name, target)
 
     def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor], changes: bool) -> dict[Any, Any] | None:
         """Check what an operator has done. Gives which symbols its result binds, for the node's metadata."""
