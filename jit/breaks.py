@@ -219,12 +219,16 @@ class SideEffect(Break):
 
 @dataclass(frozen=True)
 class TensorSubclass(Break):
-    """A tensor of a Python subclass that takes part in operators by code of its own (`__torch_function__`, `__torch_dispatch__`)."""
+    """A tensor of a Python subclass that takes part in operators by code of its own, where a graph can't hold it.
+
+    `__torch_function__` is traced, as is any other code. What stays out are operations on tensors from outside that read or change more than data (`.grad`,
+    hooks, `t_()`), and classes that answer to the dispatcher (`__torch_dispatch__`).
+    """
 
     what: str
     id = "FJ013"
     message = "tensor subclass {what}"
-    explanation = "Operators on this class run Python code of the class; framejit traces plain tensors and parameters."
+    explanation = "Operators on this class run Python code of the class, which can't be traced here."
     hints = ("Convert it with .as_subclass(torch.Tensor) before the compiled function.",)
 
 

@@ -19,6 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
+from framejit.torch_classes import as_class
 from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
 
 MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, _enter_autocast, _enter_inference_mode})
@@ -159,6 +160,18 @@ def dropping(fn: Callable[..., Any], boxed: bool, kept: Sequence[int]) -> Callab
         return fn(rest) if boxed else fn(*rest)
 
     return call
+
+
+def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
+    """`fn`, given the inputs of these indices, which are of classes with `__torch_function__`, as plain tensors."""
+
+    def run(*args: Any) -> Any:
+        inputs = args[0] if boxed else list(args)
+        for index in indices:
+            inputs[index] = as_class(inputs[index], torch.Tensor)
+        return fn(inputs) if boxed else fn(*inputs)
+
+    return run
 
 
 def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[..., Any]:

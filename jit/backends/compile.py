@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit.backends.calling import MODE_SWITCHES, checked, dropping, forget_source, restoring, spending, unbox
+from framejit.backends.calling import MODE_SWITCHES, checked, dropping, forget_source, restoring, spending, unbox, with_plain
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
@@ -51,6 +51,9 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         fn = restoring(fn, switches, request.modes.grad)
     if inference:
         fn = _in_inference_mode(fn)
+    subclasses = [index for index, info in enumerate(request.inputs) if info.is_subclass]
+    if subclasses:
+        fn = with_plain(fn, boxed, subclasses)
     return CompiledGraph(
         fn=fn,
         boxed=boxed,

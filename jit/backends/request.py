@@ -32,6 +32,7 @@ class InputInfo:
         symbolic_context: the StatefulSymbolicContext that made the trace's fake tensor, where a size is symbolic; None means that
             every size is a constant.
         origin: whatever the caller knows the source by; it comes back in guards.
+        is_subclass: the tensor that comes in each call is of a class with `__torch_function__`; `value` and what the graph gets are plain tensors.
     """
 
     name: str
@@ -42,6 +43,7 @@ class InputInfo:
     static: bool = False
     symbolic_context: Any = None
     origin: Any = None
+    is_subclass: bool = False
 
 
 @dataclass(frozen=True)

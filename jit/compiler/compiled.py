@@ -116,6 +116,7 @@ def inputs_of(graph: GraphResult) -> list[InputInfo]:
                 static=described.static,
                 symbolic_context=described.symbolic,
                 origin=described.source,
+                is_subclass=described.is_subclass,
             )
         )
     return inputs

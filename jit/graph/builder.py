@@ -29,8 +29,9 @@ from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
-from framejit.graph.fake import refusal, version_of
+from framejit.graph.fake import refusal, refusal_of_class, version_of
 from framejit.graph.fakes import Fakes, Writes
+from framejit.graph.function_modes import FunctionModes
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
@@ -53,6 +54,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import UnbackedNumber
+from framejit.torch_classes import as_class, is_disguised
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -172,6 +174,7 @@ class GraphBuilder:
         self.unbacked = Unbacked(self, self.fakes.shape_env, demands.takes_unbacked)
         self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line, demands.takes_unbacked)
         self.modes = GlobalModes(self.effect_node, self.trail)
+        self.function_modes = FunctionModes(self.trail)
         self.body = self.outermost = Body(self.trail)
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
@@ -198,22 +201,27 @@ class GraphBuilder:
             if obj.source is not source:
                 self.vm.relate(Same, source, obj.source)
             return obj
-        reason = refusal(tensor)
+        reason = refusal_of_class(type(tensor))
+        if reason is not None:
+            self.vm.unsupported(reason)
+        is_subclass = is_disguised(type(tensor))
+        plain = as_class(tensor, torch.Tensor) if is_subclass else tensor
+        reason = refusal(plain)
         if reason is not None:
             self.vm.unsupported(reason)
         self.refresh()
-        static = is_static(source, tensor)
-        symbolic = None if static else self.shapes.context_of(source, tensor)
+        static = is_static(source, plain)
+        symbolic = None if static else self.shapes.context_of(source, plain)
         fake = self.fakes.of_input(tensor, symbolic)
         if symbolic is not None:
-            self.shapes.note_input(source, tensor, fake)
+            self.shapes.note_input(source, plain, fake)
             self.unbacked.note_input(source.told(), fake)
         self.vm.guard(TensorMatch, source, tensor_spec(tensor) if symbolic is None else without_symbols(tensor_spec(tensor), fake))
         node = self.outermost.placeholder(identifier(source.describe()), fake)
         obj = TensorObject(node, type(tensor), source, tensor)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         self._inputs[id(tensor)] = GraphInput(
-            source, node, obj, tensor, symbolic, is_parameter, holds_buffer(source), static
+            source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), static, is_subclass
         )
         self.trail.log(self._inputs.pop, id(tensor))
         self.fakes.belongs_to(fake, obj)

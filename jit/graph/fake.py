@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, StatefulSymbolicContext
 
 from framejit import breaks, classes
-from framejit.objects.torchfunctions import PLAIN_TENSORS, overrides
+from framejit.torch_classes import overrides_operators
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
@@ -55,16 +55,19 @@ def has_left_its_base(tensor: torch.Tensor) -> bool:
     return base.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
 
 
+def refusal_of_class(cls: type) -> breaks.Break | None:
+    """Why tensors of a class can't be inputs of a graph, or None."""
+    if issubclass(cls, FakeTensor):
+        return breaks.UnsupportedValue("a fake tensor (of another tracer)")
+    if overrides_operators(cls):
+        return breaks.TensorSubclass(classes.qualname(cls))
+    if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
+        return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")
+    return None
+
+
 def refusal(tensor: torch.Tensor) -> breaks.Break | None:
-    """Why a real tensor can't be an input of a graph, or None."""
-    cls = type(tensor)
-    if cls not in PLAIN_TENSORS:
-        if issubclass(cls, FakeTensor):
-            return breaks.UnsupportedValue("a fake tensor (of another tracer)")
-        if overrides(cls):
-            return breaks.TensorSubclass(classes.qualname(cls))
-        if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
-            return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")
+    """Why a real tensor, of a class that overrides nothing, can't be an input of a graph, or None."""
     if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
     if tensor.layout is not torch.strided or tensor.is_nested:

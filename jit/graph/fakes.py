@@ -105,7 +105,7 @@ class Fakes:
         for described in inputs:
             if not described.is_tensor:
                 continue
-            fake = described.node.meta["example_value"] = self.of_input(described.value, described.symbolic)
+            fake = described.node.meta["example_value"] = self.of_input(described.obj.value, described.symbolic)
             self._versions[described.node] = version_of(fake)
         for body in bodies:
             body.refresh_lifted()

@@ -25,6 +25,7 @@ class GraphInput:
         symbolic: torch's SymbolicContext that its fake was made by; None if all its sizes are constants.
         is_parameter, is_buffer: how a module holds it.
         static: whether it is at the same address in each call.
+        is_subclass: whether it is of a class with `__torch_function__`. `value` is then the same as a plain tensor, and so it is given to the graph.
     """
 
     source: Source
@@ -35,6 +36,7 @@ class GraphInput:
     is_parameter: bool = False
     is_buffer: bool = False
     static: bool = False
+    is_subclass: bool = False
 
     @property
     def is_tensor(self) -> bool:

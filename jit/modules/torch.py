@@ -19,7 +19,7 @@ from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, IdentityConstant, Object
 from framejit.objects.registry import models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchcall import refuse_overriding, torch_call
+from framejit.objects.torchcall import torch_call
 from framejit.objects.torchfunctions import operation_of
 from framejit.objects.unbackednumber import UnbackedNumber
 from framejit.torch_modes import MODES
@@ -93,7 +93,7 @@ def is_set_by_trace(vm: TorchVM, function: Callable[..., Any], args: list[Any]) 
 READ_PREFIXES = (
     "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_",
     "_get_math_sdp_allow_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
-    "_has_", "_is_torch_function_", "_len_torch_function_stack", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
+    "_has_", "_len_torch_function_stack", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
     "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount",
 )  # fmt: skip
 READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch._C) if name.startswith(READ_PREFIXES)]
@@ -152,19 +152,6 @@ models(
     torch.onnx.is_in_onnx_export, torch._C._is_tracing,
 )(folds_to(False))  # fmt: skip
 models(torch._C._get_tracing_state, torch._C._log_api_usage_once)(folds_to(None))
-
-
-@models(torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
-def has_torch_function(vm: VM, *args: Object) -> Object:
-    """False for the tensors that a trace works on: others are refused as inputs."""
-    for arg in args:
-        arg = vm.observe(arg)
-        values = abstract.iterate(vm, arg) if arg.cls in (tuple, list) else [arg]
-        for value in values:
-            value = vm.observe(value)
-            if not isinstance(value, TensorObject):
-                refuse_overriding(vm, value)
-    return vm.const(False)
 
 
 # State that is switched.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
+    FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodDescriptorType,
@@ -76,6 +77,11 @@ class BuiltinObject(IdentityConstant):
         if self.cls in (MethodDescriptorType, WrapperDescriptorType):
             return call_builtin(vm, self.value, [receiver, *args], kwargs or {})
         return super().call_as_method(vm, receiver, args, kwargs, delivery)
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if symbol not in ("==", "!=") or not (isinstance(other, BuiltinObject) or other.cls is FunctionType):
+            return None
+        return vm.const((isinstance(other, BuiltinObject) and self.value == other.value) == (symbol == "=="))
 
     def is_data_descriptor(self, vm: VM) -> bool:
         return self.cls in (GetSetDescriptorType, MemberDescriptorType)

@@ -12,14 +12,16 @@ import torch
 from framejit import breaks, classes
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
-from framejit.objects import operators
+from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Namespace, Object
+from framejit.objects.overrides import is_overridden
 from framejit.objects.registry import Model, models, sets, wraps
 from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import RandomGeneratorObject, SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
+from framejit.torch_classes import as_class, is_disguised, is_plain
 
 if TYPE_CHECKING:
     from torch import fx
@@ -96,35 +98,42 @@ class TensorObject(Object):
     def operate(self, vm: VM, operation: TorchOperation, *others: Object) -> Object:
         """One of torch's operations on this tensor."""
         found = torch_call(vm, operation, [self, *others])
-        assert found is not None
+        if found is None:  # overridden, and written in Python
+            return abstract.call(vm, vm.pin(operation.function), [self, *others])
         return found
 
-    def torchs_own(self, vm: VM, name: str) -> TorchOperation:
-        """The operation of a special method. Where the class has another than torch's, what calls it runs as written."""
-        found = operation_of(vm.raw_type_lookup(self.cls, name))
-        if found is None:
-            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {classes.qualname(self.cls)}, which is not torch's own"))
-        return found
-
-    def special(self, vm: VM, name: str, *others: Object) -> Object:
-        """A call of a special method."""
-        return self.operate(vm, self.torchs_own(vm, name), *others)
+    def special(self, vm: VM, name: str, *others: Object) -> Object | None:
+        """A call of a special method; None where the class has another than torch's, which is called as any object's is."""
+        operation = operation_of(vm.raw_type_lookup(self.cls, name))
+        return None if operation is None else self.operate(vm, operation, *others)
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
         return self.special(vm, operators.UNARY[symbol][0])
 
+    def goes_first(self, vm: VM, other: Object, reflected_name: str) -> bool:
+        """Whether the other operand is asked first: it is of a subclass that has a reflected method of its own."""
+        if other.cls is self.cls or not isinstance(other, TensorObject) or not abstract.is_subtype(vm, other.cls, self.cls):
+            return False
+        return vm.raw_type_lookup(other.cls, reflected_name) is not vm.raw_type_lookup(self.cls, reflected_name)
+
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if not is_operand(other):
+        if not is_operand(other) or (reflected and isinstance(other, TensorObject)):  # a left operand that has a method of its own
             return None
         if symbol in operators.INPLACE:
             name = operators.INPLACE[symbol]
             if not reflected and vm.raw_type_lookup(self.cls, name) is not MISSING:
                 return self.special(vm, name, other)
             symbol = symbol[:-1]  # nothing to change in place: the left operand is a number, or has no such method
+        if not reflected and self.goes_first(vm, other, operators.BINARY[symbol][1]):
+            return None
         return self.special(vm, method_name(operators.BINARY, symbol, reflected), other)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        method = self.torchs_own(vm, method_name(operators.COMPARE, symbol, reflected))
+        if not reflected and isinstance(other, TensorObject) and other.cls is not self.cls and abstract.is_subtype(vm, other.cls, self.cls):
+            return other.compare(vm, symbol, self, True)
+        method = operation_of(vm.raw_type_lookup(self.cls, method_name(operators.COMPARE, symbol, reflected)))
+        if method is None or (reflected and isinstance(other, TensorObject) and not abstract.is_subtype(vm, self.cls, other.cls)):
+            return None
         if other.cls in NOT_OPERANDS:
             if symbol == "==" or symbol == "!=":
                 return vm.const(symbol == "!=")
@@ -137,31 +146,39 @@ class TensorObject(Object):
     def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:
         if value is None:
             vm.unsupported(breaks.OperatorRaises("deleting an item of a tensor"))
-        self.special(vm, "__setitem__", key, value)
-        return True
+        return self.special(vm, "__setitem__", key, value) is not None
 
     def contains(self, vm: VM, item: Object) -> Object | None:
         return self.special(vm, "__contains__", item)
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.special(vm, "__bool__").constant(vm))
+        found = self.special(vm, "__bool__")
+        return Object.truth(self, vm) if found is None else bool(vm.observe(found).constant(vm))
 
     def check_truth(self, vm: VM, expected: bool) -> bool:
-        if getattr(self.look(vm), "constant", None) is not None or operation_of(vm.raw_type_lookup(self.cls, "__bool__")) is None:
+        operation = operation_of(vm.raw_type_lookup(self.cls, "__bool__"))
+        if operation is None or getattr(self.look(vm), "constant", None) is not None or is_overridden(vm, operation, [self], {}):
             return False
         number = number_out_of(vm, self, "__bool__")
         return number is not None and number.check_truth(vm, expected)
 
     def length(self, vm: VM) -> Object:
-        return self.special(vm, "__len__")
+        found = self.special(vm, "__len__")
+        return Object.length(self, vm) if found is None else found
 
     def iter(self, vm: VM) -> Object:
-        return self.special(vm, "__iter__")
+        found = self.special(vm, "__iter__")
+        return Object.iter(self, vm) if found is None else vm.observe(found)
 
     # Leaving the trace.
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_node(self.node)
+        if is_disguised(self.cls):
+            if self.fake.requires_grad and self.fake.is_leaf:
+                cg.unsupported(breaks.CannotReconstruct(f"a leaf of the class {classes.qualname(self.cls)}"))
+            cg.load_const(self.cls)
+            cg.call_const(as_class, 2)
 
     def needs_fill(self) -> bool:
         return self.attrs is not None or self.grad is not MISSING
@@ -190,6 +207,9 @@ class TensorObject(Object):
 @wraps(torch.Tensor, shared=True)
 def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
     """A tensor from outside: an input of the graph."""
+    if not is_plain(type(value)):
+        for name in ("__torch_function__", "__torch_dispatch__"):
+            vm.raw_type_lookup(type(value), name)  # guarded
     return vm.graph.input(source, value)
 
 
@@ -243,10 +263,17 @@ def read_is_meta(vm: VM, self: TensorObject) -> Object:
     return vm.const(self.look(vm).device.type == "meta")
 
 
+def refuse_reading(vm: VM, tensor: TensorObject, name: str) -> None:
+    """Break where a guard would have to read an attribute that a class overrides."""
+    if tensor.source is not None and is_disguised(tensor.cls):
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(tensor.cls)}, of whose tensors .{name} is read"))
+
+
 @models(torch.Tensor.is_leaf)
 def read_is_leaf(vm: VM, self: TensorObject) -> Object:
     fake = self.look(vm)
     if self.source is not None and fake.requires_grad:
+        refuse_reading(vm, self, "is_leaf")
         vm.guard(Equals, self.source.child(CAttr, "is_leaf"), self.value.is_leaf)
     return vm.const(fake.is_leaf)
 
@@ -255,6 +282,7 @@ def read_is_leaf(vm: VM, self: TensorObject) -> Object:
 def read_retains_grad(vm: VM, self: TensorObject) -> Object:
     if self.source is None:
         return vm.const(self.look(vm).retains_grad)
+    refuse_reading(vm, self, "retains_grad")
     vm.guard(Equals, self.source.child(CAttr, "retains_grad"), self.value.retains_grad)
     return vm.const(self.value.retains_grad)
 
@@ -277,6 +305,7 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
         if fake.requires_grad and not fake.is_leaf:
             vm.unsupported(breaks.UnsupportedOperation("reading .grad of a tensor that is not a leaf"))
         return vm.const(None)
+    refuse_reading(vm, self, "grad")
     if self.value.requires_grad and not self.value.is_leaf:
         vm.unsupported(breaks.UnsupportedOperation("reading .grad of a tensor that is not a leaf"))
     source = self.source.child(CAttr, "grad")
@@ -408,7 +437,7 @@ for _make, _names in (
     (needs_data, "numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,
-        "const_data_ptr mutable_data_ptr _is_view _use_count is_set_to as_subclass storage _typed_storage "
+        "const_data_ptr mutable_data_ptr _is_view _use_count is_set_to storage _typed_storage "
         "storage_offset share_memory_ is_shared is_pinned pin_memory "
         "__deepcopy__ __reduce_ex__ __setstate__ __dlpack_device__ module_load apply_ map_ map2_ set_ __dir__ __array_wrap__ __hash__",
     ),

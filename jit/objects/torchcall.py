@@ -1,8 +1,7 @@
 """The one door to torch: every operation on tensors passes `torch_call`, be it an operator, a method, an attribute or a function.
 
-Here it is decided what the operation means: what overrides it, whether it has a model, whether it becomes a node of the graph or breaks the
-trace. Nothing that overrides torch's functions gets into a trace so far: tensors of such classes are refused as inputs (graph/fake.py), other values
-of such classes here, where an operation is given one; calls under a mode that sees each function run as written (driver/observers.py).
+Here it is decided what the operation means: what overrides it (overrides.py), whether it has a model, whether it becomes a node of the graph or breaks
+the trace. Of functions in Python that are overridden the code is traced: they ask by themselves.
 """
 
 from __future__ import annotations
@@ -18,11 +17,20 @@ from framejit import breaks, classes
 from framejit.guards.kinds import ValueIs, with_article
 from framejit.objects.naming import callable_name
 from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.overrides import ask_for_operation, is_in_python, is_overridden
 from framejit.objects.registry import by_library, call_model, model_of, setter_of
-from framejit.objects.torchfunctions import TorchOperation, operation_of, overrides
+from framejit.objects.torchfunctions import TorchOperation, operation_of
+from framejit.torch_classes import is_disguised, overrides
 
 EMPTY: dict[str, Object] = {}
 ITEMS = {operator.getitem: "indexing a tensor with", operator.setitem: "storing to a tensor, as index or value:"}
+
+
+CHANGES_TENSOR = frozenset({
+    "t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_", "resize_", "resize_as_", "set_", "detach_", "requires_grad_",
+    "retain_grad", "register_hook", "register_post_accumulate_grad_hook", "rename_", "align_to_",
+})  # fmt: skip
+"""Methods that change a tensor itself, and not its data: in a graph, one of a class with `__torch_function__` from outside is another tensor."""
 
 
 def torch_call(
@@ -31,7 +39,8 @@ def torch_call(
     """What a call of one of torch's operations gives; `operation_of` tells the operation that a call of a function is.
 
     `called`: the function as the program has come by it, for the rules of libraries, and to be guarded where it is from outside.
-    None: a method was given no tensor, or a function in Python, whose own code can be traced instead, an argument that no node can take.
+    None: a method was given no tensor, or a function in Python, whose own code can be traced instead, is overridden or was given an argument that
+    no node can take.
     """
     if operation.is_method:
         first = vm.observe(args[0]) if args else None
@@ -39,6 +48,9 @@ def torch_call(
             return None
         if first is not args[0]:
             args = [first, *args[1:]]
+    if is_overridden(vm, operation, args, kwargs):
+        rest_on(vm, called)
+        return None if is_in_python(operation) else ask_for_operation(vm, operation, args, kwargs)
     if called is not None:
         said = by_library(vm, called, args, kwargs)
         if said is not None:
@@ -75,6 +87,8 @@ def enter(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Objec
 
 def add(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
     """Run the operation in the graph. Raises NotConstant if an argument can be no argument of a node."""
+    if operation.target in CHANGES_TENSOR and is_disguised(args[0].cls) and args[0].source is not None:
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(args[0].cls)}, of which {operation.target}() changes a tensor from outside"))
     if operation.swapped:
         args = args[::-1]
     elif operation.further:

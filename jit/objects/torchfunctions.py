@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from framejit import classes
-
 VARIABLE_FUNCTIONS = torch._C._VariableFunctions
 C_MODULES = frozenset(
     id(getattr(torch._C, name)) for name in ("_nn", "_linalg", "_fft", "_special", "_sparse", "_nested") if hasattr(torch._C, name)
@@ -156,17 +154,3 @@ def is_c_function(function: BuiltinFunctionType) -> bool:
     if owner is not None or function.__module__ not in ("torch", None) or getattr(VARIABLE_FUNCTIONS, name, None) != function:
         return False
     return not name.startswith("_") or hasattr(torch.ops.aten, name)
-
-
-# What overrides torch's functions.
-
-DISABLED_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
-OVERRIDES = ("__torch_function__", "__torch_dispatch__")
-PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
-
-
-def overrides(cls: type) -> bool:
-    """Whether values of a class take part in torch's functions by code of their own."""
-    if any(cls is plain for plain in PLAIN_TENSORS):
-        return False
-    return any(classes.lookup(cls, name, DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION for name in OVERRIDES)

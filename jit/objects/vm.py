@@ -7,6 +7,7 @@ Objects are defined in terms of them: so here the type of an Object is a paramet
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -114,8 +115,25 @@ class UnbackedView(Protocol):
         """Break the trace, because the program needs the value of a number."""
 
 
+class FunctionModesView(Protocol[Obj_co]):
+    """What is asked before one of torch's functions becomes an operator (graph/function_modes.py)."""
+
+    def asks_modes(self) -> bool:
+        """Whether a mode is asked before each function."""
+
+    def asks_subclasses(self) -> bool:
+        """Whether arguments are asked."""
+
+    def without_innermost(self) -> AbstractContextManager[Obj_co]:
+        """Inside the block, the innermost mode, which it gives, is not in force."""
+
+
 class Graph(Protocol[Obj]):
     """The graph that operators on tensors go into."""
+
+    @property
+    def function_modes(self) -> FunctionModesView[Obj]:
+        """Modes and overrides."""
 
     @property
     def shapes(self) -> ShapesView[Obj]:

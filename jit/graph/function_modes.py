@@ -1,0 +1,74 @@
+"""What is asked before one of torch's functions becomes an operator: the stack of function modes, and whether overrides of subclasses are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from framejit.objects.object import Object
+
+if TYPE_CHECKING:
+    from framejit.trail import Trail
+
+ALL, NO_SUBCLASSES, NOTHING = 0, 1, 2
+"""What overrides torch's functions: modes and subclasses, modes alone (`DisableTorchFunctionSubclass`), nothing (`DisableTorchFunction`)."""
+
+
+def level_in_force() -> int:
+    """What overrides torch's functions on this thread now."""
+    if torch._C._is_torch_function_all_disabled():
+        return NOTHING
+    return ALL if torch._C._is_torch_function_enabled() else NO_SUBCLASSES
+
+
+class FunctionModes:
+    """The state of one trace; changed through the trail.
+
+    Attributes:
+        stack: the modes that are asked, the innermost last.
+        level: what overrides at all.
+    """
+
+    def __init__(self, trail: Trail) -> None:
+        self._trail = trail
+        self.stack: tuple[Object, ...] = ()
+        self.level = level_in_force()
+
+    def set_level(self, level: int) -> None:
+        """Let only this override from here on."""
+        self._trail.set(self, "level", level)
+
+    def set_stack(self, stack: tuple[Object, ...]) -> None:
+        """Put these modes in force."""
+        self._trail.set(self, "stack", stack)
+
+    def asks_modes(self) -> bool:
+        """Whether a mode is asked before each function."""
+        return bool(self.stack) and self.level != NOTHING
+
+    def asks_subclasses(self) -> bool:
+        """Whether arguments are asked."""
+        return self.level == ALL
+
+    @contextmanager
+    def at_level(self, level: int) -> Iterator[None]:
+        """Inside the block, only this overrides."""
+        before = self.level
+        self.set_level(level)
+        try:
+            yield
+        finally:
+            self.set_level(before)
+
+    @contextmanager
+    def without_innermost(self) -> Iterator[Object]:
+        """Inside the block, the innermost mode is not in force, as it isn't while it answers."""
+        before = self.stack
+        self.set_stack(before[:-1])
+        try:
+            yield before[-1]
+        finally:
+            self.set_stack(before)

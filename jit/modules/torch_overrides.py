@@ -1,0 +1,184 @@
+"""`__torch_function__` from within: torch's default implementation, what switches overrides off, `as_subclass`, and how torch's Python functions ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import get_default_nowrap_functions
+
+from framejit import breaks, classes
+from framejit.graph.builder import TorchVM
+from framejit.graph.function_modes import NO_SUBCLASSES, NOTHING
+from framejit.objects import abstract
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.overrides import arguments_asked, ask, overrides_in
+from framejit.objects.registry import models, wraps
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.torchobject import CSequence, struct_sequence
+from framejit.objects.tupleobject import TupleObject
+from framejit.torch_classes import is_disguised, overrides_operators
+
+NATIVE = torch._C
+ALIAS = torch.ops.aten.alias.default
+NOWRAP = frozenset(get_default_nowrap_functions())
+
+# Tensors of another class.
+
+
+def of_class(vm: TorchVM, tensor: TensorObject, cls: type) -> TensorObject:
+    """`tensor.as_subclass(cls)`: a view of all of it. In the graph it is a plain tensor."""
+    if overrides_operators(cls) or (not is_disguised(cls) and cls is not torch.Tensor):
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(cls)}, made by as_subclass()"))
+    made = enter(vm, ALIAS, [tensor])
+    assert isinstance(made, TensorObject)
+    made.cls = cls
+    return made
+
+
+@models(torch.Tensor.as_subclass)
+def as_subclass(vm: TorchVM, self: TensorObject, cls: Object) -> Object:
+    real = vm.observe(cls).constant(vm)
+    if not issubclass(type(real), type) or not abstract.is_subtype(vm, real, torch.Tensor):
+        vm.unsupported(breaks.OperatorRaises("as_subclass() with what is no class of tensors"))
+    return of_class(vm, self, real)
+
+
+def converted(vm: TorchVM, value: Object, cls: type) -> Object:
+    """torch/_tensor.py: _convert."""
+    value = vm.observe(value)
+    if isinstance(value, TensorObject):
+        return value if abstract.is_subtype(vm, value.cls, cls) else of_class(vm, value, cls)
+    if value.cls is torch.Size:
+        return value
+    if value.cls is list or classes.is_subtype(value.cls, tuple):
+        items = [converted(vm, item, cls) for item in abstract.iterate(vm, value)]
+        if value.cls is list:
+            return ListObject(items)
+        if value.cls is tuple:
+            return TupleObject(items)
+        return struct_sequence(value.cls, items) if isinstance(value, CSequence) else abstract.call(vm, vm.const(value.cls), [TupleObject(items)])
+    return value
+
+
+@models(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
+def default_torch_function(
+    vm: TorchVM, cls: Object, func: Object, types: Object, args: Object | None = None, kwargs: Object | None = None
+) -> Object:
+    """torch/_tensor.py: Tensor.__torch_function__."""
+    real, func = vm.observe(cls).constant(vm), vm.observe(func)
+    for other in abstract.iterate(vm, types):
+        if not abstract.is_subtype(vm, real, vm.observe(other).constant(vm)):
+            return vm.const(NotImplemented)
+    by_name = None if kwargs is None or vm.observe(kwargs).cls is type(None) else kwargs
+    with vm.graph.function_modes.at_level(max(NO_SUBCLASSES, vm.graph.function_modes.level)):
+        found = call_with(vm, func, args, by_name)
+        return found if real is torch.Tensor or func.value in NOWRAP else converted(vm, found, real)
+
+
+def call_with(vm: VM, function: Object, args: Object | None, kwargs: Object | None) -> Object:
+    """`function(*args, **kwargs)`."""
+    given = [] if args is None else abstract.iterate(vm, args)
+    if kwargs is None:
+        return abstract.call(vm, function, given)
+    names = [vm.observe(name).constant(vm) for name in abstract.iterate(vm, kwargs)]
+    return abstract.call(vm, function, given, {name: abstract.getitem(vm, kwargs, vm.const(name)) for name in names})
+
+
+# What torch's functions in Python ask.
+
+
+@models(NATIVE._has_torch_function, NATIVE._has_torch_function_unary, NATIVE._has_torch_function_variadic)
+def has_torch_function(vm: TorchVM, *args: Object) -> Object:
+    modes = vm.graph.function_modes
+    if modes.asks_modes() or not modes.asks_subclasses():
+        return vm.const(modes.asks_modes())
+    values = [item for arg in args for item in (abstract.iterate(vm, arg) if vm.observe(arg).cls in (tuple, list) else [arg])]
+    return vm.const(any(overrides_in(vm, vm.observe(value)) for value in values))
+
+
+@models(torch.overrides.handle_torch_function)
+def handle_torch_function(vm: TorchVM, public_api: Object, relevant_args: Object, /, *args: Object, **kwargs: Object) -> Object:
+    """Functions in Python count all arguments of classes with an override, that of torch.Tensor among them."""
+    relevant = [vm.observe(arg) for arg in abstract.iterate(vm, relevant_args)]
+    asked = arguments_asked(vm, relevant, plain_too=True) if vm.graph.function_modes.asks_subclasses() else []
+    words = [TupleObject(list(args)), vm.from_real(dict(kwargs))]
+    return ask(vm, vm.observe(public_api), asked, words)
+
+
+# Overrides switched off.
+
+
+class SwitchObject(Object):
+    """A `DisableTorchFunction` or `DisableTorchFunctionSubclass` that the trace has made."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, cls: type) -> None:
+        super().__init__(cls)
+        self.before = 0
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_const(self.cls)
+        cg.call_const(made, 1)
+
+
+def made(cls: Any) -> Any:
+    """An instance of a class (runs in generated code)."""
+    return cls()
+
+
+LEVELS: dict[type, int] = {NATIVE.DisableTorchFunctionSubclass: NO_SUBCLASSES, NATIVE.DisableTorchFunction: NOTHING}
+
+
+def maker(cls: type) -> Any:
+    def make(vm: VM) -> Object:
+        return SwitchObject(cls)
+
+    return make
+
+
+def entering(cls: type) -> Any:
+    def enter_switch(vm: TorchVM, self: Object) -> Object:
+        if not isinstance(self, SwitchObject):
+            vm.unsupported(breaks.GlobalStateUnsupported(f"entering a {classes.qualname(cls)} that was made elsewhere"))
+        modes = vm.graph.function_modes
+        vm.trail.set(self, "before", modes.level)
+        modes.set_level(max(modes.level, LEVELS[cls]))
+        vm.graph.modes.enter_nominally(self, cls.__enter__)  # type: ignore[attr-defined]
+        return vm.const(None)
+
+    return enter_switch
+
+
+def leaving(cls: type) -> Any:
+    def leave_switch(vm: TorchVM, self: Object, *error: Object) -> Object:
+        if not isinstance(self, SwitchObject) or not vm.graph.modes.exit_nominally(self):
+            vm.unsupported(breaks.GlobalStateUnsupported(f"leaving a {classes.qualname(cls)} that was entered elsewhere, or out of order"))
+        vm.graph.function_modes.set_level(self.before)
+        return vm.const(None)
+
+    return leave_switch
+
+
+for _cls in LEVELS:
+    models(_cls)(maker(_cls))
+    models(_cls.__enter__)(entering(_cls))  # type: ignore[attr-defined]
+    models(_cls.__exit__)(leaving(_cls))  # type: ignore[attr-defined]
+
+
+@models(NATIVE._is_torch_function_enabled)
+def is_torch_function_enabled(vm: TorchVM) -> Object:
+    return vm.const(vm.graph.function_modes.asks_subclasses())
+
+
+@models(NATIVE._is_torch_function_all_disabled)
+def is_torch_function_all_disabled(vm: TorchVM) -> Object:
+    return vm.const(vm.graph.function_modes.level == NOTHING)
+
+
+@wraps(*LEVELS, shared=True)
+def wrap_switch(vm: VM, value: Any, source: Any) -> Object:
+    return Object(type(value), source, value)

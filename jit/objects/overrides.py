@@ -1,0 +1,178 @@
+"""`__torch_function__`: which modes and arguments are asked for what a function of torch's means, in which order, and with which words.
+
+torch/csrc/utils/python_arg_parser.cpp (handle_torch_function_no_python_arg_parser) for functions in C; those written in Python ask by themselves,
+through `torch.overrides.handle_torch_function`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from framejit import breaks, classes
+from framejit.objects import abstract
+from framejit.objects.dictobject import dict_of
+from framejit.objects.object import VM, Object
+from framejit.objects.torchfunctions import TorchOperation
+from framejit.objects.tupleobject import TupleObject
+from framejit.torch_classes import overrides_functions
+
+if TYPE_CHECKING:
+    from framejit.objects.delivery import Delivery
+
+BASE = torch._C.TensorBase
+SEQUENCES = (tuple, list)
+NOT_ASKED: frozenset[Any] = frozenset({BASE.as_subclass})
+"""Functions in C that ask nobody."""
+ONLY_MODES: frozenset[Any] = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+"""Functions in C that ask modes, but not their arguments."""
+NAMES = {
+    "__radd__": "add", "__rmul__": "mul", "__rmatmul__": "matmul", "__div__": "div", "__truediv__": "div", "__idiv__": "div_", "__itruediv__": "div_",
+    "__ifloordiv__": "floor_divide_", "__mod__": "remainder", "__rxor__": "bitwise_xor", "__rand__": "bitwise_and", "__ror__": "bitwise_or",
+    "__long__": "__int__", "__nonzero__": "__bool__", "__imod__": "remainder_", "__pos__": "positive",
+}  # fmt: skip
+"""The methods as which special methods in C are known to overrides, where that isn't their name without the underscores."""
+LIKE_NAMED = ("add", "iadd", "mul", "imul", "sub", "isub", "matmul", "neg", "abs", "lt", "le", "gt", "ge", "ne")
+
+
+def known_as() -> dict[Any, Any]:
+    names = NAMES | {f"__{name}__": name if name[0] != "i" or name == "invert" else f"{name[1:]}_" for name in LIKE_NAMED}
+    return {getattr(BASE, special): getattr(BASE, name) for special, name in names.items() if hasattr(BASE, special)}
+
+
+KNOWN_AS = known_as()
+"""Special methods in C, and the methods as which overrides are given them."""
+
+
+def overrides_in(vm: VM, obj: Object) -> bool:
+    """Whether a value overrides torch's functions."""
+    cls = obj.cls
+    if cls is torch.Tensor or not classes.flags(cls) & classes.HEAP_TYPE:
+        return False
+    return overrides_functions(cls)
+
+
+def arguments_asked(vm: VM, candidates: Iterable[Object], plain_too: bool = False) -> list[Object]:
+    """Those of these values that are asked, one for each class: subclasses before the classes that they derive from, else in order."""
+    found: list[Object] = []
+    for candidate in candidates:
+        candidate = vm.observe(candidate)
+        if not (overrides_in(vm, candidate) or (plain_too and candidate.cls is torch.Tensor)) or any(candidate.cls is other.cls for other in found):
+            continue
+        vm.raw_type_lookup(candidate.cls, "__torch_function__")  # guarded
+        index = next((i for i, other in enumerate(found) if abstract.is_subtype(vm, candidate.cls, other.cls)), len(found))
+        found.insert(index, candidate)
+    return found
+
+
+def candidates_of(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> list[Object]:
+    """The values that may be asked of a function in C: its arguments, and what lies in lists and tuples of them."""
+    found: list[Object] = []
+    for arg in itertools.chain(args, kwargs.values()):
+        arg = vm.observe(arg)
+        found.append(arg)
+        if arg.cls in SEQUENCES:
+            found += abstract.iterate(vm, arg)
+    return found
+
+
+def is_overridden(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
+    """Whether a mode or an argument is asked what an operation means, before torch is."""
+    modes = vm.graph.function_modes
+    if operation.function in NOT_ASKED:
+        return False
+    if modes.asks_modes():
+        return True
+    return modes.asks_subclasses() and operation.function not in ONLY_MODES and any(
+        overrides_in(vm, vm.observe(value)) for value in candidates_of(vm, operation, args, kwargs)
+    )
+
+
+def ask_for_operation(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+    """What modes and arguments say that a function in C gives."""
+    asked: list[Object] = []
+    if vm.graph.function_modes.asks_subclasses() and operation.function not in ONLY_MODES:
+        asked = arguments_asked(vm, candidates_of(vm, operation, args, kwargs))
+        by_name = arguments_asked(vm, candidates_of(vm, operation, (), kwargs))
+        if len(asked) > 1 and by_name:
+            vm.unsupported(breaks.TensorSubclass("of several classes, some of them in arguments given by name"))
+    function = KNOWN_AS.get(operation.function, operation.function)
+    if isinstance(function, OpOverloadPacket):
+        vm.unsupported(breaks.TensorSubclass("as argument of an operator of torch.ops that is called without its overload"))
+    if any(not classes.is_subtype(arg.cls, torch.Tensor) for arg in asked) and not is_taken(vm, operation.function, args, kwargs):
+        vm.unsupported(breaks.OperatorRaises("a value with __torch_function__ as an argument that must be something else"))
+    words: list[Object] = [TupleObject(list(args))]
+    if kwargs or isinstance(function, OpOverload):
+        words.append(dict_of(vm, [(vm.const(name), value) for name, value in kwargs.items()]))
+    return ask(vm, function, asked, words)
+
+
+class Stranger:
+    """Stands for a value with an override that is no tensor."""
+
+    class Asked(Exception):
+        pass
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise cls.Asked
+
+
+def is_taken(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
+    """Whether a function in C takes values with overrides at the places of those that are no tensors. It is called with what looks like its arguments: it
+    asks the first of such values before it looks at any other."""
+    try:
+        function(*[likeness(vm, arg) for arg in args], **{name: likeness(vm, arg) for name, arg in kwargs.items()})
+    except Stranger.Asked:
+        return True
+    except TypeError:
+        return False
+    return False
+
+
+def likeness(vm: VM, obj: Object) -> Any:
+    """Something of the type of a value: a tensor without elements, a value with an override, a constant."""
+    obj = vm.observe(obj)
+    if classes.is_subtype(obj.cls, torch.Tensor):
+        return torch.empty(0)
+    if overrides_in(vm, obj):
+        return Stranger()
+    if obj.cls in SEQUENCES:
+        return obj.cls([likeness(vm, item) for item in abstract.iterate(vm, obj)])
+    if obj.cls in (int, float, bool):
+        return obj.cls(1)
+    return obj.constant(vm)
+
+
+def ask(vm: VM, function: Any, asked: Sequence[Object], words: list[Any]) -> Object:
+    """Ask the innermost mode, then these arguments, until one answers. `words`: the function's arguments, as they are passed on."""
+    said: list[Object] = [function if isinstance(function, Object) else vm.pin(function), TupleObject([vm.const(arg.cls) for arg in asked]), *words]
+    modes = vm.graph.function_modes
+    if modes.asks_modes():
+        with modes.without_innermost() as mode:
+            found = vm.observe(abstract.call(vm, abstract.getattr_(vm, mode, "__torch_function__"), said))
+        if not abstract.is_not_implemented(found):
+            return found
+    for arg in asked:
+        method = vm.observe(abstract.getattr_(vm, arg, "__torch_function__"))
+        if method.cls is MethodType and vm.observe(abstract.getattr_(vm, method, "__self__")) is arg:
+            vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(arg.cls)}, whose __torch_function__ is no classmethod"))
+        found = vm.observe(abstract.call(vm, method, said))
+        if not abstract.is_not_implemented(found):
+            return found
+    vm.unsupported(breaks.OperatorRaises("an operation for which no __torch_function__ has an answer"))
+
+
+def is_in_python(operation: TorchOperation) -> bool:
+    """Whether the function is written in Python: it asks by itself, or by the functions that it calls."""
+    return type(operation.function) is FunctionType
+
+
+def inlined(vm: VM, operation: TorchOperation, args: list[Object], delivery: Delivery | None = None) -> Object:
+    """What the code of an operation that is written in Python comes to."""
+    return abstract.call(vm, vm.pin(operation.function), args, {}, delivery)

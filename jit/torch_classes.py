@@ -1,0 +1,44 @@
+"""Which classes of tensors override torch's functions and operators, and how a tensor becomes one of another class."""
+
+from __future__ import annotations
+
+import torch
+
+from framejit import classes
+
+DISABLED_TORCH_FUNCTION = torch._C._disabled_torch_function_impl
+DISABLED_TORCH_DISPATCH = torch._C._disabled_torch_dispatch_impl
+BASE = torch._C.TensorBase
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def overrides_functions(cls: type) -> bool:
+    """Whether values of a class are asked what functions of torch's mean (`__torch_function__`)."""
+    return not is_plain(cls) and classes.lookup(cls, "__torch_function__", DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION
+
+
+def overrides_operators(cls: type) -> bool:
+    """Whether values of a class are asked what operators mean (`__torch_dispatch__`), which only the dispatcher knows of."""
+    return not is_plain(cls) and classes.lookup(cls, "__torch_dispatch__", DISABLED_TORCH_DISPATCH) is not DISABLED_TORCH_DISPATCH
+
+
+def is_plain(cls: type) -> bool:
+    """Whether this is one of torch's own classes of tensors without overrides."""
+    return any(cls is plain for plain in PLAIN_TENSORS)
+
+
+def overrides(cls: type) -> bool:
+    """Whether values of a class take part in torch's functions by code of their own."""
+    return overrides_functions(cls) or overrides_operators(cls)
+
+
+def is_disguised(cls: type) -> bool:
+    """Whether a graph has tensors of this class as plain ones: they differ in what they are asked before a function becomes an operator."""
+    return overrides_functions(cls) and not overrides_operators(cls)
+
+
+def as_class(tensor: torch.Tensor, cls: type) -> torch.Tensor:
+    """The tensor as one of another class, with the same data, of which autograd knows where it comes from (runs in generated code too)."""
+    with torch._C.DisableTorchFunction(), torch.enable_grad():
+        found: torch.Tensor = BASE.as_subclass(tensor, cls)
+    return found
