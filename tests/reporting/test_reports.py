@@ -529,7 +529,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ011", changes_data, lambda: (x, torch.ones(2, 3)), lambda t, other: (t * 2, t * 2 + 1), lambda: (x, torch.ones(2, 3))),
     ("FJ011", asks_for_gradients, lambda: (x, x.clone()), lambda t, other: t * other, lambda: (x, leaf())),
     ("FJ012", lambda t: (print(end=""), t + 1)[1], None, lambda t: (None if framejit.is_compiling() else print(end=""), t + 1)[1], None),
-    ("FJ013", lambda t: t + 1, lambda: (x.as_subclass(Sub),), plain, lambda: (x.as_subclass(Sub).as_subclass(torch.Tensor),)),
+    ("FJ013", lambda t: t.unsqueeze_(0) + 1, lambda: (x.clone().as_subclass(Sub),), plain, lambda: (x.as_subclass(Sub).as_subclass(torch.Tensor),)),
     ("FJ014", returns_stale_iterator, None, lambda t: (["a", "b"], t + 1), None),
     ("FJ015", hooks, lambda: (leaf(),), lambda t: t * 2, lambda: (with_hook(leaf()),)),
     ("FJ016", recursive, lambda: (x, 60), repeated, lambda: (x, 60)),
