@@ -284,6 +284,18 @@ _VIT: dict[str, Any] = {
     "image_size": 32,
     "patch_size": 8,
 }
+_LED: dict[str, Any] = {
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "attention_window": 8,
+    "max_encoder_position_embeddings": 64,
+    "max_decoder_position_embeddings": 64,
+}
 _BART: dict[str, Any] = {
     "d_model": 64,
     "encoder_layers": 2,
@@ -320,6 +332,8 @@ ZOO: tuple[Architecture, ...] = (
     Architecture("squeezebert", "encoder", encoder("SqueezeBert", embedding_size=64)),
     Architecture("modernbert", "encoder", encoder("ModernBert", global_attn_every_n_layers=2, local_attention=16, **TOKENS)),
     Architecture("fnet", "encoder", encoder("FNet", type_vocab_size=2)),
+    Architecture("big-bird", "encoder", encoder("BigBird", attention_type="block_sparse", block_size=4, num_random_blocks=1)),
+    Architecture("longformer", "encoder", encoder("Longformer", attention_window=8, pad_token_id=1)),
     # decoders
     Architecture("opt", "decoder", decoder("OPT", ffn_dim=128, word_embed_proj_dim=64)),
     Architecture(
@@ -343,6 +357,8 @@ ZOO: tuple[Architecture, ...] = (
     Architecture("pegasus", "encoder-decoder", encoder_decoder("Pegasus", **_BART)),
     Architecture("marian", "encoder-decoder", encoder_decoder("Marian", "MTModel", **_BART)),
     Architecture("mt5", "encoder-decoder", encoder_decoder("MT5", **_T5)),
+    Architecture("m2m-100", "encoder-decoder", encoder_decoder("M2M100", **_BART)),
+    Architecture("led", "encoder-decoder", encoder_decoder("LED", **_LED)),
     # mixture of experts
     Architecture("mixtral", "mixture of experts", decoder("Mixtral", num_local_experts=4, num_experts_per_tok=2, **_GROUPED)),
     Architecture(

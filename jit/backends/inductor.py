@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import _inductor, fx
+from torch._functorch import config as functorch_config
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
@@ -74,8 +76,19 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
-    """torch's `compile_fx`, on graphs without what it compiles to a wrong result."""
-    return compile_fx(gm, example_inputs, inner_compile=compile_without_alpha, **kwargs)
+    """torch's `compile_fx`, on graphs without what it compiles to a wrong result.
+
+    AOTAutograd's cache doesn't tell in which places inputs that share memory lie in it (torch 2.13), though what it makes for a graph that changes one of them
+    depends on that. So graphs with such inputs are compiled without it.
+    """
+    with functorch_config.patch(enable_autograd_cache=False) if share_memory(example_inputs) else contextlib.nullcontext():
+        return compile_fx(gm, example_inputs, inner_compile=compile_without_alpha, **kwargs)
+
+
+def share_memory(inputs: Sequence[Any]) -> bool:
+    """Whether two of the tensors, real or fake, lie in one storage."""
+    tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
+    return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
 
 
 def compile_without_alpha(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:

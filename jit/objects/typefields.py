@@ -72,7 +72,7 @@ def name_of(vm: VM, cls: type, field: str = "__name__") -> str:
     return str(vm.observe(read(vm, obj, field)).constant(vm))
 
 
-LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "typing_extensions"}
+LIBRARIES = sys.stdlib_module_names | {"torch", "numpy", "optree", "typing_extensions"}
 LOOKED_AT = ("__getattribute__", "__getattr__", "__hash__", "__eq__", "__ne__", "__or__", "__ror__", "__bool__", "__len__", "__repr__", "__str__")
 """Special methods by which C code looks at a class that it is given."""
 

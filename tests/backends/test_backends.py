@@ -467,6 +467,17 @@ def test_second_process_hits_both_caches(tmp_path):
     assert second_inductor.get("fxgraph_cache_miss", 0) == 0
 
 
+def test_views_at_other_places_of_a_changed_tensor_are_not_taken_from_the_cache():
+    def change(x, row):
+        row.add_(1)
+        return x * 2
+
+    compiled = framejit.compile(change, backend="inductor")
+    for place in (1, 2, 0, 2):
+        x, y = torch.arange(12.0).view(3, 4), torch.arange(12.0).view(3, 4)
+        assert torch.equal(compiled(x, x[place]), change(y, y[place]))
+
+
 @pytest.fixture
 def compiles_of_inductor(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], int]]:
     """What Inductor is asked to compile of a graph, with one of the options then in force."""
