@@ -10,7 +10,7 @@
 #   make stress                long runs that must not grow                            (make stress ARGS="models --share 10")
 #   make test-matrix           the tests on every supported pair of Python and torch, in environments outside the repository
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
-#   make features              small programs, one for each feature, beside torch.compile
+#   make features              small programs, one for each feature, beside torch.compile; installs the packages
 #   make scripts               training scripts of other packages against eager; installs the packages
 #   make build                 only (re)build the extension and refresh the editable install
 #   make PYTHON=python3.12 TORCH=2.11.0 VENV=.venv312 test
@@ -51,7 +51,7 @@ $(DEPENDENCIES): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" "setuptools>=77" wheel
 	@mkdir -p build
 	@$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-		print(*p["dependencies"], *sum((names for extra, names in p["optional-dependencies"].items() if extra != "scripts"), []), sep="\n")' > build/requirements.txt
+		print(*p["dependencies"], *sum((names for extra, names in p["optional-dependencies"].items() if extra not in ("scripts", "features")), []), sep="\n")' > build/requirements.txt
 	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" --requirement build/requirements.txt
 	@touch $@
 
@@ -117,15 +117,12 @@ bench: $(INSTALLED)
 zoo: $(INSTALLED)
 	$(BIN)/python tools/bench/zoo.py $(ARGS)
 
-features: $(INSTALLED)
-	$(BIN)/python tools/bench/features.py $(ARGS)
-
 # A requirement that names the torch that is there keeps pip from replacing it.
-scripts: $(INSTALLED)
-	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["scripts"], sep="\n")' \
-		> build/requirements-scripts.txt
-	$(BIN)/python -m pip install --quiet "torch==$$($(BIN)/python -c 'import torch; print(torch.__version__)')" --requirement build/requirements-scripts.txt
-	$(BIN)/python tools/bench/scripts.py $(ARGS)
+scripts features: $(INSTALLED)
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$@"], sep="\n")' \
+		> build/requirements-$@.txt
+	$(BIN)/python -m pip install --quiet "torch==$$($(BIN)/python -c 'import torch; print(torch.__version__)')" --requirement build/requirements-$@.txt
+	$(BIN)/python tools/bench/$@.py $(ARGS)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(DEPENDENCIES)

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from tools import isolate
 from tools.bench import markdown
@@ -43,6 +44,8 @@ def plain(value: Any) -> Any:
         return type(value), value.item()
     if isinstance(value, torch.nn.Module):
         return [plain(tensor) for tensor in (*value.parameters(), *value.buffers())]
+    if is_traceable_wrapper_subclass(value):
+        return type(value), [plain(getattr(value, name)) for name in value.__tensor_flatten__()[0]]  # type: ignore[attr-defined]
     if isinstance(value, torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             dense = value.to_dense() if value.layout is not torch.strided and not value.is_nested else value
