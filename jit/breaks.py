@@ -647,6 +647,23 @@ class SuperOfNone(SkippedFrame):
 
 
 @dataclass(frozen=True)
+class InnerFunction(Break):
+    """An operator that takes functions, of which one can't be a graph inside the graph.
+
+    The branches of `torch.cond`, the body of `while_loop`, the `score_mod` of `flex_attention` and their like become graphs that the operator may run
+    any number of times, or not at all. So they may do nothing but compute tensors: not append to a list, set an attribute or print. And operators ask
+    more of them: both branches of a condition give tensors of the same type, sizes and layout, and the body of a loop gives what it is given.
+    """
+
+    operator: str
+    what: str
+    id = "FJ062"
+    message = "{operator} {what}"
+    explanation = "The functions that this operator takes become graphs inside the graph. They must only compute tensors, of the form that it asks for."
+    hints = ("Move what changes something out of the function, and return what it computes.",)
+
+
+@dataclass(frozen=True)
 class NoFake(Break):
     """A custom operator has nothing that runs on tensors without data.
 

@@ -117,6 +117,7 @@ class Body:
             self._trail.log(self.lifted.pop, outer)
             if isinstance(example, torch.Tensor):
                 self._versions[outer] = version_of(example)
+                self._trail.log(self._versions.pop, outer)
         return known
 
     def changes_lifted(self) -> bool:

@@ -32,6 +32,7 @@ from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import refusal, refusal_of_class, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.function_modes import FunctionModes
+from framejit.graph.inner import InnerGraph
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
@@ -102,16 +103,6 @@ class FailedOnFakes(Exception):
         self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class InnerGraph:
-    """A finished inner graph. `operands`: the nodes around it whose values its placeholders take, in order; `modules`: holds graphs inside it;
-    `switches_modes`: some of its nodes switch torch's modes, and others back.
-    """
-
-    graph: fx.Graph
-    operands: tuple[fx.Node, ...]
-    modules: torch.nn.Module
-    switches_modes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +280,7 @@ class GraphBuilder:
         self.trail.log(body.fx.erase_node, end)
         self.trail.set(self, "body", body.outer)
         switches_modes = any(node.target in MODE_CHANGES for node in body.kept)
-        return InnerGraph(body.fx, tuple(body.lifted), module_with(body.modules), switches_modes)
+        return InnerGraph(body.fx, tuple(body.lifted), module_with(body.modules), switches_modes, frozenset(body.kept))
 
     def attach(self, inner: InnerGraph, meta: dict[str, Any]) -> fx.Node:
         """A node that gives a finished inner graph with this metadata, as an argument of the operator that runs it."""

@@ -12,8 +12,9 @@ from torch.autograd.graph import get_gradient_edge
 
 from framejit.graph.custom_gradient import CustomGradient
 
-OF_OPERATORS = "torch._library.autograd"
-"""The module of the Functions that torch makes of the gradients of custom operators. Such a gradient is written to be run on tensors without data."""
+OF_OPERATORS = ("torch._library.autograd", "torch._higher_order_ops.")
+"""Where the Functions lie that torch makes of the gradients of custom operators, which are written to be run on tensors without data; and those by which
+its operators that take functions are differentiated, whose backward passes are such operators themselves."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     for node in waiting:
         if isinstance(node, BackwardCFunction):
             made_by: Any = node._forward_cls  # type: ignore[attr-defined]
-            if made_by.__module__ == OF_OPERATORS:
+            if made_by.__module__.startswith(OF_OPERATORS):
                 pass
             elif not issubclass(made_by, CustomGradient):
                 functions[node.name()] = None

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from framejit import library
-from framejit.graph.builder import InnerGraph, TorchVM
+from framejit.graph.builder import TorchVM
+from framejit.graph.inner import InnerGraph
 from framejit.guards.source import FunctionField, Pinned
 from framejit.modules.changes import Reached, is_changed, reachable
 from framejit.objects.object import Object, Raise

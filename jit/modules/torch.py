@@ -17,7 +17,7 @@ from framejit.guards.source import Source
 from framejit.objects import abstract, operators
 from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, IdentityConstant, Object
-from framejit.objects.registry import models, refuse, wraps
+from framejit.objects.registry import app_of, models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import torch_call
 from framejit.objects.torchfunctions import operation_of
@@ -45,6 +45,9 @@ class OperatorObject(IdentityConstant):
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         real = self.value
         if isinstance(real, HigherOrderOperator):
+            stand_in = app_of(real)
+            if stand_in is not None:
+                return vm.call_app(stand_in, args, kwargs)
             vm.unsupported(breaks.UnsupportedOperation(f"the higher-order operator {real.name()}"))
         operation = operation_of(real._opoverload if isinstance(real, CustomOpDef) else real)
         assert operation is not None

@@ -20,14 +20,14 @@ from framejit.graph.custom_gradient import gives_gradients
 from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
-from framejit.modules.changes import is_changed, reachable
 from framejit.modules.functools import PartialObject
+from framejit.modules.inner_function import trace_inside
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
 from framejit.objects.dictobject import DictObject, dict_of
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, NotConstant, Object, Raise
+from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
@@ -193,14 +193,13 @@ def captured(
     vm: TorchVM, function: Object, args: tuple[Object, ...], kwargs: dict[str, Object], how: dict[str, Any], reentrant: bool
 ) -> Object:
     """What a checkpointed call gives, its function captured as a graph inside the graph."""
-    graph, mark, before = vm.graph, vm.trail.mark(), reachable([function, *args, *kwargs.values()])
-    graph.begin_inner()
-    try:
-        result = Captured(vm, graph.body, vm.observe(abstract.call(vm, function, list(args), kwargs)))
-    except Raise:
-        refuse(vm, " of a function that raises")
-    if is_changed(vm, mark, before):
-        refuse(vm, " of a function with side effects")
+    graph = vm.graph
+    result = trace_inside(
+        vm,
+        lambda: Captured(vm, graph.body, vm.observe(abstract.call(vm, function, list(args), kwargs))),
+        [function, *args, *kwargs.values()],
+        lambda why: refuse(vm, f" {why}"),
+    )
     if reentrant and not result.is_differentiable():
         refuse(vm, " with use_reentrant=True, of a function some of whose results require no gradient")
     if any(node.target not in MODE_CHANGES and not gives_gradients(node.target) for node in graph.body.kept):

@@ -1,0 +1,134 @@
+"""Functions of the program's that operators take: each is traced as a graph inside the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import torch
+from torch import fx
+
+from framejit import breaks
+from framejit.graph.body import Body
+from framejit.graph.builder import TorchVM
+from framejit.graph.fakes import storages
+from framejit.graph.inner import InnerGraph
+from framejit.modules.changes import is_changed, reachable
+from framejit.objects import abstract
+from framejit.objects.object import Object, Raise
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+
+T = TypeVar("T")
+Refuse = Callable[[str], NoReturn]
+"""Stops the trace, for a reason such as "of a function that raises"."""
+
+
+def trace_inside(vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refuse: Refuse) -> T:
+    """What `run` gives, traced into a graph inside the graph, which the caller ends. `used`: what it may change, apart from what is outside.
+
+    Stops the trace where it raises, or does something besides computing: the operator may run it any number of times, or not at all.
+    """
+    stored = [kept for changed in vm.effects.mutated_since(0) for kept in changed.referents()]  # what values from outside hold by now
+    mark, before, modes = vm.trail.mark(), reachable([*used, *stored]), vm.graph.modes.current
+    vm.graph.begin_inner()
+    try:
+        result = run()
+    except Raise:
+        refuse("of a function that raises")
+    if is_changed(vm, mark, before) or vm.graph.modes.current != modes:
+        refuse("of a function with side effects")
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A function that has been traced as a graph. The graph gives the tensors among `leaves`, all in memory of their own; `structure` says of what
+    they are the leaves.
+    """
+
+    graph: InnerGraph
+    leaves: list[Object]
+    structure: Object
+    changes: bool
+
+    @property
+    def tensors(self) -> list[TensorObject]:
+        """What the graph gives."""
+        return [leaf for leaf in self.leaves if isinstance(leaf, TensorObject)]
+
+
+class Functions:
+    """The functions that a call of an operator takes, which the program knows as `operator`."""
+
+    def __init__(self, vm: TorchVM, operator: str) -> None:
+        self.vm = vm
+        self.operator = operator
+
+    def refuse(self, why: str) -> NoReturn:
+        """Stop the trace at the program's call."""
+        self.vm.unsupported(breaks.InnerFunction(self.operator, why))
+
+    def traced(self, function: Object, args: Sequence[Object] = ()) -> Traced:
+        """A function that gives leaves and their structure."""
+        vm = self.vm
+        found = trace_inside(vm, lambda: vm.observe(abstract.call(vm, function, list(args), {})), [function, *args], self.refuse)
+        leaves, structure = [vm.observe(part) for part in abstract.iterate(vm, found)]
+        return self.ended([vm.observe(leaf) for leaf in abstract.iterate(vm, leaves)], structure)
+
+    def ended(self, leaves: list[Object], structure: Object) -> Traced:
+        """The graph that is being traced, which ends here."""
+        graph = self.vm.graph
+        changes = graph.body.changes_lifted()
+        leaves = self._apart(graph.body, leaves)
+        inner = graph.end_inner([leaf for leaf in leaves if isinstance(leaf, TensorObject)])
+        return Traced(inner, leaves, structure, changes)
+
+    def _apart(self, body: Body, leaves: list[Object]) -> list[Object]:
+        """The leaves, tensors copied where they share memory with one another or with what the graph is given: operators allow no such."""
+        found: list[Object] = []
+        for leaf in leaves:
+            if isinstance(leaf, TensorObject):
+                self.vm.graph.refresh()
+                taken = storages([fake for placeholder in body.lifted.values() if isinstance(fake := placeholder.meta["example_value"], torch.Tensor)])
+                taken |= storages([other.fake for other in found if isinstance(other, TensorObject)])
+                if leaf.node.graph is not body.fx or storages([leaf.fake]) & taken:
+                    copy = enter(self.vm, torch.clone, [leaf])
+                    assert isinstance(copy, TensorObject)
+                    leaf = copy
+            found.append(leaf)
+        return found
+
+    def operands(self, functions: Iterable[Traced], first: Iterable[fx.Node] = ()) -> list[fx.Node]:
+        """All values around the graphs of some functions that these use, each once, behind those that are `first`."""
+        return list(dict.fromkeys([*first, *(operand for function in functions for operand in function.graph.operands)]))
+
+    def attached(self, function: Traced, operands: Sequence[fx.Node]) -> fx.Node:
+        """A node that gives the graph of a function, which takes these operands."""
+        graph = self.vm.graph
+        return graph.attach(function.graph.taking(operands, graph.fakes.running), {})
+
+    def check_changes(self, functions: Iterable[Traced], operands: Sequence[fx.Node]) -> None:
+        """Stop the trace where one changes a tensor from around it, and autograd would have to know."""
+        if any(function.changes for function in functions) and self.vm.graph.modes.current.grad:
+            fakes = [operand.meta["example_value"] for operand in operands]
+            if any(isinstance(fake, torch.Tensor) and fake.requires_grad for fake in fakes):
+                self.refuse("of a function that changes tensors in place, where others require gradients")
+
+    def filled_in(self, leaves: Sequence[Object], results: Iterable[Object]) -> list[Object]:
+        """The leaves of a result: what the operator gives in the place of tensors, the others as they are."""
+        following = iter(results)
+        return [next(following) if isinstance(leaf, TensorObject) else leaf for leaf in leaves]
+
+
+def look_of(tensor: TensorObject, vm: TorchVM) -> str:
+    """A tensor's type, sizes and layout, for messages: `float32[3, 4] on cpu with strides (4, 1)`."""
+    look = tensor.look(vm)
+    sizes = ", ".join(map(str, look.shape))
+    return f"{str(look.dtype).removeprefix('torch.')}[{sizes}] on {look.device} with strides {tuple(look.stride())}"
+
+
+def told(vm: TorchVM, leaf: Object) -> Any:
+    """A leaf of a result, for messages."""
+    return look_of(leaf, vm) if isinstance(leaf, TensorObject) else repr(leaf)

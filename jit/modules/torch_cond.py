@@ -1,0 +1,80 @@
+"""torch.cond: both branches are graphs inside the graph, of which one runs."""
+
+from __future__ import annotations
+
+import torch
+from torch._higher_order_ops.cond import cond_op
+
+from framejit.graph.builder import TorchVM
+from framejit.modules.app import control_flow as plain
+from framejit.modules.inner_function import Functions, Traced, told
+from framejit.objects import abstract
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import Object
+from framejit.objects.registry import app, models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.unbackednumber import UnbackedNumber
+
+NAME = "torch.cond"
+CONSTANTS = frozenset({int, float, bool, str, type(None)})
+"""Types of what a branch may give besides tensors, if the other gives the same."""
+
+app(torch.cond, cond_op)(plain.cond)
+
+
+@models(plain.is_open)
+def is_open(vm: TorchVM, pred: Object) -> Object:
+    """A tensor, or a bool out of tensors."""
+    pred = vm.observe(pred)
+    return vm.const(isinstance(pred, TensorObject) or (isinstance(pred, UnbackedNumber) and vm.graph.unbacked.value(pred.truth_value()) is None))
+
+
+@models(plain.choose)
+def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object) -> Object:
+    """A node with two graphs. Stops the trace where the branches differ in what they give."""
+    functions = Functions(vm, NAME)
+    condition = predicate(vm, functions, vm.observe(pred))
+    branches = [functions.traced(branch) for branch in (true_branch, false_branch)]
+    check_same(vm, functions, *branches)
+    first = branches[0]
+    operands = functions.operands(branches)
+    functions.check_changes(branches, operands)
+    results: list[Object] = []
+    if first.tensors or any(branch.changes for branch in branches):
+        graphs = [functions.attached(branch, operands) for branch in branches]
+        made = vm.graph.call_on_nodes(cond_op, (condition, *graphs, tuple(operands)))
+        assert isinstance(made, TupleObject)
+        results = made.items(vm)
+    return TupleObject([ListObject(functions.filled_in(first.leaves, results)), first.structure])
+
+
+def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
+    """The node of a predicate."""
+    if isinstance(pred, UnbackedNumber):
+        pred = pred.truth_value()
+        return vm.graph.nodes_of([pred])[0] if pred.sym(vm) is None else pred.in_graph(vm)
+    assert isinstance(pred, TensorObject)
+    look = pred.look(vm)
+    if look.dtype is not torch.bool or look.dim() > 1 or any(size != 1 for size in look.shape):
+        functions.refuse(f"with the predicate {told(vm, pred)}, which is no single bool")
+    return vm.graph.nodes_of([pred])[0]
+
+
+def check_same(vm: TorchVM, functions: Functions, true: Traced, false: Traced) -> None:
+    """Stop the trace where the branches give not the same but for the numbers in tensors."""
+    if not abstract.truth(vm, vm.call_app(plain.same_structure, [true.structure, false.structure])):
+        functions.refuse("whose branches give trees of different structure")
+    for a, b in zip(true.leaves, false.leaves, strict=True):
+        if isinstance(a, TensorObject) and isinstance(b, TensorObject):
+            same = told(vm, a) == told(vm, b)
+        else:
+            same = a is b or (a.cls is b.cls and a.cls in CONSTANTS and a.constant(vm) == b.constant(vm))
+        if not same:
+            functions.refuse(f"whose branches give {told(vm, a)} and {told(vm, b)}")
+
+
+
+@models(plain.refuse)
+def refuse(vm: TorchVM, why: Object) -> Object:
+    Functions(vm, NAME).refuse(vm.observe(why).constant(vm))

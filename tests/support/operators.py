@@ -1,0 +1,56 @@
+"""Operators of torch that take functions, compared with what they mean in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import framejit
+
+BACKENDS = ("eager", "aot_eager")
+
+
+def gradients(result: Any, args: Iterable[torch.Tensor]) -> list[Any]:
+    """The gradients of a result's sum, for each of the arguments that has one."""
+    roots = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    if roots:
+        sum(root.sum() for root in roots).backward()  # type: ignore[union-attr]
+    return [arg.grad for arg in args]
+
+
+def copied(args: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Leaves like the arguments."""
+    return [arg.detach().clone().requires_grad_(arg.requires_grad) for arg in args]
+
+
+def compare(
+    program: Callable[..., Any], operator: Any, meaning: Any, calls: Iterable[tuple[torch.Tensor, ...]], backend: str = "eager", graphs: int | None = 1
+) -> None:
+    """`program(operator, *args)` compiled, against `program(meaning, *args)` as written: results, gradients, arguments, random numbers.
+
+    `graphs`: so many, and no breaks; None where neither is said.
+    """
+    framejit.reset()
+    compiled = framejit.compile(lambda *args: program(operator, *args), backend=backend)
+    for args in calls:
+        told = []
+        for call in (compiled, lambda *args: program(meaning, *args)):
+            given = copied(args)
+            torch.manual_seed(0)
+            result = call(*given)
+            told.append((result, gradients(result, given), given, torch.rand(2)))
+        (found, *_), (expected, *_) = told
+        for a, b in zip(*map(pytree.tree_leaves, told), strict=True):
+            if isinstance(b, torch.Tensor):
+                assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+                torch.testing.assert_close(a, b, **({} if backend == "inductor" else {"rtol": 0, "atol": 0}))
+            elif b is None and isinstance(a, torch.Tensor):  # to autograd, the operator uses all that one of its functions uses
+                assert not a.any()
+            else:
+                assert type(a) is type(b) and a == b
+        assert pytree.tree_structure(found) == pytree.tree_structure(expected)
+    if graphs is not None:
+        assert (framejit.statistics()["graphs"], framejit.statistics()["reasons"]) == (graphs, []), framejit.statistics()
