@@ -43,7 +43,7 @@ def trace_inside(vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refu
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class FunctionGraph:
     """A function that has been traced as a graph. The graph gives the tensors among `leaves`, all in memory of their own; `structure` says of what
     they are the leaves.
     """
@@ -70,20 +70,20 @@ class Functions:
         """Stop the trace at the program's call."""
         self.vm.unsupported(breaks.InnerFunction(self.operator, why))
 
-    def traced(self, function: Object, args: Sequence[Object] = ()) -> Traced:
+    def traced(self, function: Object, args: Sequence[Object] = ()) -> FunctionGraph:
         """A function that gives leaves and their structure."""
         vm = self.vm
         found = trace_inside(vm, lambda: vm.observe(abstract.call(vm, function, list(args), {})), [function, *args], self.refuse)
         leaves, structure = [vm.observe(part) for part in abstract.iterate(vm, found)]
         return self.ended([vm.observe(leaf) for leaf in abstract.iterate(vm, leaves)], structure)
 
-    def ended(self, leaves: list[Object], structure: Object) -> Traced:
+    def ended(self, leaves: list[Object], structure: Object) -> FunctionGraph:
         """The graph that is being traced, which ends here."""
         graph = self.vm.graph
         changes = graph.body.changes_lifted()
         leaves = self._apart(graph.body, leaves)
         inner = graph.end_inner([leaf for leaf in leaves if isinstance(leaf, TensorObject)])
-        return Traced(inner, leaves, structure, changes)
+        return FunctionGraph(inner, leaves, structure, changes)
 
     def _apart(self, body: Body, leaves: list[Object]) -> list[Object]:
         """The leaves, tensors copied where they share memory with one another or with what the graph is given: operators allow no such."""
@@ -100,16 +100,16 @@ class Functions:
             found.append(leaf)
         return found
 
-    def operands(self, functions: Iterable[Traced], first: Iterable[fx.Node] = ()) -> list[fx.Node]:
+    def operands(self, functions: Iterable[FunctionGraph], first: Iterable[fx.Node] = ()) -> list[fx.Node]:
         """All values around the graphs of some functions that these use, each once, behind those that are `first`."""
         return list(dict.fromkeys([*first, *(operand for function in functions for operand in function.graph.operands)]))
 
-    def attached(self, function: Traced, operands: Sequence[fx.Node]) -> fx.Node:
+    def attached(self, function: FunctionGraph, operands: Sequence[fx.Node]) -> fx.Node:
         """A node that gives the graph of a function, which takes these operands."""
         graph = self.vm.graph
         return graph.attach(function.graph.taking(operands, graph.fakes.running), {})
 
-    def check_changes(self, functions: Iterable[Traced], operands: Sequence[fx.Node]) -> None:
+    def check_changes(self, functions: Iterable[FunctionGraph], operands: Sequence[fx.Node]) -> None:
         """Stop the trace where one changes a tensor from around it, and autograd would have to know."""
         if any(function.changes for function in functions) and self.vm.graph.modes.current.grad:
             fakes = [operand.meta["example_value"] for operand in operands]

@@ -7,7 +7,7 @@ from torch._higher_order_ops.cond import cond_op
 
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import control_flow as plain
-from framejit.modules.inner_function import Functions, Traced, told
+from framejit.modules.inner_function import FunctionGraph, Functions, told
 from framejit.objects import abstract
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
@@ -61,7 +61,7 @@ def predicate(vm: TorchVM, functions: Functions, pred: Object) -> object:
     return vm.graph.nodes_of([pred])[0]
 
 
-def check_same(vm: TorchVM, functions: Functions, true: Traced, false: Traced) -> None:
+def check_same(vm: TorchVM, functions: Functions, true: FunctionGraph, false: FunctionGraph) -> None:
     """Stop the trace where the branches give not the same but for the numbers in tensors."""
     if not abstract.truth(vm, vm.call_app(plain.same_structure, [true.structure, false.structure])):
         functions.refuse("whose branches give trees of different structure")
