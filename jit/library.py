@@ -31,12 +31,14 @@ WRAPPERS = tuple(STANDARD_LIBRARY + name for name in ("contextlib.py", "functool
 TENSOR_CODE = tuple(
     TORCH + path
     for path in (
-        "_compile.py", "_higher_order_ops/", "_jit_internal.py", "_library/", "_linalg_utils.py", "_lobpcg.py", "_lowrank.py", "_ops.py",
+        "_compile.py", "_jit_internal.py", "_library/", "_linalg_utils.py", "_lobpcg.py", "_lowrank.py", "_ops.py",
         "_refs/", "_tensor.py", "amp/", "ao/", "autograd/", "distributions/", "functional.py", "library.py", "linalg/", "masked/", "nested/", "nn/",
         "overrides.py", "quantization/", "signal/", "sparse/", "utils/_contextlib.py", "utils/_pytree.py", "utils/checkpoint.py", "utils/hooks.py",
     )
 )  # fmt: skip
 """The parts of torch that compute with tensors, or stand around functions that do."""
+TAKING_FUNCTIONS = (TORCH + "_higher_order_ops/", TORCH + "nn/attention/flex_attention.py")
+"""Functions around operators that take functions: natively they call torch.compile, and not the operator."""
 BACKWARD_PASSES = TORCH + "autograd/functional.py"
 """The file whose functions run backward passes, some of them one for each number: natively, so each would be a graph break of its own."""
 OPTIMIZERS = TORCH + "optim/"
@@ -89,7 +91,7 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
     if is_generated(code, namespace):
         return CodeKind.WRAPPER
     if filename.startswith(TORCH):
-        if filename.startswith((BACKWARD_PASSES, OPTIMIZERS)):
+        if filename.startswith((BACKWARD_PASSES, OPTIMIZERS, *TAKING_FUNCTIONS)):
             return CodeKind.MACHINERY
         return CodeKind.TENSORS if filename.startswith(TENSOR_CODE) else CodeKind.WRAPPER
     if filename.startswith(OURS):

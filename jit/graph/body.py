@@ -37,13 +37,15 @@ class NodeNote:
 
 class Body:
     """A graph under construction. `outer`: the one that it is built inside of, whose tensors it may use; None for a trace's outermost graph.
+    `items_by_index`: in `x[i]`, a tensor `i` without dimensions is an index like others, and not a number that is asked for.
 
     Every change leaves on the trail how it is taken back.
     """
 
-    def __init__(self, trail: Trail, outer: Body | None = None) -> None:
+    def __init__(self, trail: Trail, outer: Body | None = None, items_by_index: bool = False) -> None:
         self.fx = fx.Graph()
         self.outer = outer
+        self.items_by_index = items_by_index
         self.notes: dict[fx.Node, NodeNote] = {}
         """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}
@@ -127,4 +129,6 @@ class Body:
     def refresh_lifted(self) -> None:
         """Take over the fakes of what is lifted, which have been made again."""
         for outer, placeholder in self.lifted.items():
-            placeholder.meta["example_value"] = outer.meta["example_value"]
+            example = placeholder.meta["example_value"] = outer.meta["example_value"]
+            if outer in self._versions:
+                self._versions[outer] = version_of(example)

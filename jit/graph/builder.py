@@ -267,10 +267,10 @@ class GraphBuilder:
 
     # Inner graphs, which an operator takes as arguments.
 
-    def begin_inner(self) -> None:
-        """What is traced from here on goes into a graph of its own, until `end_inner`."""
+    def begin_inner(self, items_by_index: bool = False) -> None:
+        """What is traced from here on goes into a graph of its own, until `end_inner`. `items_by_index`: see Body."""
         self._has_inner = True
-        self.trail.set(self, "body", Body(self.trail, self.body))
+        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index))
 
     def end_inner(self, outputs: Sequence[Object]) -> InnerGraph:
         """End the inner graph, which gives these values. Raises NotConstant if one of them can be no output of a graph."""

@@ -23,8 +23,11 @@ class InnerGraph:
     switches_modes: bool
     kept: frozenset[fx.Node]
 
-    def taking(self, operands: Sequence[fx.Node], running: Running) -> InnerGraph:
-        """The same graph, but that it takes these values: all that it uses, and maybe more. What it computes for nothing goes; see prune.py."""
+    def taking(self, operands: Sequence[fx.Node], running: Running, bare: bool = False) -> InnerGraph:
+        """This graph as one that takes these values: all that it uses, and maybe more. What it computes for nothing goes; see prune.py.
+
+        `bare`: it gives its only result as such, and not a tuple.
+        """
         given = dict(zip(self.operands, self.graph.find_nodes(op="placeholder"), strict=True))
         copy, copies = fx.Graph(), dict[fx.Node, fx.Node]()
         for operand in operands:
@@ -34,6 +37,9 @@ class InnerGraph:
                 copies[given[operand]] = placeholder
         for node in self._needed(running):
             copies[node] = copy.node_copy(node, copies.__getitem__)
+        end = copy.output_node()
+        if bare:
+            end.args = end.args[0]  # type: ignore[assignment]
         kept = frozenset([copies[node] for node in self.kept])
         return replace(self, graph=copy, operands=tuple(operands), kept=kept)
 

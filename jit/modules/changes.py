@@ -37,7 +37,7 @@ class Reached:
 
     def has(self, undo: Any, args: tuple[Any, ...]) -> bool:
         """Whether a change, of which this is the undoing, is one of these values: of those that the trace has made."""
-        if undo is setattr and args[1] in FILLED_IN:
+        if undo is setattr and (args[1] in FILLED_IN or getattr(args[0], args[1]) is args[2]):
             return False
         return any(id(part) in self.made for part in (getattr(undo, "__self__", None), *args[:1]))
 

@@ -14,25 +14,33 @@ from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
 from framejit.graph.fakes import storages
 from framejit.graph.inner import InnerGraph
+from framejit.modules.app import control_flow as plain
 from framejit.modules.changes import is_changed, reachable
 from framejit.objects import abstract
 from framejit.objects.object import Object, Raise
+from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.userobject import UserObject
 
 T = TypeVar("T")
 Refuse = Callable[[str], NoReturn]
 """Stops the trace, for a reason such as "of a function that raises"."""
 
 
-def trace_inside(vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refuse: Refuse) -> T:
+def trace_inside(vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refuse: Refuse, items_by_index: bool = False) -> T:
     """What `run` gives, traced into a graph inside the graph, which the caller ends. `used`: what it may change, apart from what is outside.
 
     Stops the trace where it raises, or does something besides computing: the operator may run it any number of times, or not at all.
     """
     stored = [kept for changed in vm.effects.mutated_since(0) for kept in changed.referents()]  # what values from outside hold by now
-    mark, before, modes = vm.trail.mark(), reachable([*used, *stored]), vm.graph.modes.current
-    vm.graph.begin_inner()
+    used = [*used, *stored]
+    for obj in reachable(used).made.values():
+        if isinstance(obj, UserObject):
+            obj.instance_dict(vm)  # made now if it is to be made at all: that is no change then
+    mark, before, modes = vm.trail.mark(), reachable(used), vm.graph.modes.current
+    vm.graph.begin_inner(items_by_index)
     try:
         result = run()
     except Raise:
@@ -77,6 +85,14 @@ class Functions:
         leaves, structure = [vm.observe(part) for part in abstract.iterate(vm, found)]
         return self.ended([vm.observe(leaf) for leaf in abstract.iterate(vm, leaves)], structure)
 
+    def traced_to_tensor(self, function: Object, args: Sequence[Object], items_by_index: bool = False) -> FunctionGraph:
+        """A function that gives a tensor. `items_by_index`: see graph/body.py."""
+        vm = self.vm
+        found = trace_inside(vm, lambda: vm.observe(abstract.call(vm, function, list(args), {})), [function, *args], self.refuse, items_by_index)
+        if not isinstance(found, TensorObject):
+            self.refuse(f"of a function that gives {found!r}, and no tensor")
+        return self.ended([found], vm.const(None))
+
     def ended(self, leaves: list[Object], structure: Object) -> FunctionGraph:
         """The graph that is being traced, which ends here."""
         graph = self.vm.graph
@@ -104,10 +120,37 @@ class Functions:
         """All values around the graphs of some functions that these use, each once, behind those that are `first`."""
         return list(dict.fromkeys([*first, *(operand for function in functions for operand in function.graph.operands)]))
 
-    def attached(self, function: FunctionGraph, operands: Sequence[fx.Node]) -> fx.Node:
-        """A node that gives the graph of a function, which takes these operands."""
+    def attached(self, function: FunctionGraph, operands: Sequence[fx.Node], bare: bool = False) -> fx.Node:
+        """A node that gives the graph of a function, which takes these operands. `bare`: it gives no tuple."""
         graph = self.vm.graph
-        return graph.attach(function.graph.taking(operands, graph.fakes.running), {})
+        return graph.attach(function.graph.taking(operands, graph.fakes.running, bare), {})
+
+    def results(self, target: Callable[..., Any], args: tuple[Any, ...]) -> list[Object]:
+        """What the operator gives."""
+        made = self.vm.graph.call_on_nodes(target, args)
+        assert isinstance(made, TupleObject)
+        return made.items(self.vm)
+
+    def all_tensors(self, values: Iterable[Object], what: str) -> list[TensorObject]:
+        """The values, which must be tensors."""
+        found = [self.vm.observe(value) for value in values]
+        for value in found:
+            if not isinstance(value, TensorObject):
+                self.refuse(f"with {what} {value!r}, which is no tensor")
+        return found  # type: ignore[return-value]
+
+    def check_like(self, found: Sequence[Object], expected: Sequence[TensorObject], what: str) -> None:
+        """Stop the trace where a function doesn't give tensors that look like these."""
+        if len(found) != len(expected):
+            self.refuse(f"of a function that gives {len(found)} values where there are {len(expected)} {what}")
+        for a, b in zip(found, expected):
+            if told(self.vm, a) != told(self.vm, b):
+                self.refuse(f"of a function that gives {told(self.vm, a)} in the place of {told(self.vm, b)}")
+
+    def check_unchanged(self, functions: Iterable[FunctionGraph]) -> None:
+        """Stop the trace where one changes a tensor from around it."""
+        if any(function.changes for function in functions):
+            self.refuse("of a function that changes tensors in place")
 
     def check_changes(self, functions: Iterable[FunctionGraph], operands: Sequence[fx.Node]) -> None:
         """Stop the trace where one changes a tensor from around it, and autograd would have to know."""
@@ -132,3 +175,9 @@ def look_of(tensor: TensorObject, vm: TorchVM) -> str:
 def told(vm: TorchVM, leaf: Object) -> Any:
     """A leaf of a result, for messages."""
     return look_of(leaf, vm) if isinstance(leaf, TensorObject) else repr(leaf)
+
+
+@models(plain.refuse)
+def refuse(vm: TorchVM, operator: Object, why: Object) -> Object:
+    """Stops the trace, for a stand-in of an operator."""
+    Functions(vm, vm.observe(operator).constant(vm)).refuse(vm.observe(why).constant(vm))

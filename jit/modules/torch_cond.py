@@ -43,9 +43,7 @@ def choose(vm: TorchVM, pred: Object, true_branch: Object, false_branch: Object)
     results: list[Object] = []
     if first.tensors or any(branch.changes for branch in branches):
         graphs = [functions.attached(branch, operands) for branch in branches]
-        made = vm.graph.call_on_nodes(cond_op, (condition, *graphs, tuple(operands)))
-        assert isinstance(made, TupleObject)
-        results = made.items(vm)
+        results = functions.results(cond_op, (condition, *graphs, tuple(operands)))
     return TupleObject([ListObject(functions.filled_in(first.leaves, results)), first.structure])
 
 
@@ -72,9 +70,3 @@ def check_same(vm: TorchVM, functions: Functions, true: FunctionGraph, false: Fu
             same = a is b or (a.cls is b.cls and a.cls in CONSTANTS and a.constant(vm) == b.constant(vm))
         if not same:
             functions.refuse(f"whose branches give {told(vm, a)} and {told(vm, b)}")
-
-
-
-@models(plain.refuse)
-def refuse(vm: TorchVM, why: Object) -> Object:
-    Functions(vm, NAME).refuse(vm.observe(why).constant(vm))

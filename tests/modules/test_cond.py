@@ -158,7 +158,7 @@ def test_inference(program: Callable[..., Any], backend: str) -> None:
 
 
 def test_inductor() -> None:
-    compare(free_variables, torch.cond, if_else, calls(), "inductor")
+    compare(free_variables, torch.cond, if_else, calls(), "inductor", exact=False)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

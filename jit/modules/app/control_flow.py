@@ -25,8 +25,8 @@ def choose(pred: Any, true_branch: Callable[[], Flat], false_branch: Callable[[]
     raise NotImplementedError
 
 
-def refuse(why: str) -> Any:
-    """Stop the trace at the program's call of the operator."""
+def refuse(operator: str, why: str) -> Any:
+    """Stop the trace at the program's call of an operator."""
     raise NotImplementedError
 
 
@@ -42,8 +42,53 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if not is_open(pred):
         return (true_fn if pred else false_fn)(*operands)
     if not isinstance(operands, (tuple, list)) or pytree.tree_any(lambda leaf: not isinstance(leaf, torch.Tensor), operands):
-        return refuse("operands that are no tensors, nor tuples, lists or dicts of tensors")
+        return refuse("torch.cond", "with operands that are no tensors, nor tuples, lists or dicts of tensors")
     leaves, structure = choose(
         pred, lambda: pytree.tree_flatten(true_fn(*operands)), lambda: pytree.tree_flatten(false_fn(*operands))
     )
     return pytree.tree_unflatten(leaves, structure)
+
+
+def loop(condition: Callable[..., Any], body: Callable[..., Flat], carried: tuple[Any, ...]) -> Flat:
+    """What a loop gives that begins with some tensors. `body` gives the tensors for the next round, and their structure."""
+    raise NotImplementedError
+
+
+def each(function: Callable[..., Flat], rows: tuple[Any, ...]) -> Flat:
+    """What a function gives for each row of some tensors, stacked."""
+    raise NotImplementedError
+
+
+def run(step: Callable[..., Flat], carried: tuple[Any, ...], rows: tuple[Any, ...]) -> Flat:
+    """What a function gives at last that takes what it has given before, and a row of some tensors each time; and what else it gives, stacked."""
+    raise NotImplementedError
+
+
+def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried: Any, additional: Any = ()) -> Any:
+    """The operator of `while_loop`."""
+    leaves, structure = loop(
+        lambda *carry: condition(*carry, *additional), lambda *carry: pytree.tree_flatten(body(*carry, *additional)), tuple(carried)
+    )
+    return pytree.tree_unflatten(leaves, structure)
+
+
+def map_impl(function: Callable[..., Any], xs: Any, args: Any) -> Any:
+    """The operator of `map`."""
+    leaves, structure = each(lambda *rows: pytree.tree_flatten(function(*rows, *args)), tuple(xs))
+    return pytree.tree_unflatten(leaves, structure)
+
+
+def scan(step: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    """The operator of `scan`."""
+    count = len(init)
+
+    def flat_step(*args: Any) -> Any:
+        carry, out = step(*args, *additional_inputs)
+        carried, of_carry = pytree.tree_flatten(carry)
+        given, of_out = pytree.tree_flatten(out)
+        if len(carried) != count:
+            return refuse("scan", f"of a function that gives {len(carried)} values where {count} is carried")
+        return [*carried, *given], (of_carry, of_out)
+
+    leaves, (of_carry, of_out) = run(flat_step, tuple(init), tuple(xs))
+    return pytree.tree_unflatten(leaves[:count], of_carry), pytree.tree_unflatten(leaves[count:], of_out)

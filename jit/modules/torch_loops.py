@@ -1,0 +1,115 @@
+"""torch's operators that run a function many times: `while_loop`, `map` and `scan`. The function is a graph inside the graph.
+
+It is traced once, with tensors that look like those that it will be given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import fx
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.while_loop import while_loop_op
+
+from framejit.graph.builder import TorchVM
+from framejit.modules.app import control_flow as plain
+from framejit.modules.inner_function import FunctionGraph, Functions, told
+from framejit.objects import abstract
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import Object
+from framejit.objects.registry import app, models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
+
+app(while_loop_op)(plain.while_loop)
+app(map_impl)(plain.map_impl)
+app(scan_op)(plain.scan)
+
+
+class LoopFunctions(Functions):
+    """The functions of an operator that takes tensors to begin with, or to take rows of."""
+
+    def copies(self, tensors: Iterable[TensorObject]) -> list[Object]:
+        """Tensors that look like others. The graph doesn't compute with them: in the graph inside it they stand for arguments."""
+        return [enter(self.vm, torch.clone, [tensor]) for tensor in tensors]
+
+    def rows(self, tensors: Iterable[TensorObject]) -> list[Object]:
+        """A row of each tensor, to stand for any."""
+        zero = self.vm.const(0)
+        return [enter(self.vm, torch.select, [tensor, zero, zero]) for tensor in tensors]
+
+    def nodes(self, values: Sequence[Object]) -> tuple[fx.Node, ...]:
+        return self.vm.graph.nodes_of(values)
+
+    def begin(self, tensors: Sequence[Object], copies: Sequence[Object], used: Iterable[fx.Node]) -> tuple[fx.Node, ...]:
+        """The nodes of what the operator begins with: each once, and none that the functions use besides, for it copies none."""
+        found: list[fx.Node] = []
+        for node, copy in zip(self.nodes(tensors), self.nodes(copies)):
+            found.append(copy if node in found or node in used else node)
+        return tuple(found)
+
+    def result(self, function: FunctionGraph, results: list[Object]) -> Object:
+        """What the stand-in of the operator is given: leaves, and their structure."""
+        return TupleObject([ListObject(results), function.structure])
+
+
+def tensors_of(vm: TorchVM, functions: Functions, values: Object, what: str) -> list[TensorObject]:
+    return functions.all_tensors(abstract.iterate(vm, vm.observe(values)), what)
+
+
+@models(plain.loop)
+def while_loop(vm: TorchVM, condition: Object, body: Object, carried: Object) -> Object:
+    """Stops the trace where the loop carries something else than tensors, or the body gives others."""
+    functions = LoopFunctions(vm, "while_loop")
+    begin = tensors_of(vm, functions, carried, "the carried value")
+    args = functions.copies(begin)
+    test = functions.traced_to_tensor(condition, args)
+    step = functions.traced(body, args)
+    (pred,) = test.tensors
+    if pred.look(vm).dtype is not torch.bool or pred.look(vm).dim():
+        functions.refuse(f"with a condition that gives {told(vm, pred)}, and not one bool")
+    functions.check_unchanged((test, step))
+    functions.check_like(step.leaves, begin, "carried values")
+    first = functions.nodes(args)
+    operands = functions.operands((test, step), first)
+    additional = tuple(operands[len(first) :])
+    graphs = functions.attached(test, operands, bare=True), functions.attached(step, operands)
+    return functions.result(step, functions.results(while_loop_op, (*graphs, functions.begin(begin, args, additional), additional)))
+
+
+@models(plain.each)
+def map_rows(vm: TorchVM, function: Object, rows: Object) -> Object:
+    """Stops the trace where the function gives something else than tensors."""
+    functions = LoopFunctions(vm, "map")
+    xs = tensors_of(vm, functions, rows, "the value to map over")
+    args = functions.rows(xs)
+    step = functions.traced(function, args)
+    functions.check_unchanged((step,))
+    functions.all_tensors(step.leaves, "the result")
+    first = functions.nodes(args)
+    operands = functions.operands((step,), first)
+    given = functions.begin(xs, functions.copies(xs), ())
+    results = functions.results(map_impl, (functions.attached(step, operands), given, tuple(operands[len(first) :])))
+    return functions.result(step, results)
+
+
+@models(plain.run)
+def scan_rows(vm: TorchVM, step: Object, carried: Object, rows: Object) -> Object:
+    """Stops the trace where the function doesn't give tensors, first those that look like what it carries."""
+    functions = LoopFunctions(vm, "scan")
+    begin = tensors_of(vm, functions, carried, "the initial value")
+    xs = tensors_of(vm, functions, rows, "the value to scan")
+    args = [*functions.copies(begin), *functions.rows(xs)]
+    traced = functions.traced(step, args)
+    functions.check_unchanged((traced,))
+    functions.all_tensors(traced.leaves, "the result")
+    functions.check_like(traced.leaves[: len(begin)], begin, "carried values")
+    first = functions.nodes(args)
+    operands = functions.operands((traced,), first)
+    additional = tuple(operands[len(first) :])
+    given = functions.begin([*begin, *xs], [*args[: len(begin)], *functions.copies(xs)], additional)
+    graph = functions.attached(traced, operands)
+    return functions.result(traced, functions.results(scan_op, (graph, given[: len(begin)], given[len(begin) :], additional)))
