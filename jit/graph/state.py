@@ -105,7 +105,7 @@ class Entering:
             cg.call_const(enter_for_real, 3)
             cg.pop_top()
         cg.load_const(self.grad)
-        cg.call_const(torch._C._set_grad_enabled, 1)
+        cg.call_const(put_grad_mode, 1)
         cg.pop_top()
 
     def referents(self) -> list[Object]:
@@ -114,8 +114,14 @@ class Entering:
 
 def enter_for_real(grad: bool, enter: Callable[[Any], Any], owner: Any) -> None:
     """Enter a scope in the grad mode in which the program entered it (runs in generated code)."""
-    torch._C._set_grad_enabled(grad)
+    put_grad_mode(grad)
     enter(owner)
+
+
+def put_grad_mode(grad: bool) -> None:
+    """Set the grad mode (runs in generated code); function modes that are in force are not asked, as the trace has done so."""
+    with torch._C.DisableTorchFunction():
+        torch._C._set_grad_enabled(grad)
 
 
 class GlobalModes:

@@ -96,7 +96,7 @@ def is_set_by_trace(vm: TorchVM, function: Callable[..., Any], args: list[Any]) 
 READ_PREFIXES = (
     "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_",
     "_get_math_sdp_allow_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
-    "_has_", "_len_torch_function_stack", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
+    "_has_", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
     "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount",
 )  # fmt: skip
 READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch._C) if name.startswith(READ_PREFIXES)]
@@ -251,6 +251,5 @@ for _function in (torch.manual_seed, torch.seed, torch.initial_seed, torch.get_r
     refuse(breaks.Random(f"torch.{_function.__name__}"), _function)
 for _function in (torch.set_default_dtype, torch.set_default_device, torch._C._set_default_dtype, torch.use_deterministic_algorithms):
     refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}"), _function)
-refuse(breaks.GlobalStateUnsupported("torch.device as a context manager"), torch.device.__enter__, torch.device.__exit__)
 for _function in (torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic):
     refuse(breaks.UnsupportedValue("a quantized tensor"), _function)

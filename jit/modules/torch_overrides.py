@@ -13,7 +13,7 @@ from framejit.graph.function_modes import NO_SUBCLASSES, NOTHING
 from framejit.objects import abstract
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Object
-from framejit.objects.overrides import arguments_asked, ask, overrides_in
+from framejit.objects.overrides import arguments, arguments_asked, ask, overrides_in
 from framejit.objects.registry import models, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
@@ -72,19 +72,9 @@ def default_torch_function(
     for other in abstract.iterate(vm, types):
         if not abstract.is_subtype(vm, real, vm.observe(other).constant(vm)):
             return vm.const(NotImplemented)
-    by_name = None if kwargs is None or vm.observe(kwargs).cls is type(None) else kwargs
     with vm.graph.function_modes.at_level(max(NO_SUBCLASSES, vm.graph.function_modes.level)):
-        found = call_with(vm, func, args, by_name)
+        found = abstract.call(vm, func, *arguments(vm, args, kwargs))
         return found if real is torch.Tensor or func.value in NOWRAP else converted(vm, found, real)
-
-
-def call_with(vm: VM, function: Object, args: Object | None, kwargs: Object | None) -> Object:
-    """`function(*args, **kwargs)`."""
-    given = [] if args is None else abstract.iterate(vm, args)
-    if kwargs is None:
-        return abstract.call(vm, function, given)
-    names = [vm.observe(name).constant(vm) for name in abstract.iterate(vm, kwargs)]
-    return abstract.call(vm, function, given, {name: abstract.getitem(vm, kwargs, vm.const(name)) for name in names})
 
 
 # What torch's functions in Python ask.

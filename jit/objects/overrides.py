@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
+from torch.overrides import TorchFunctionMode
 
 from framejit import breaks, classes
 from framejit.objects import abstract
@@ -106,21 +107,74 @@ def ask_for_operation(vm: VM, operation: TorchOperation, args: Sequence[Object],
         vm.unsupported(breaks.TensorSubclass("as argument of an operator of torch.ops that is called without its overload"))
     if any(not classes.is_subtype(arg.cls, torch.Tensor) for arg in asked) and not is_taken(vm, operation.function, args, kwargs):
         vm.unsupported(breaks.OperatorRaises("a value with __torch_function__ as an argument that must be something else"))
+    return ask(vm, function, asked, words_of(vm, args, kwargs, isinstance(function, OpOverload)), not asked and names_own_type(operation))
+
+
+def ask_modes(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+    """What modes say that a function in C gives, which asks no arguments."""
+    return ask(vm, function, [], words_of(vm, args, kwargs, False))
+
+
+def words_of(vm: VM, args: Sequence[Object], kwargs: dict[str, Object], always_both: bool) -> list[Object]:
+    """A call's arguments as an override is given them; functions in C pass no dict on where nothing is given by name."""
     words: list[Object] = [TupleObject(list(args))]
-    if kwargs or isinstance(function, OpOverload):
+    if kwargs or always_both:
         words.append(dict_of(vm, [(vm.const(name), value) for name, value in kwargs.items()]))
-    return ask(vm, function, asked, words)
+    return words
+
+
+def arguments(vm: VM, args: Object | None, kwargs: Object | None) -> tuple[list[Object], dict[str, Object]]:
+    """A call's arguments, of what an override was given."""
+    positional = [] if args is None else abstract.iterate(vm, args)
+    if kwargs is None or vm.observe(kwargs).cls is type(None):
+        return positional, {}
+    names = [vm.observe(name).constant(vm) for name in abstract.iterate(vm, kwargs)]
+    return positional, {name: abstract.getitem(vm, kwargs, vm.const(name)) for name in names}
+
+
+class Asked(Exception):
+    """An override has been asked."""
+
+
+class Probe(TorchFunctionMode):
+    """Says whether types are named to it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise Asked(bool(types))
+
+
+_names_own_type: dict[Any, bool] = {}
+
+
+def names_own_type(operation: TorchOperation) -> bool:
+    """Whether a method in C that is written by hand tells modes the type of its tensor, though that is not asked."""
+    if not operation.is_method:
+        return False
+    found = _names_own_type.get(operation.function)
+    if found is None:
+        found = _names_own_type[operation.function] = find_own_type(operation.function)
+    return found
+
+
+def find_own_type(function: Any) -> bool:
+    tensor = torch.empty(0)
+    for count in range(3):
+        try:
+            with Probe():
+                function(tensor, *[1] * count)
+        except Asked as asked:
+            return bool(asked.args[0])
+        except TypeError:
+            continue
+    return False
 
 
 class Stranger:
     """Stands for a value with an override that is no tensor."""
 
-    class Asked(Exception):
-        pass
-
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise cls.Asked
+        raise Asked
 
 
 def is_taken(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Object]) -> bool:
@@ -128,7 +182,7 @@ def is_taken(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Ob
     asks the first of such values before it looks at any other."""
     try:
         function(*[likeness(vm, arg) for arg in args], **{name: likeness(vm, arg) for name, arg in kwargs.items()})
-    except Stranger.Asked:
+    except Asked:
         return True
     except TypeError:
         return False
@@ -149,9 +203,11 @@ def likeness(vm: VM, obj: Object) -> Any:
     return obj.constant(vm)
 
 
-def ask(vm: VM, function: Any, asked: Sequence[Object], words: list[Any]) -> Object:
+def ask(vm: VM, function: Any, asked: Sequence[Object], words: list[Any], names_own_type: bool = False) -> Object:
     """Ask the innermost mode, then these arguments, until one answers. `words`: the function's arguments, as they are passed on."""
-    said: list[Object] = [function if isinstance(function, Object) else vm.pin(function), TupleObject([vm.const(arg.cls) for arg in asked]), *words]
+    own = words[0].items(vm)[:1] if names_own_type else []
+    types = TupleObject([vm.const(vm.observe(arg).cls) for arg in (*asked, *own)])
+    said: list[Object] = [function if isinstance(function, Object) else vm.pin(function), types, *words]
     modes = vm.graph.function_modes
     if modes.asks_modes():
         with modes.without_innermost() as mode:

@@ -1,0 +1,125 @@
+"""Modes that are asked before each of torch's functions (`TorchFunctionMode`), as the program enters and leaves them; `with torch.device(...)` is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext, _device_constructors
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.overrides import arguments, ask_modes
+from framejit.objects.registry import model_of, models
+
+NATIVE = torch._C
+PUSH, POP = NATIVE._push_on_torch_function_stack, NATIVE._pop_torch_function_stack
+ELSEWHERE = breaks.GlobalStateUnsupported("leaving a mode that was entered elsewhere, or out of order")
+
+
+def push(vm: TorchVM, mode: Object, owner: Object, enter: Any) -> None:
+    """Put a mode in force. `enter(owner)` does so for real, where the trace ends with it in force."""
+    vm.graph.modes.enter_nominally(owner, enter)
+    modes = vm.graph.function_modes
+    modes.set_stack((*modes.stack, mode))
+
+
+def pop(vm: TorchVM, owner: Object | None) -> Object:
+    """End the innermost mode, which this owner has put in force; None for any."""
+    stack = vm.graph.function_modes.stack
+    if not stack or not vm.graph.modes.exit_nominally(stack[-1] if owner is None else owner):
+        vm.unsupported(ELSEWHERE)
+    vm.graph.function_modes.set_stack(stack[:-1])
+    return stack[-1]
+
+
+@models(PUSH)
+def push_on_stack(vm: TorchVM, mode: Object) -> Object:
+    mode = vm.observe(mode)
+    push(vm, mode, mode, PUSH)
+    return vm.const(None)
+
+
+@models(POP)
+def pop_from_stack(vm: TorchVM) -> Object:
+    return pop(vm, None)
+
+
+@models(torch.device.__enter__)
+def enter_device(vm: TorchVM, self: Object) -> Object:
+    """THPDevice_enter."""
+    mode = vm.observe(abstract.call(vm, vm.const(DeviceContext), [self]))
+    push(vm, mode, self, torch.device.__enter__)
+    return self
+
+
+@models(torch.device.__exit__)
+def leave_device(vm: TorchVM, self: Object, *error: Object) -> Object:
+    pop(vm, self)
+    return vm.const(None)
+
+
+@models(DeviceContext.__torch_function__)
+def device_override(vm: TorchVM, self: Object, func: Object, types: Object, args: Object | None = None, kwargs: Object | None = None) -> Object:
+    """torch/utils/_device.py: functions that make tensors are told the device."""
+    func = vm.observe(func)
+    positional, by_name = arguments(vm, args, kwargs)
+    if func.value in _device_constructors() and ("device" not in by_name or vm.observe(by_name["device"]).cls is type(None)):
+        by_name["device"] = abstract.getattr_(vm, self, "device")
+    return abstract.call(vm, func, positional, by_name)
+
+
+# What asks for the stack. Its lowest part is what is in force at the call, which is guarded.
+
+
+@models(NATIVE._is_torch_function_mode_enabled)
+def is_mode_enabled(vm: TorchVM) -> Object:
+    return vm.const(vm.graph.function_modes.asks_modes() or NATIVE._is_torch_function_mode_enabled())
+
+
+@models(NATIVE._len_torch_function_stack)
+def stack_length(vm: TorchVM) -> Object:
+    return vm.const(len(vm.graph.function_modes.stack) + NATIVE._len_torch_function_stack())
+
+
+@models(NATIVE._get_function_stack_at)
+def stack_at(vm: TorchVM, level: Object) -> Object:
+    index = vm.observe(level).constant(vm) - NATIVE._len_torch_function_stack()
+    if not 0 <= index < len(vm.graph.function_modes.stack):
+        vm.unsupported(breaks.GlobalStateUnsupported("a mode that is in force at the call, asked for itself"))
+    return vm.graph.function_modes.stack[index]
+
+
+# Functions that ask modes, and are no operations on tensors.
+
+
+def asking_modes(function: Any) -> None:
+    """Have modes asked before the function's own model."""
+    own = model_of(function)
+    assert own is not None
+
+    def asked(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+        if vm.graph.function_modes.asks_modes():
+            return ask_modes(vm, function, args, kwargs)
+        return own(vm, *args, **kwargs)
+
+    models(function)(asked)
+
+
+for _function in (NATIVE._set_grad_enabled, torch.device):
+    asking_modes(_function)
+asks_for_device = model_of(torch.get_default_device)
+
+
+@models(torch.get_default_device)
+def get_default_device(vm: TorchVM) -> Object:
+    for mode in reversed(vm.graph.function_modes.stack):
+        if mode.cls is DeviceContext:
+            device = vm.observe(abstract.getattr_(vm, mode, "device"))
+            if device.constant(vm).index is None and device.constant(vm).type not in ("cpu", "meta"):
+                vm.unsupported(breaks.GlobalStateUnsupported("the index of a default device"))
+            return device
+    assert asks_for_device is not None
+    return asks_for_device(vm)
