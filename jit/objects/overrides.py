@@ -136,7 +136,7 @@ class Asked(Exception):
     """An override has been asked."""
 
 
-class Probe(TorchFunctionMode):
+class TypesProbe(TorchFunctionMode):
     """Says whether types are named to it."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -160,7 +160,7 @@ def find_own_type(function: Any) -> bool:
     tensor = torch.empty(0)
     for count in range(3):
         try:
-            with Probe():
+            with TypesProbe():
                 function(tensor, *[1] * count)
         except Asked as asked:
             return bool(asked.args[0])
