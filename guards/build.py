@@ -25,12 +25,12 @@ from framejit.guards.source import (
     Root,
     Source,
 )  # fmt: skip
-from framejit.guards.tensor_source import TENSOR_NUMBERS
+from framejit.guards.tensor_source import TENSOR_SOURCES
 
 STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index}
 """How a source's payload is given to the C++ accessor, where not as it is."""
 
-STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_NUMBERS)}
+STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_SOURCES)}
 
 
 LEAVES = {kind: LEAF_NUMBERS[leaf] for leaf, kind in KINDS.items()}

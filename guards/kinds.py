@@ -9,12 +9,14 @@ from __future__ import annotations
 import numbers
 import struct
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from framejit.guards.source import MISSING, Call, Item, Path, Reference, Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch, storage_and_offset
+from framejit.guards.tensor_spec import TensorSpec, differing_numbers, memory_range, mismatch, storage_and_offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -574,8 +576,9 @@ class StorageAliasing(Relation):
 
     def check(self, value: Any, call: Call) -> bool:
         numbers: dict[int, int] = {}
-        for source, group, offset in zip(self.tensors, self.groups, self.offsets, strict=True):
-            place = storage_and_offset(source.fetch(call))
+        tensors = [source.fetch(call) for source in self.tensors]  # those of arrays are made for this call: their addresses are to stay theirs
+        for tensor, group, offset in zip(tensors, self.groups, self.offsets, strict=True):
+            place = storage_and_offset(tensor)
             if place is None or numbers.setdefault(place[0], len(numbers)) != group or place[1] != offset:
                 return False
         return True
@@ -588,3 +591,45 @@ class StorageAliasing(Relation):
 
     def key(self) -> Any:
         return (tuple(map(id, self.tensors)), self.groups, self.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class ArraysApart(Relation):
+    """Among `tensors` (graph inputs of which some are written to): those of arrays lie in memory apart from all others.
+
+    `of_array[i]`: tensors[i] is one of an array. source: the first of them.
+    """
+
+    tensors: tuple[Source, ...]
+    of_array: tuple[int, ...]
+    leaf: ClassVar[str] = "arrays_apart"
+    cost: ClassVar[int] = 5
+    advice: ClassVar[str | None] = "an array that is written to shares memory with another array or tensor; pass a copy"
+
+    def sources(self) -> tuple[Source, ...]:
+        return self.tensors
+
+    def native(self) -> tuple[int, ...]:
+        return self.of_array
+
+    def check(self, value: Any, call: Call) -> bool:
+        tensors = [source.fetch(call) for source in self.tensors]
+        ranges = [memory_range(tensor) for tensor in tensors]
+        if None in ranges:
+            return False
+        return not overlapping(ranges, self.of_array)  # type: ignore[arg-type]
+
+    def expected(self) -> str:
+        return "shares no memory with the other arrays and tensors"
+
+    def found(self, value: Any, call: Call) -> str:
+        return "that some share memory"
+
+    def key(self) -> Any:
+        return (tuple(map(id, self.tensors)), self.of_array)
+
+
+def overlapping(ranges: Sequence[tuple[int, int]], of_array: Sequence[int]) -> bool:
+    """Whether the memory of one of the arrays overlaps that of another, or of a tensor."""
+    pairs = combinations(zip(ranges, of_array, strict=True), 2)
+    return any((one or other) and a < other_end and other_begin < end for ((a, end), one), ((other_begin, other_end), other) in pairs)

@@ -1,9 +1,12 @@
-"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints."""
+"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints; and the tensor of an array."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy
+import torch
 
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_spec import size_of, strides_and_offset
@@ -54,5 +57,34 @@ class TensorOffset(Source):
         return f"{of(self.base)}.storage_offset()"
 
 
+TO_TELL_APART = frozenset(numpy.dtype(code).num for code in "qQ")
+"""The numbers of the types longlong and ulonglong, which torch takes for int64 and uint64, and NumPy tells apart."""
+
+
+class ArrayTensor(Source):
+    """The tensor that shares an array's memory (torch.from_numpy): a new one for each call.
+
+    MISSING where torch has none, or the memory may not be written to.
+    """
+
+    __slots__ = ()
+    accessor = "array_tensor"
+
+    def step(self, value: Any) -> Any:
+        if type(value) is not numpy.ndarray or not value.flags.writeable or value.dtype.num in TO_TELL_APART:
+            return MISSING
+        try:
+            return torch.from_numpy(value)
+        except (TypeError, ValueError):
+            return MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return of(self.base)
+
+
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
 """The steps from a tensor to a number; the C++ side has one accessor for each."""
+
+TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor)
+"""All steps of this file."""

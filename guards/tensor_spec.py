@@ -137,3 +137,12 @@ def storage_and_offset(value: Any) -> tuple[int, int] | None:
         if READERS["layout"](value) is not torch.strided:
             return None
         return BASE.untyped_storage(value)._cdata, BASE.storage_offset(value)
+
+
+def memory_range(value: Any) -> tuple[int, int] | None:
+    """Where a tensor's storage begins and ends in memory; None for what is no tensor with a storage."""
+    if storage_and_offset(value) is None:
+        return None
+    with torch._C.DisableTorchFunction():
+        storage = BASE.untyped_storage(value)
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()

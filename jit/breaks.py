@@ -633,6 +633,40 @@ class InsideLibrary(Break):
 
 
 @dataclass(frozen=True)
+class ForeignArray(Break):
+    """An array from outside of which torch has no tensor: of objects, texts or dates, of unsigned or extended types, read-only, or running backwards.
+
+    Arrays of NumPy are tensors in a graph, which share the array's memory as `torch.from_numpy` has them. What torch doesn't take stays with NumPy: the graph
+    ends where the program looks at such an array.
+    """
+
+    name: str
+    what: str
+    id = "FJ068"
+    message = "{name} is {what}, of which torch has no tensor"
+    explanation = "In a graph, an array is a tensor that shares its memory; torch makes none of this one."
+    hints = (
+        "Convert it before the compiled function is called: array.astype(numpy.float32), array.copy(), numpy.ascontiguousarray(array).",
+        "Keep lists of Python objects in a list rather than in an array.",
+    )
+
+
+@dataclass(frozen=True)
+class ArrayOperation(Break):
+    """Something that NumPy does with arrays and torch doesn't, or does otherwise: the values, the type, or whose memory it is would be others.
+
+    A function of NumPy's is part of the graph where tensors give the same values, and where NumPy, asked with arrays of the same type and shape, says that the
+    result's type, shape, layout and memory are those too. All else runs natively.
+    """
+
+    what: str
+    id = "FJ069"
+    message = "{what}: left to NumPy"
+    explanation = "No operation on tensors is known to do the same."
+    hints = ("Use the function of torch's that does what is meant, on torch.from_numpy(array).",)
+
+
+@dataclass(frozen=True)
 class SuperOfNone(SkippedFrame):
     """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
 

@@ -198,6 +198,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             TensorNumbers numbers;
             return tensor_numbers(base, &numbers) ? keep(tree, tensor_number(node, numbers)) : nullptr;
         }
+        case Accessor::array_tensor: return keep(tree, array_tensor(base));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
             PyObject *object = FJ_Weakref_Object(base);
@@ -284,7 +285,7 @@ int init_accessors() {
     if (collections == nullptr) return -1;
     deque = reinterpret_cast<PyTypeObject *>(PyObject_GetAttrString(collections, "deque"));
     Py_DECREF(collections);
-    if (deque == nullptr) return -1;
+    if (deque == nullptr || init_arrays() < 0) return -1;
     return init_iterators();
 }
 

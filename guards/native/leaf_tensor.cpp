@@ -429,6 +429,33 @@ static bool storages_match(const Relation &relation, const std::vector<PyObject 
 
 static const Registered<RelationKind> storage_aliasing({.name = "storage_aliasing", .holds = storages_match, .numbers = 2});
 
+/* Whether the storages of those with the number 1, tensors of arrays, lie apart from one another and from those of the others: each array has a storage of
+ * its own, so that which share one doesn't tell. */
+static bool are_apart(const Relation &relation, const std::vector<PyObject *> &values) {
+    struct Range {
+        const char *begin, *end;
+        bool of_array;
+    };
+    std::vector<Range> ranges;
+    for (size_t i = 0; i < relation.nodes.size(); i++) {
+        PyObject *value = values[relation.nodes[i]];
+        if (value == nullptr || !PyObject_TypeCheck(value, tensor_base)) return false;
+        const Reader &tensor = read(value);
+        if (tensor.has_custom_sizes() || !tensor.has_storage()) return false;
+        const c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
+        const auto *begin = static_cast<const char *>(storage->data());
+        ranges.push_back({begin, begin + storage->nbytes(), relation.numbers[i] != 0});
+    }
+    for (size_t i = 0; i < ranges.size(); i++) {
+        for (size_t j = 0; j < i; j++) {
+            if ((ranges[i].of_array || ranges[j].of_array) && ranges[i].begin < ranges[j].end && ranges[j].begin < ranges[i].end) return false;
+        }
+    }
+    return true;
+}
+
+static const Registered<RelationKind> arrays_apart({.name = "arrays_apart", .holds = are_apart, .numbers = 1});
+
 /* payload: (grad mode, inference mode, forward grad mode, included keys, excluded keys, default dtype,
  * ((function, arguments, expected, comparison), ...)). */
 static bool read_global_facts(GuardTree &tree, Leaf &leaf, PyObject *payload) {

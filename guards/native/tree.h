@@ -31,7 +31,8 @@ namespace framejit {
 #define FRAMEJIT_ACCESSORS(X)                                                                                                        \
     X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
     X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index)    \
-    X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)
+    X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)   \
+    X(array_tensor)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
@@ -287,6 +288,10 @@ class Memo {
     bool add_function_field(const Node &node, PyObject *base);
     bool add_closure_cell(const Node &node, PyObject *base);
 };
+
+/* arrays.cpp */
+PyObject *array_tensor(PyObject *array); /* a new reference; NULL, maybe with an exception set, where torch has no tensor of its memory */
+int init_arrays();
 
 /* leaf_container.cpp */
 int init_leaf_container();

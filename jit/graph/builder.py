@@ -41,9 +41,10 @@ from framejit.graph.shapes import Shapes
 from framejit.graph.state import GlobalModes, Modes
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.guards.dynamic import STATIC, Dynamic
-from framejit.guards.kinds import Same, StorageAliasing, TensorMatch, with_article
+from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping, with_article
 from framejit.guards.source import Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, tensor_spec
+from framejit.guards.tensor_source import ArrayTensor
+from framejit.guards.tensor_spec import TensorSpec, memory_range, tensor_spec
 from framejit.objects.constobject import CONST_BUILDERS, EXACT
 from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject
@@ -611,6 +612,17 @@ class GraphBuilder:
             tuple(numbers),
             tuple(described.value.storage_offset() for described in inputs),
         )
+        self._guard_arrays(inputs)
+
+    def _guard_arrays(self, inputs: list[GraphInput]) -> None:
+        """Each array is a tensor with a storage of its own, even where it shares memory with others."""
+        of_array = tuple(int(isinstance(described.source, ArrayTensor)) for described in inputs)
+        if not any(of_array) or len(inputs) < 2:
+            return
+        ranges = [memory_range(described.value) for described in inputs]
+        if overlapping([place for place in ranges if place is not None], of_array):
+            self.vm.unsupported(breaks.MutatedInputUnsupported("an array that shares memory with another array or tensor"))
+        self.vm.relate(ArraysApart, inputs[0].source, tuple(described.source for described in inputs), of_array)
 
 
 def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:

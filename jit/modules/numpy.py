@@ -1,4 +1,4 @@
-"""NumPy's scalars and the functions on them: constants of a trace, computed by NumPy itself. Arrays stop the trace."""
+"""NumPy's scalars, types and functions. On constants they are computed by NumPy itself, on arrays by tensors (objects/arraycall.py)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import Pinned, Source
-from framejit.objects import abstract, operators
+from framejit.modules.numpy_arrays import on_constants
+from framejit.objects import abstract, arrayfunctions, operators
+from framejit.objects.arraycall import call_function, call_ufunc, has_array
+from framejit.objects.arrayrules import BY_FUNCTION
 from framejit.objects.constobject import SCALARS, ConstObject
 from framejit.objects.delivery import Delivery
 from framejit.objects.naming import callable_name
-from framejit.objects.object import VM, NotConstant, Object, fold
+from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
+from framejit.objects.object import VM, IdentityConstant, Object, fold
 from framejit.objects.registry import models, pure, wraps
+from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 
 SCALAR_TYPES: tuple[type, ...] = tuple(
@@ -28,6 +33,9 @@ ON_SCALARS = (
     "allclose", "ndim", "size", "clip", "all", "any", "trunc", "fix",
 )  # fmt: skip
 """Functions that return one scalar for scalars, or for short lists of them, and do nothing else."""
+
+MAKERS = ("linspace", "logspace", "geomspace", "array_equal", "isscalar", "triu_indices", "tril_indices", "diag_indices", "vander", "interp", "polyval")
+"""Functions that make arrays of constants, and nothing else."""
 
 METHODS = ("item", "tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__hash__")
 """Methods whose result is a scalar or text; others return arrays."""
@@ -107,25 +115,6 @@ def wrap_scalar(vm: VM, value: Any, source: Source | None) -> ScalarObject:
     return ScalarObject(value, source, pending=source is not None and not isinstance(source, Pinned))
 
 
-def fold_to_scalar(vm: VM, name: str, function: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
-    """Call a function of NumPy on constants. An array as its result can't be one of the trace: it is mutable."""
-    try:
-        real_args = [vm.observe(arg).as_real(vm) for arg in args]
-        real_kwargs = {key: vm.observe(arg).as_real(vm) for key, arg in kwargs.items()}
-    except NotConstant as needed:
-        vm.unsupported(breaks.UnsupportedCall(f"numpy.{name} on {needed.obj!r}"))
-    try:
-        with numpy.errstate(all="raise"):
-            found = function(*real_args, **real_kwargs)
-    except FloatingPointError as error:
-        vm.unsupported(breaks.UnsupportedOperation(f"numpy.{name}: {error}"))
-    except Exception as error:
-        vm.raise_(type(error), *error.args)
-    if type(found) not in SCALAR_TYPES and type(found) not in SCALARS:
-        vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}, which returns a {type(found).__name__}"))
-    return vm.from_real(found)
-
-
 class NumpyFunction(ConstObject):
     """A ufunc, or one of NumPy's Python functions behind its dispatcher."""
 
@@ -134,10 +123,19 @@ class NumpyFunction(ConstObject):
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         real = self.value
         name = getattr(real, "__name__", str(real))
-        if not isinstance(real, numpy.ufunc) and (name not in ON_SCALARS or getattr(numpy, name, None) is not real):
-            vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}"))
+        known = BY_FUNCTION.get(id(real))
         assert callable(real)
-        return fold_to_scalar(vm, name, real, args, kwargs)
+        if any(isinstance(vm.observe(arg), TensorObject) for arg in args):
+            vm.unsupported(breaks.ArrayOperation(f"numpy.{name} of a tensor"))
+        if any(has_array(vm, arg) for arg in (*args, *kwargs.values())):
+            if isinstance(real, numpy.ufunc):
+                return call_ufunc(vm, real, args, kwargs)
+            if known is None:
+                vm.unsupported(breaks.ArrayOperation(f"numpy.{name} of arrays"))
+            return call_function(vm, known, real, args, kwargs)
+        if not isinstance(real, numpy.ufunc) and known is None and ((name not in ON_SCALARS and name not in MAKERS) or getattr(numpy, name, None) is not real):
+            vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}"))
+        return on_constants(vm, name, real, args, kwargs)
 
 
 # Until NumPy 1.24 the functions behind the dispatcher are plain Python functions.
@@ -151,25 +149,51 @@ def make_scalar(cls: type) -> None:
 
     @models(cls)
     def construct(vm: VM, *args: Object) -> Object:
-        return fold_to_scalar(vm, cls.__name__, cls, args, {})
+        if any(has_array(vm, arg) for arg in args):
+            return call_function(vm, "astype", cls, args, {}, arrayfunctions.numpy_astype)
+        return on_constants(vm, cls.__name__, cls, args, {})
 
 
 for _cls in SCALAR_TYPES:
     make_scalar(_cls)
 
 
-def keep_the_type(function: Callable[..., Any]) -> None:
-    """The function asks a NumPy scalar for its dtype, so the scalar's Python number won't do."""
+def keep_the_type(function: Callable[..., Any], copies: bool) -> None:
+    """The function asks a NumPy scalar for its dtype, so the scalar's Python number won't do. Of an array, it makes a tensor."""
 
     @models(function)
     def make(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        first = vm.observe(args[0]) if args else None
+        if isinstance(first, ArrayObject) and not first.is_scalar and (copies or not (first.backwards or first.read_only)):
+            return of_array(vm, function, copies, first, args[1:], kwargs)
         if any(holds_scalar(vm, arg) for arg in (*args, *kwargs.values())):
             vm.unsupported(breaks.UnsupportedCall(f"{callable_name(function)} of a NumPy scalar"))
         return enter(vm, function, args, kwargs)
 
 
-for _function in (torch.tensor, torch.as_tensor):
-    keep_the_type(_function)
+def of_array(vm: VM, function: Callable[..., Any], copies: bool, array: ArrayObject, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
+    """A tensor of an array: one that shares its memory, or a copy."""
+    requires_grad = kwargs.pop("requires_grad", None)
+    if args or not set(kwargs) <= {"dtype", "device"} or (requires_grad is not None and not copies):
+        vm.unsupported(breaks.ArrayOperation(f"{callable_name(function)} of an array with these arguments"))
+    given = {key: arg for key, arg in kwargs.items() if vm.observe(arg).cls is not type(None)}
+    device = vm.guards.read(torch.get_default_device)
+    if "device" not in given and device.type != "cpu":
+        given["device"] = vm.const(device)
+    found: Object = array.tensor(vm)
+    if copies:
+        found = enter(vm, torch.clone, [found], {"memory_format": vm.const(torch.contiguous_format)})
+    else:
+        found = tensor_of_array(vm, array)
+    if given:
+        found = enter(vm, torch.Tensor.to, [found], given)
+    if requires_grad is not None and vm.observe(requires_grad).constant(vm):
+        found = enter(vm, torch.Tensor.requires_grad_, [found])
+    return found
+
+
+for _function, _copies in ((torch.tensor, True), (torch.as_tensor, False)):
+    keep_the_type(_function, _copies)
 
 
 def holds_scalar(vm: VM, obj: Object) -> bool:
@@ -177,4 +201,35 @@ def holds_scalar(vm: VM, obj: Object) -> bool:
     obj = vm.observe(obj)
     if obj.cls in (list, tuple):
         return any(holds_scalar(vm, item) for item in abstract.iterate(vm, obj))
-    return isinstance(obj, ScalarObject)
+    return isinstance(obj, (ScalarObject, ArrayObject))
+
+
+# Types.
+
+
+class DTypeObject(IdentityConstant):
+    """A dtype of NumPy's, known by identity: there is one object for each of the usual ones."""
+
+    __slots__ = ()
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        found = getattr(self.value, name, None)
+        if name == "__class__" or not isinstance(found, (str, int, type, numpy.dtype)):
+            return super().getattr(vm, name)
+        return vm.const(found)
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if not other.is_knowable() or not isinstance(other.value, (str, type, numpy.dtype)):
+            return None
+        operands = (other.constant(vm), self.value) if reflected else (self.value, other.constant(vm))
+        return fold(vm, operators.COMPARE[symbol][2], *operands)
+
+
+@wraps(numpy.dtype, by_identity=True)
+def wrap_dtype(vm: VM, value: Any, source: Source | None) -> DTypeObject:
+    return DTypeObject(type(value), source, value)
+
+
+@models(numpy.dtype)
+def make_dtype(vm: VM, *args: Object) -> Object:
+    return fold(vm, numpy.dtype, *[vm.observe(arg).constant(vm) for arg in args])

@@ -434,7 +434,7 @@ def not_traced(name: str) -> breaks.Break:
 
 for _make, _names in (
     (not_read, "_cdata _backward_hooks _post_accumulate_grad_hooks _version name _base _grad_fn output_nr _python_dispatch"),
-    (needs_data, "numpy __array__ __repr__ __format__ __contains__ __dlpack__ __reversed__"),
+    (needs_data, "__repr__ __format__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,
         "const_data_ptr mutable_data_ptr _is_view _use_count is_set_to storage _typed_storage "

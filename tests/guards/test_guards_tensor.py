@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from guarding import HERE, agrees, one, slot
@@ -11,6 +12,7 @@ from guarding import HERE, agrees, one, slot
 from framejit.guards.build import build
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import (
+    ArraysApart,
     Distinct,
     Same,
     StorageAliasing,
@@ -20,6 +22,7 @@ from framejit.guards.source import (
     MISSING,
     Root,
 )
+from framejit.guards.tensor_source import ArrayTensor
 from framejit.guards.tensor_spec import tensor_spec
 from framejit.torch_modes import read_state
 
@@ -127,6 +130,38 @@ def test_storage_aliasing() -> None:
     assert not agrees(built, base[:5], base[5:], base)
     assert not agrees(built, base[:5], base[5:], 3)
     assert not agrees(built, base[:5], base[5:], MISSING)
+
+
+def test_arrays_lie_apart() -> None:
+    root = Root()
+    arrays = [slot(root, i).child(ArrayTensor) for i in range(2)]
+    paths = (*arrays, slot(root, 2))
+    built = build([ArraysApart(paths[0], HERE, paths, (1, 1, 0))], [], [])
+    memory = numpy.arange(10.0)
+    tensor = torch.from_numpy(memory)
+    assert agrees(built, memory[:4], memory[4:7], tensor[7:].clone())
+    assert not agrees(built, memory[:5], memory[4:7], torch.ones(2))
+    assert not agrees(built, memory[:4], memory[4:7], tensor)
+    assert not agrees(built, memory[:4], 3, torch.ones(2))
+    beside = build([ArraysApart(paths[0], HERE, paths, (1, 0, 0))], [], [])
+    assert agrees(beside, memory[:3].copy(), memory[:4], tensor), "tensors among themselves are another guard's"
+
+
+def test_the_tensor_of_an_array() -> None:
+    source = slot(Root()).child(ArrayTensor)
+    built = build([TensorMatch(source, HERE, tensor_spec(torch.ones(2, 3).double()))], [source], [])
+    read_only = numpy.ones((2, 3))
+    read_only.flags.writeable = False
+    assert agrees(built, numpy.ones((2, 3)))
+    others = [
+        numpy.ones((3, 2)), numpy.ones((2, 3), "f4"), numpy.ones((3, 2)).T, numpy.ones((2, 6))[:, ::2], numpy.ones((2, 3))[::-1], read_only, [1.0],
+        torch.ones(2, 3),
+        numpy.ones((2, 3), ">f8"), numpy.ones((2, 3), object), numpy.matrix(numpy.ones((2, 3))), numpy.ones((2, 3), "M8[s]"), numpy.float64(1),
+    ]  # fmt: skip
+    for value in others:
+        assert not agrees(built, value), value
+    whole = build([TensorMatch(source, HERE, tensor_spec(torch.ones(2).long()))], [source], [])
+    assert agrees(whole, numpy.ones(2, "l")) and not agrees(whole, numpy.ones(2, "q"))
 
 
 MODES: list[Any] = [

@@ -21,7 +21,7 @@ from framejit.guards.kinds import Distinct, Equals, Same, TensorMatch, TypeIs
 from framejit.guards.shape_program import shapes_hold
 from framejit.guards.shapes import Read
 from framejit.guards.source import MISSING, Index, InstanceDict, Item, Root, Source, UserLine
-from framejit.guards.tensor_source import TENSOR_NUMBERS, TensorOffset, TensorSize, TensorStride
+from framejit.guards.tensor_source import TENSOR_SOURCES, TensorOffset, TensorSize, TensorStride
 from framejit.guards.tensor_spec import TensorSpec, tensor_spec
 
 S, T = sympy.symbols("s t", integer=True, positive=True)
@@ -73,7 +73,7 @@ def test_numbers_of_tensors(kind: type[Source], dim: int | None) -> None:
 
 
 def test_every_step_from_a_tensor_is_listed() -> None:
-    assert {kind.__name__ for kind in TENSOR_NUMBERS} == {kind.__name__ for kind in Source.__subclasses__() if kind.__module__.endswith("tensor_source")}
+    assert {kind.__name__ for kind in TENSOR_SOURCES} == {kind.__name__ for kind in Source.__subclasses__() if kind.__module__.endswith("tensor_source")}
 
 
 def test_text_of_numbers() -> None:

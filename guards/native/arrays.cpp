@@ -1,0 +1,70 @@
+/* arrays.cpp: NumPy's arrays as tensors that share their memory, as torch.from_numpy makes them. */
+#include "tree.h"
+
+namespace framejit {
+
+namespace {
+
+/* NumPy's objects, as far as they are read here (numpy/ndarraytypes.h); that the layout is right is checked when the module is loaded. */
+struct Descr {
+    PyObject_HEAD
+    PyTypeObject *typeobj;
+    char kind, type, byteorder, flags;
+    int type_num;
+};
+struct Array {
+    PyObject_HEAD
+    char *data;
+    int nd;
+    Py_ssize_t *dimensions, *strides;
+    PyObject *base;
+    Descr *descr;
+    int flags;
+};
+constexpr int writeable = 0x0400;                   /* NPY_ARRAY_WRITEABLE */
+constexpr int long_long = 9, unsigned_long_long = 10; /* NPY_LONGLONG, NPY_ULONGLONG: torch takes them for int64 and uint64, NumPy tells them apart */
+
+PyTypeObject *array_type;
+PyObject *from_numpy;
+
+bool is_laid_out_so(PyObject *array) {
+    auto *seen = reinterpret_cast<Array *>(array);
+    PyObject *dtype = PyObject_GetAttrString(array, "dtype"), *flags = PyObject_GetAttrString(array, "flags");
+    PyObject *number = dtype == nullptr ? nullptr : PyObject_GetAttrString(dtype, "num");
+    PyObject *bits = flags == nullptr ? nullptr : PyObject_GetAttrString(flags, "num");
+    bool right = number != nullptr && bits != nullptr && reinterpret_cast<PyObject *>(seen->descr) == dtype &&
+                 seen->descr->type_num == PyLong_AsLong(number) && seen->flags == PyLong_AsLong(bits);
+    Py_XDECREF(bits);
+    Py_XDECREF(number);
+    Py_XDECREF(flags);
+    Py_XDECREF(dtype);
+    return right;
+}
+
+}  // namespace
+
+/* torch warns where memory may not be written to, and then writes to it. */
+PyObject *array_tensor(PyObject *array) {
+    if (!Py_IS_TYPE(array, array_type)) return nullptr;
+    auto *seen = reinterpret_cast<Array *>(array);
+    const int number = seen->descr->type_num;
+    if ((seen->flags & writeable) == 0 || number == long_long || number == unsigned_long_long) return nullptr;
+    return PyObject_CallOneArg(from_numpy, array);
+}
+
+int init_arrays() {
+    PyObject *numpy = PyImport_ImportModule("numpy"), *torch = PyImport_ImportModule("torch");
+    PyObject *array = numpy == nullptr ? nullptr : PyObject_CallMethod(numpy, "zeros", "i", 3);
+    if (torch != nullptr && array != nullptr && is_laid_out_so(array)) {
+        array_type = Py_TYPE(array); /* a static type */
+        from_numpy = PyObject_GetAttrString(torch, "from_numpy");
+    } else if (!PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ImportError, "framejit._runtime was built for another NumPy than the one that is installed; build framejit again");
+    }
+    Py_XDECREF(array);
+    Py_XDECREF(torch);
+    Py_XDECREF(numpy);
+    return from_numpy == nullptr ? -1 : 0;
+}
+
+}  // namespace framejit

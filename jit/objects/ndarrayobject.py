@@ -1,0 +1,165 @@
+"""NumPy's arrays, and the NumPy scalars that are computed from them: tensors that share an array's memory stand for them in the graph.
+
+An array from outside becomes an input when something asks for more than its type: what is guarded is the tensor that torch.from_numpy makes of it. What the
+program does with arrays is done with tensors (arraycall.py); what leaves the trace becomes an array again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+
+from framejit import breaks
+from framejit.guards.source import MISSING, Source
+from framejit.guards.tensor_source import TO_TELL_APART, ArrayTensor
+from framejit.objects import arrayfunctions
+from framejit.objects.arrayrules import KNOWN
+from framejit.objects.object import VM, Codegen, NotConstant, Object
+from framejit.objects.registry import wrapper_for, wraps
+from framejit.objects.tensorobject import TensorObject, needs_data, number_out_of
+from framejit.objects.torchcall import enter
+from framejit.objects.torchfunctions import PLAIN_TENSORS
+
+TYPES: dict[torch.dtype, numpy.dtype[Any]] = {torch.from_numpy(numpy.empty(0, code)).dtype: numpy.dtype(code) for code in sorted(KNOWN)}
+"""NumPy's types for torch's."""
+TORCH_TYPES = {numpy_type: torch_type for torch_type, numpy_type in TYPES.items()}
+
+
+class ArrayObject(Object):
+    """An array, or a NumPy scalar that the graph computes: then `cls` is its type. `form`: the tensor that has its data; None until an array from outside is
+    asked for more than its type. `read_only`: it may not be written to. `backwards`: the dimensions in which it runs through `form` from the end on, as
+    `array[::-1]` does, and no tensor can: each operation is given a copy."""
+
+    __slots__ = ("form", "read_only", "backwards")
+    depends_on_data = True
+
+    def __init__(
+        self,
+        cls: type,
+        form: TensorObject | None,
+        source: Source | None = None,
+        value: Any = MISSING,
+        read_only: bool = False,
+        backwards: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(cls, source, value)
+        self.form = form
+        self.read_only = read_only
+        self.backwards = backwards
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is a NumPy scalar."""
+        return self.cls is not numpy.ndarray
+
+    def tensor(self, vm: VM) -> TensorObject:
+        """A tensor with its elements, of its memory unless it runs backwards. Breaks where torch has none."""
+        if not self.backwards:
+            return self.forwards(vm)
+        found = enter(vm, torch.flip, [self.forwards(vm), vm.const(self.backwards)])
+        assert isinstance(found, TensorObject)
+        return found
+
+    def forwards(self, vm: VM) -> TensorObject:
+        """The tensor of its memory."""
+        if self.form is None:
+            assert self.source is not None
+            why = no_tensor_of(self.value)
+            if why is not None:
+                vm.unsupported(breaks.ForeignArray(self.source.told(), why))
+            made = vm.graph.input(self.source.child(ArrayTensor), torch.from_numpy(self.value))
+            assert isinstance(made, TensorObject)
+            vm.trail.set(self, "form", made)
+            return made
+        return self.form
+
+    def dtype(self, vm: VM) -> numpy.dtype[Any]:
+        return TYPES[self.tensor(vm).look(vm).dtype]
+
+    def number(self, vm: VM, method: str = "item") -> Object:
+        """The Python number that its one element is."""
+        tensor = self.tensor(vm)
+        if any(size != 1 for size in tensor.look(vm).shape):
+            vm.unsupported(breaks.ArrayOperation(f"{method}() of an array with several elements"))
+        found = number_out_of(vm, tensor, method)
+        return vm.unsupported(needs_data(method)) if found is None else found
+
+    def truth(self, vm: VM) -> bool:
+        return bool(self.number(vm, "__bool__").constant(vm))
+
+    def check_truth(self, vm: VM, expected: bool) -> bool:
+        tensor = self.tensor(vm)
+        if any(size != 1 for size in tensor.look(vm).shape):
+            return False
+        number = number_out_of(vm, tensor, "__bool__")
+        return number is not None and number.check_truth(vm, expected)
+
+    def hash_key(self, vm: VM) -> Any:
+        vm.unsupported(breaks.ArrayOperation("the hash of an array"))
+
+    def as_graph_argument(self, vm: VM) -> Any:
+        """As an argument of torch's, a scalar is a number. Of arrays, torch makes this or that."""
+        if not self.is_scalar:
+            raise NotConstant(self)
+        return self.number(vm).as_graph_argument(vm)
+
+    # Leaving the trace.
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.form is not None
+        cg.load(self.form)
+        if self.is_scalar:
+            cg.call_const(arrayfunctions.as_scalar, 1)
+            return
+        cg.call_const(arrayfunctions.as_read_only if self.read_only else arrayfunctions.as_array, 1)
+        if self.backwards:
+            cg.load_const(self.backwards)
+            cg.call_const(numpy.flip, 2)
+
+    def referents(self) -> list[Object]:
+        return [] if self.source is not None or self.form is None else [self.form]
+
+
+def no_tensor_of(array: numpy.ndarray[Any, Any]) -> str | None:
+    """Why torch has no tensor of an array's memory that may stand for it; None where it has."""
+    dtype = array.dtype
+    if dtype.kind == "O":
+        return "an array of Python objects"
+    if not dtype.isnative:
+        return f"an array of {dtype.name} in the byte order of other machines"
+    if dtype.char not in KNOWN and (dtype not in TORCH_TYPES or dtype.num in TO_TELL_APART):
+        return f"an array of type {dtype.name}"
+    if not array.flags.writeable:
+        return "an array that may not be written to"
+    if any(stride < 0 or stride % dtype.itemsize for stride in array.strides):
+        return "an array that runs backwards through its memory" if min(array.strides) < 0 else "an array of fields of a larger one"
+    if not array.flags.aligned:
+        return "an array that is not aligned"
+    return None
+
+
+@wraps(numpy.ndarray, shared=True)
+def wrap_array(vm: VM, value: numpy.ndarray[Any, Any], source: Source) -> Object:
+    """An array from outside. A subclass of ndarray has operators of its own."""
+    if type(value) is not numpy.ndarray:
+        return wrapper_for(object).wrap(vm, value, source)
+    return ArrayObject(numpy.ndarray, None, source, value)
+
+
+def tensor_of_array(vm: VM, array: ArrayObject) -> TensorObject:
+    """Another tensor with the memory of an array."""
+    found = enter(vm, torch.Tensor.detach, [array.tensor(vm)])
+    assert isinstance(found, TensorObject)
+    return found
+
+
+def array_of_tensor(vm: VM, tensor: TensorObject) -> ArrayObject:
+    """Tensor.numpy. Breaks where it raises."""
+    fake = tensor.look(vm)
+    if fake.requires_grad:
+        vm.unsupported(breaks.ArrayOperation("numpy() of a tensor that requires a gradient"))
+    if fake.device.type != "cpu" or fake.dtype not in TYPES or fake.is_conj() or fake.is_neg() or tensor.cls not in PLAIN_TENSORS:
+        vm.unsupported(breaks.ArrayOperation(f"numpy() of a {fake.dtype} tensor on {fake.device}"))
+    return ArrayObject(numpy.ndarray, tensor)
