@@ -21,7 +21,7 @@ from framejit.objects.delivery import Delivery
 from framejit.objects.naming import callable_name
 from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
 from framejit.objects.object import VM, IdentityConstant, Object, fold
-from framejit.objects.registry import models, pure, wraps
+from framejit.objects.registry import call_model, model_of, models, pure, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 
@@ -123,8 +123,10 @@ class NumpyFunction(ConstObject):
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         real = self.value
         name = getattr(real, "__name__", str(real))
-        known = BY_FUNCTION.get(id(real))
+        known, model = BY_FUNCTION.get(id(real)), model_of(real)
         assert callable(real)
+        if model is not None:
+            return call_model(vm, model, real, args, kwargs)
         if any(isinstance(vm.observe(arg), TensorObject) for arg in args):
             vm.unsupported(breaks.ArrayOperation(f"numpy.{name} of a tensor"))
         if any(has_array(vm, arg) for arg in (*args, *kwargs.values())):

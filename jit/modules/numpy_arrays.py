@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from framejit import breaks
+from framejit.guards.source import MISSING
 from framejit.objects import abstract, arrayfunctions, operators
 from framejit.objects.arraycall import (
     EMPTY,
@@ -132,6 +133,9 @@ for _name, _ufunc in (("neg", numpy.negative), ("pos", numpy.positive), ("invert
 
 
 def shape_of(vm: VM, self: ArrayObject) -> TupleObject:
+    known = self.read(vm, "shape")
+    if known is not MISSING:
+        return TupleObject([vm.const(size) for size in known])
     tensor = self.tensor(vm)
     return TupleObject([vm.graph.size(tensor, dim) for dim in range(tensor.look(vm).dim())])
 
@@ -155,7 +159,7 @@ def kept_from(name: str) -> Callable[..., Object]:
 
 on_arrays("shape", shape_of)
 on_arrays("size", size_of)
-on_arrays("ndim", lambda vm, self: vm.const(self.tensor(vm).look(vm).dim()))
+on_arrays("ndim", lambda vm, self: vm.const(len(shape_of(vm, self).items(vm))))
 on_arrays("dtype", lambda vm, self: vm.const(self.dtype(vm)))
 on_arrays("itemsize", lambda vm, self: vm.const(self.dtype(vm).itemsize))
 on_arrays("nbytes", lambda vm, self: operators.binary_op(vm, "*", size_of(vm, self), vm.const(self.dtype(vm).itemsize)))
@@ -350,7 +354,7 @@ def shape(vm: VM, a: Object) -> Object:
 @models(numpy.ndim)
 def ndim(vm: VM, a: Object) -> Object:
     a = vm.observe(a)
-    return vm.const(a.tensor(vm).look(vm).dim()) if isinstance(a, ArrayObject) else on_constants(vm, "ndim", numpy.ndim, [a], {})
+    return vm.const(len(shape_of(vm, a).items(vm))) if isinstance(a, ArrayObject) else on_constants(vm, "ndim", numpy.ndim, [a], {})
 
 
 # Tensors and arrays.

@@ -12,7 +12,8 @@ import numpy
 import torch
 
 from framejit import breaks
-from framejit.guards.source import MISSING, Source
+from framejit.guards.kinds import Equals
+from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TO_TELL_APART, ArrayTensor
 from framejit.objects import arrayfunctions
 from framejit.objects.arrayrules import KNOWN
@@ -74,6 +75,14 @@ class ArrayObject(Object):
             vm.trail.set(self, "form", made)
             return made
         return self.form
+
+    def read(self, vm: VM, name: str) -> Any:
+        """An attribute of an array of which torch has no tensor: guarded by itself. MISSING where the tensor tells."""
+        if self.form is not None or self.source is None or no_tensor_of(self.value) is None:
+            return MISSING
+        found = getattr(self.value, name)
+        vm.guard(Equals, self.source.child(CAttr, name), found)
+        return found
 
     def dtype(self, vm: VM) -> numpy.dtype[Any]:
         return TYPES[self.tensor(vm).look(vm).dtype]

@@ -182,13 +182,21 @@ def test_sizes_that_vary_share_an_entry():
 def test_arrays_that_torch_has_no_tensors_of(array, told):
     def program(x, array):
         y = x + 1
-        return y, array[0], array.shape
+        return y, array[0], array.dtype
 
     with pytest.raises(framejit.Unsupported) as raised:
         framejit.compile(program, backend="eager", fullgraph=True)(x, array)
     assert "FJ068" in str(raised.value) and told in str(raised.value) and "return y, array[0]" in str(raised.value)
     got, expected = framejit.compile(program, backend="eager")(x, array), program(x, array)
     assert str(got) == str(expected)
+
+
+def test_the_shape_of_any_array_is_known():
+    program = lambda x, array: x * array.ndim + array.size + len(array) + np.ndim(array) + array.shape[-1]
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for array in (np.array([1, "two"], dtype=object), np.array(["a", "b"]), np.array([["a", "b", "c"]]), np.broadcast_to(1.0, (2, 3))):
+        assert compiled(x, array).tolist() == program(x, array).tolist()
 
 
 def test_what_numpy_raises_is_raised():
