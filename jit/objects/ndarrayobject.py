@@ -21,7 +21,7 @@ from framejit.objects.object import VM, Codegen, NotConstant, Object
 from framejit.objects.registry import wrapper_for, wraps
 from framejit.objects.tensorobject import TensorObject, needs_data, number_out_of
 from framejit.objects.torchcall import enter
-from framejit.objects.torchfunctions import PLAIN_TENSORS
+from framejit.torch_classes import PLAIN_TENSORS
 
 TYPES: dict[torch.dtype, numpy.dtype[Any]] = {torch.from_numpy(numpy.empty(0, code)).dtype: numpy.dtype(code) for code in sorted(KNOWN)}
 """NumPy's types for torch's."""
