@@ -240,7 +240,7 @@ def test_the_peer_is_named_in_few_files_only():
     assert named <= {"graph.torch_sources", *ECOSYSTEM}, named
 
 
-ECOSYSTEM = {"modules.ecosystem", "backends.ecosystem", "driver.torch_stance"}
+ECOSYSTEM = {"modules.declared", "modules.ecosystem", "backends.ecosystem", "driver.torch_stance"}
 
 
 @each_module

@@ -29,7 +29,7 @@ from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
-from framejit.graph.fake import refusal, refusal_of_class, version_of
+from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.inner import InnerGraph
@@ -345,6 +345,7 @@ class GraphBuilder:
             self.vm.unsupported(self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs), target))
         self.shapes.note_lines()
         bindings = self.unbacked.after(name, result, fakes, changes)
+        changes = changes or is_declared(target)
         if is_unbacked(result):
             number = self.unbacked.known(result)
             if number is None:

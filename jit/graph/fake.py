@@ -102,9 +102,14 @@ def is_of_others(target: Any) -> bool:
         return target.namespace not in TORCHS_OPERATORS
     if isinstance(target, OpOverloadPacket):
         return target._qualified_op_name.partition("::")[0] not in TORCHS_OPERATORS
-    return getattr(target, "of_others", False) or (
-        isinstance(target, FunctionType) and not str(target.__module__).startswith(("torch.", "framejit."))
-    )
+    return getattr(target, "of_others", False) or is_declared(target)
+
+
+def is_declared(target: Any) -> bool:
+    """Whether the target of a node is a function of which a program has said that a call of it is to be one node. It may do anything: it always runs."""
+    if not isinstance(target, FunctionType):
+        return False
+    return getattr(target, "runs_always", str(target.__module__).partition(".")[0] not in ("torch", "framejit"))
 
 
 def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.Break:

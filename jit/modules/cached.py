@@ -11,12 +11,13 @@ from typing import Any
 from framejit import breaks, library
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, Source
-from framejit.modules.ecosystem import ASSUMED_CONSTANT
+from framejit.modules.declared import said_of
 from framejit.objects import abstract
 from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import MethodObject
 from framejit.objects.object import VM, Codegen, Namespace, Object
 from framejit.objects.registry import wraps
+from framejit.user.functions import Treatment
 
 CachedFunction: type = type(functools.lru_cache(abstract.iterate))
 
@@ -39,7 +40,7 @@ class CachedFunctionObject(Object):
         function = self.function()
         if type(function) is not FunctionType:
             vm.unsupported(breaks.CachedCall(repr(self.value)))
-        if getattr(function, ASSUMED_CONSTANT, False):
+        if said_of(function) is Treatment.CONSTANT:
             return abstract.call(vm, vm.pin(function), args, kwargs)
         given = [key(vm, arg) for arg in args]
         named = {name: key(vm, arg) for name, arg in kwargs.items()}

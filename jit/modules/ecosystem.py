@@ -10,13 +10,11 @@ from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, SWITCHES
 from framejit.objects import abstract
 from framejit.objects.funcobject import FunctionObject
-from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import library
-from framejit.objects.torchcall import enter
 from framejit.user import regions
 
 DISABLED = "_torchdynamo_disable"
-ASSUMED_CONSTANT = "_dynamo_marked_constant"
 FORBIDDEN = "_dynamo_forbidden"
 STANCE = frozenset({"set_stance", "_set_stance"})
 """torch's functions that set the stance; they carry the mark FORBIDDEN."""
@@ -25,7 +23,6 @@ MAKE_CALLABLES = frozenset({("torch", "compile"), ("torch.compiler", "disable"),
 NOT_NESTED = "disable_nested_graph_breaks"
 ENTERS, LEAVES = "DynamoConfigPatchProxy.__enter__", "DynamoConfigPatchProxy.__exit__"
 """The methods of torch's regions that change a setting of its tracer's; functions decorated with such a region are traced through to these."""
-RULES = "torch._dynamo.trace_rules"
 UTILITIES = "torch._dynamo.utils"
 ASKED = "_error_on_graph_break"
 SWITCHES[UTILITIES, ASKED] = "torch's error_on_graph_break"
@@ -39,7 +36,7 @@ STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
 
 @library
 def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """`torch.compiler.disable` and `assume_constant_result` mark functions; `torch._dynamo.graph_break` asks the tracer to stop.
+    """`torch.compiler.disable` marks functions; `torch._dynamo.graph_break` asks the tracer to stop.
 
     `torch._dynamo.error_on_graph_break` needs no rule: its code, which sets a global of torch's, is traced; see `asked_for_errors`.
 
@@ -48,9 +45,6 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
     """
     if function.value is MISSING:
         return None
-    found = marked(vm, function, args, kwargs)
-    if found is not None:
-        return found
     if not isinstance(function, FunctionObject):
         return None
     real = function.value
@@ -83,8 +77,6 @@ def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[s
     if real.__dict__.get(DISABLED):
         reason = real.__dict__.get("_torchdynamo_disable_msg")
         vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))
-    if real.__dict__.get(ASSUMED_CONSTANT):
-        return assumed_constant(vm, function, args, kwargs)
     return None
 
 
@@ -97,21 +89,6 @@ def is_not_nested(vm: VM, region: Object) -> bool:
     return True
 
 
-def marked(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """The result of calling what `allow_in_graph` or `disallow_in_graph` was told of; None where neither was."""
-    rules = sys.modules.get(RULES)
-    if rules is None:
-        return None
-    real = function.value
-    if id(real) in rules._disallowed_callable_ids() and getattr(real, "__name__", "") not in STOPS:
-        vm.unsupported(breaks.DisabledFunction(f"{function.name_when_called} (disallow_in_graph)"))
-    if isinstance(function, FunctionObject) and id(real) in rules._allowed_callable_ids():
-        if function.source is not None:
-            vm.guard(ValueIs, function.source, real)
-        return enter(vm, real, args, kwargs)
-    return None
-
-
 def asked_for_errors(vm: VM) -> bool:
     """Whether `torch._dynamo.error_on_graph_break(True)` is in force, as the trace sees it; guarded."""
     module = sys.modules.get(UTILITIES)
@@ -119,22 +96,3 @@ def asked_for_errors(vm: VM) -> bool:
         return False
     found = vm.globals_of(module.__dict__).lookup(vm, ASKED)
     return found is not None and bool(vm.observe(found).constant(vm))
-
-
-def assumed_constant(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Call the function for real: its author vouches that equal arguments give the same result for as long as the process lives.
-
-    transformers marks its probes for installed packages so; they search the file system. None: the arguments aren't constants.
-    """
-    try:
-        real_args = [vm.observe(arg).constant(vm) for arg in args]
-        real_kwargs = {name: vm.observe(arg).constant(vm) for name, arg in kwargs.items()}
-    except NotConstant:
-        return None
-    if function.source is not None:
-        vm.guard(ValueIs, function.source, function.value)
-    try:
-        found = function.value(*real_args, **real_kwargs)
-    except Exception as error:
-        vm.raise_(type(error), *error.args)
-    return vm.pin(found)

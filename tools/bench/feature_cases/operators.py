@@ -326,7 +326,10 @@ class Configured:
         return self.values[name] + len(open("/proc/self/comm").read()) * 0
 
 
-@feature("assume_constant_result of a method", lambda: (Configured(), torch.randn(3)))
+configured_once = Configured()
+
+
+@feature("assume_constant_result of a method", lambda: (configured_once, torch.randn(3)))
 def constant_method(config: Configured, x: torch.Tensor) -> Any:
     return x * config.get("width")
 

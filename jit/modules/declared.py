@@ -1,0 +1,193 @@
+"""Functions of which the program has said how they are to be traced: to framejit (`allow_in_graph` and its like), or to torch's own tracer."""
+
+from __future__ import annotations
+
+import sys
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.whole_call import OPERAND, ModuleLeaf, WholeCall
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING
+from framejit.modules.app import one_node as plain
+from framejit.objects import abstract
+from framejit.objects.dictobject import DictObject, dict_of
+from framejit.objects.funcobject import FunctionObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.registry import library, models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.torchfunctions import operation_of
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.userobject import UserObject
+from framejit.user import functions
+from framejit.user.functions import Treatment
+
+ASSUMED_CONSTANT = "_dynamo_marked_constant"
+RULES = "torch._dynamo.trace_rules"
+POLYFILLS = "torch._dynamo.variables"
+TORCHS_OWN = "torch._dynamo."
+"""How the names of the modules begin that hold torch's own stand-ins for functions in C."""
+FAKE_OF_LEAF = "_torchdynamo_leaf_fake_fn"
+"""The attribute of what `leaf_function` gives that holds what runs on fakes; it has always one, maybe None."""
+FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+ASKS_FOR_BREAKS = frozenset({"graph_break", "skip_frame", "step_unsupported"})
+"""Functions of torch's that it says aren't to be in a graph, and that have a rule of their own (modules/ecosystem.py)."""
+
+
+@library
+def declared(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """What a call of a function gives of which the program has said something; None for any other."""
+    real = function.value
+    if real is MISSING:
+        return None
+    treatment = said_of(real)
+    if treatment is None:
+        stand_in = functions.substitute_of(real) or substitute_by_torch(real)
+        if stand_in is None:
+            return None
+        rest_on(vm, function)
+        return abstract.call(vm, vm.pin(stand_in), args, kwargs)
+    if treatment is Treatment.NATIVE:
+        vm.unsupported(breaks.DisabledFunction(f"{name_of(function)} (disallow_in_graph)"))
+    if treatment is Treatment.CONSTANT:
+        return assumed_constant(vm, function, args, kwargs)
+    if isinstance(real, type) or operation_of(real) is not None:
+        return None  # an autograd.Function, or a node anyway
+    rest_on(vm, function)
+    return as_node(vm, real, args, kwargs, treatment)
+
+
+def said_of(real: Any) -> Treatment | None:
+    """What framejit or torch's tracer was told of a function; None if nothing."""
+    return functions.treatment_of(real) or treatment_by_torch(real)
+
+
+def rest_on(vm: VM, function: Object) -> None:
+    """Guard which function the program has come by."""
+    if function.source is not None:
+        vm.guard(ValueIs, function.source, function.value)
+
+
+def name_of(function: Object) -> str:
+    return function.qualname if isinstance(function, FunctionObject) else function.name_when_called
+
+
+def treatment_by_torch(real: Any) -> Treatment | None:
+    """What torch's tracer was told of a function."""
+    if isinstance(real, FunctionType) and real.__dict__.get(ASSUMED_CONSTANT):
+        return Treatment.CONSTANT
+    rules = sys.modules.get(RULES)
+    if rules is None:
+        return None
+    if id(real) in rules._disallowed_callable_ids():
+        return None if getattr(real, "__name__", "") in ASKS_FOR_BREAKS else Treatment.NATIVE
+    if id(real) not in rules._allowed_callable_ids():
+        return None
+    return Treatment.ANY_STRUCTURE if id(real) in rules._nonstrict_trace_callable_ids() or hasattr(real, FAKE_OF_LEAF) else Treatment.NODE
+
+
+def substitute_by_torch(real: Any) -> Any:
+    """The function in Python that torch's tracer was told to trace in the place of another. Those that torch brings along are for its tracer only."""
+    module = sys.modules.get(POLYFILLS)
+    if module is None or not isinstance(real, FUNCTIONS):
+        return None
+    found = module.PolyfilledFunctionVariable._get_polyfill_handlers().get(real)
+    traceable = getattr(found, "__torch_dynamo_polyfill__", None)
+    return None if traceable is None or str(traceable.__module__).startswith(TORCHS_OWN) else traceable
+
+
+# One node.
+
+
+def as_node(vm: TorchVM, real: Any, args: list[Object], kwargs: dict[str, Object], treatment: Treatment) -> Object:
+    """Have a call enter the graph: as it stands if a node can take the arguments, else with what is in them."""
+    if treatment is Treatment.NODE:
+        try:
+            vm.graph.nodes_of([*args, *kwargs.values()])
+        except NotConstant:
+            pass
+        else:
+            return enter(vm, real, args, kwargs)
+    return vm.call_app(plain.call_as_one_node, [vm.pin(real), TupleObject(args), dict_of(vm, [(vm.const(name), value) for name, value in kwargs.items()])])
+
+
+@models(plain.node_of_leaves)
+def node_of_leaves(vm: TorchVM, function: Object, structure: Object, leaves: Object, named: Object) -> Object:
+    """The node of a call. Raises NotConstant for a leaf of the arguments that is neither a tensor, a constant nor a module."""
+    operands: list[Object] = []
+    found: list[Any] = []
+    for leaf, tensors in zip(abstract.each(vm, leaves), abstract.each(vm, named), strict=True):
+        leaf, tensors = vm.observe(leaf), vm.observe(tensors)
+        if isinstance(tensors, DictObject):
+            pairs = [(vm.observe(name).constant(vm), tensor) for name, tensor in tensors.items(vm)]
+            operands += [tensor for _, tensor in pairs]
+            found.append(ModuleLeaf(real_module(vm, leaf), tuple(name for name, _ in pairs)))
+        elif isinstance(leaf, TensorObject) or leaf.is_symbolic(vm):
+            operands.append(leaf)
+            found.append(OPERAND)
+        else:
+            found.append(leaf.as_real(vm))
+    call = WholeCall(vm.observe(function).value, real_structure(vm, structure), found)
+    results = enter(vm, call.target(), operands)
+    assert call.gives is not None
+    return TupleObject([results, vm.pin(call.gives)])
+
+
+def real_module(vm: VM, module: Object) -> nn.Module:
+    """A module from outside; guarded which one it is."""
+    if module.source is None:
+        raise NotConstant(module)
+    vm.guard(ValueIs, module.source, module.value)
+    return module.value  # type: ignore[no-any-return]
+
+
+def real_structure(vm: VM, structure: Object) -> pytree.TreeSpec:
+    """The structure of a tree that the trace has taken apart. Raises NotConstant."""
+    structure = vm.observe(structure)
+    kind = vm.observe(abstract.getattr_(vm, structure, "type")).constant(vm)
+    if kind is None:
+        return pytree.treespec_leaf()
+    context = vm.observe(abstract.getattr_(vm, structure, "_context")).as_real(vm)
+    children = vm.observe(abstract.getattr_(vm, structure, "_children"))
+    assert isinstance(children, ListObject)
+    return pytree.TreeSpec(kind, context, [real_structure(vm, child) for child in children.items(vm)])
+
+
+# Assumed to be constant.
+
+
+def assumed_constant(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """Call the function for real: its author vouches that equal arguments give the same result for as long as the process lives.
+
+    transformers marks its probes for installed packages so; they search the file system. None: an argument is neither a constant nor an object from outside.
+    """
+    try:
+        real_args = [vouched_for(vm, arg) for arg in args]
+        real_kwargs = {name: vouched_for(vm, arg) for name, arg in kwargs.items()}
+    except NotConstant:
+        return None
+    rest_on(vm, function)
+    try:
+        found = function.value(*real_args, **real_kwargs)
+    except Exception as error:
+        vm.raise_(type(error), *error.args)
+    return vm.pin(found)
+
+
+def vouched_for(vm: VM, argument: Object) -> Any:
+    """A real argument. Of an object from outside it is guarded which one it is: the author of the function vouches for what it reads of it."""
+    argument = vm.observe(argument)
+    try:
+        return argument.as_real(vm)
+    except NotConstant:
+        if not isinstance(argument, UserObject) or argument.source is None:
+            raise
+    vm.guard(ValueIs, argument.source, argument.value)
+    return argument.value
