@@ -1,0 +1,207 @@
+"""What makes tensors by other ways than an operator: Parameters, lists with tensors in them, the constructors of classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from framejit import breaks
+from framejit.graph.autograd_node import MAKES_LEAF
+from framejit.graph.builder import TorchVM
+from framejit.graph.parameters import make_parameter
+from framejit.modules.torch_overrides import of_class
+from framejit.objects import abstract
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.torch_classes import is_disguised
+
+# Parameters.
+
+
+@models(torch.Tensor._make_subclass)
+def make_subclass(vm: TorchVM, cls: Object, data: Object, require_grad: Object | None = None, *others: Object, **named: Object) -> Object:
+    """What `torch.nn.Parameter` calls, and classes without a record of where their data comes from."""
+    real, tensor = vm.observe(cls).constant(vm), vm.observe(data)
+    is_leaf = require_grad is not None and bool(vm.observe(require_grad).constant(vm))
+    if isinstance(tensor, TensorObject) and is_disguised(real) and not is_leaf and not (others or named):
+        detached = vm.observe(enter(vm, torch.Tensor.detach, [tensor]))
+        assert isinstance(detached, TensorObject)
+        return of_class(vm, detached, real)
+    if real is not torch.nn.Parameter or not isinstance(tensor, TensorObject) or others or named:
+        vm.unsupported(breaks.UnsupportedCall("torch.Tensor._make_subclass of a class of the program's"))
+    if vm.graph.autograd_node is not None:
+        vm.unsupported(MAKES_LEAF)
+    made = enter(vm, make_parameter, [tensor, vm.const(False) if require_grad is None else require_grad])
+    assert isinstance(made, TensorObject)
+    made.cls = real
+    return made
+
+
+# Lists with tensors in them.
+
+MOST_ELEMENTS = 64
+"""Longer lists with tensors in them become tensors natively."""
+DTYPES: dict[type, Callable[[], torch.dtype]] = {
+    bool: lambda: torch.bool, int: lambda: torch.int64, float: torch.get_default_dtype,
+    complex: lambda: torch.promote_types(torch.get_default_dtype(), torch.complex32),
+}  # fmt: skip
+"""The dtype that a number in a list stands for."""
+
+
+def making(function: Any) -> Callable[..., Object]:
+    """The model of `torch.tensor` or `torch.as_tensor`."""
+
+    def make(vm: TorchVM, data: Object, *args: Object, **kwargs: Object) -> Object:
+        data = vm.observe(data)
+        if data.cls in (list, tuple) and not args and set(kwargs) <= {"dtype", "device"} and has_tensor(vm, data):
+            found = of_list(vm, data, **kwargs)
+            if found is not None:
+                return found
+        return enter(vm, function, [data, *args], kwargs)
+
+    return make
+
+
+def has_tensor(vm: TorchVM, data: Object) -> bool:
+    """Whether a tensor lies in nested lists and tuples."""
+    for item in abstract.iterate(vm, data):
+        item = vm.observe(item)
+        if isinstance(item, TensorObject) or (item.cls in (list, tuple) and has_tensor(vm, item)):
+            return True
+    return False
+
+
+def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Object | None = None) -> Object | None:
+    """A tensor of nested lists of numbers and tensors of one element; None where that is left to native code.
+
+    torch/csrc/utils/tensor_new.cpp: internal_new_from_data. The elements are read as numbers: no gradient goes through them.
+    """
+    found = elements(vm, data)
+    if found is None:
+        return None
+    sizes, leaves = found
+    if not 0 < len(leaves) <= MOST_ELEMENTS or not all(map(is_element, leaves)) or torch.get_default_device().type != "cpu":
+        return None
+    given = None if dtype is None else vm.observe(dtype).constant(vm)
+    into = given or inferred([leaf.look(vm).dtype if isinstance(leaf, TensorObject) else DTYPES[leaf.cls]() for leaf in leaves])
+    if not all(is_exact(leaf, into) for leaf in leaves):
+        return None
+    parts: list[Object] = [element(vm, leaf, into) for leaf in leaves]
+    stacked = enter(vm, torch.stack, [ListObject(parts)])
+    shaped = enter(vm, torch.Tensor.reshape, [stacked, vm.const(tuple(sizes))])
+    return shaped if device is None else enter(vm, torch.Tensor.to, [shaped, device])
+
+
+def elements(vm: TorchVM, data: Object) -> tuple[list[int], list[Object]] | None:
+    """The sizes and the elements of nested lists; None where they aren't of one size."""
+    items = [vm.observe(item) for item in abstract.iterate(vm, data)]
+    if not items or items[0].cls not in (list, tuple):
+        return [len(items)], items
+    inner = [elements(vm, item) if item.cls in (list, tuple) else None for item in items]
+    leaves: list[Object] = []
+    for part in inner:
+        if part is None or inner[0] is None or part[0] != inner[0][0]:
+            return None
+        leaves += part[1]
+    assert inner[0] is not None
+    return [len(items), *inner[0][0]], leaves
+
+
+def is_element(leaf: Object) -> bool:
+    """Whether this can be one number of a tensor: of a tensor that requires a gradient, torch warns."""
+    if isinstance(leaf, TensorObject):
+        fake = leaf.fake
+        plain_cpu = leaf.cls in (torch.Tensor, torch.nn.Parameter) and fake.device.type == "cpu" and not fake.requires_grad
+        return plain_cpu and all(type(size) is int for size in fake.shape) and math.prod(fake.shape) == 1
+    return leaf.cls in DTYPES
+
+
+def inferred(dtypes: Sequence[torch.dtype]) -> torch.dtype:
+    """The dtype of a tensor of elements that stand for these."""
+    found = dtypes[0]
+    for dtype in dtypes[1:]:
+        found = torch.promote_types(found, dtype)
+    return found
+
+
+def is_exact(leaf: Object, into: torch.dtype) -> bool:
+    """Whether converting an element as operators do is what converting it by way of a number of Python's is."""
+    if not isinstance(leaf, TensorObject):
+        return into.is_floating_point or leaf.cls in (int, bool) or into.is_complex
+    kind = leaf.fake.dtype
+    return kind is into or (into.is_floating_point and not kind.is_complex) or (into is torch.int64 and kind is torch.bool)
+
+
+def element(vm: TorchVM, leaf: Object, into: torch.dtype) -> Object:
+    """An element as a tensor without dimensions."""
+    dtype = vm.const(into)
+    if not isinstance(leaf, TensorObject):
+        return enter(vm, torch.full, [vm.const(()), leaf], {"dtype": dtype})
+    part = enter(vm, torch.Tensor.reshape, [leaf, vm.const(())])
+    assert isinstance(part, TensorObject)
+    if part.fake.dtype is into:
+        return part
+    if not part.fake.dtype.is_floating_point:
+        part = enter(vm, torch.Tensor.to, [part, vm.const(torch.float64 if into.is_floating_point else torch.int64)])
+    return enter(vm, torch.Tensor.to, [part, dtype])
+
+
+for _function in (torch.tensor, torch.as_tensor):
+    models(_function)(making(_function))
+
+
+# Constructors of classes, which take sizes or numbers.
+
+LEGACY: dict[Any, Callable[[], torch.dtype]] = {
+    torch.Tensor: torch.get_default_dtype, torch.FloatTensor: lambda: torch.float32, torch.DoubleTensor: lambda: torch.float64,
+    torch.LongTensor: lambda: torch.int64, torch.IntTensor: lambda: torch.int32, torch.BoolTensor: lambda: torch.bool,
+}  # fmt: skip
+
+
+def constructing(dtype: Callable[[], torch.dtype], name: str) -> Callable[..., Object]:
+    """The model of a class's constructor: of one list of numbers, or of sizes."""
+
+    def construct(vm: TorchVM, *args: Object) -> Object:
+        given = [vm.observe(arg) for arg in args]
+        where = {"dtype": vm.const(dtype()), "device": vm.const("cpu")}
+        if len(given) == 1 and given[0].cls in (list, tuple):
+            if are_numbers(vm, given[0], dtype()):
+                return enter(vm, torch.tensor, given, where)
+        elif all(arg.cls is int for arg in given):
+            return enter(vm, torch.empty, [*given] or [vm.const(0)], where)
+        vm.unsupported(breaks.UnsupportedCall(f"{name}() of other things than numbers or sizes"))
+
+    return construct
+
+
+def are_numbers(vm: TorchVM, data: Object, dtype: torch.dtype) -> bool:
+    """Whether nested lists hold numbers alone, and such as the dtype takes as they are."""
+    kinds = (int, bool, float) if dtype.is_floating_point else (int, bool) if dtype is not torch.bool else (bool,)
+    for item in abstract.iterate(vm, data):
+        item = vm.observe(item)
+        if item.cls not in kinds and not (item.cls in (list, tuple) and are_numbers(vm, item, dtype)):
+            return False
+    return True
+
+
+@models(torch.Tensor.__new__)
+def tensor_new(vm: TorchVM, cls: Object, *args: Object) -> Object:
+    """What `__new__` of the program's classes calls: with a tensor it gives a view of it, of the class."""
+    real, given = vm.observe(cls).constant(vm), vm.observe(args[0]) if len(args) == 1 else None
+    if isinstance(given, TensorObject):
+        if given.look(vm).dtype is not torch.get_default_dtype():
+            vm.unsupported(breaks.UnsupportedCall("torch.Tensor.__new__ of a tensor of another dtype than the default one"))
+        return of_class(vm, given, real)
+    made = constructing(torch.get_default_dtype, "torch.Tensor.__new__")(vm, *args)
+    assert isinstance(made, TensorObject)
+    return made if real is torch.Tensor else of_class(vm, made, real)
+
+
+for _class, _dtype in LEGACY.items():
+    models(_class)(constructing(_dtype, f"torch.{_class.__name__.rpartition('.')[2]}"))
