@@ -1,0 +1,1 @@
+"""How export() captures a program and lowers it: a file for each part."""
