@@ -152,7 +152,7 @@ def names_of_tensors(target: Any) -> dict[str, torch.Tensor]:
 
 
 def renamed(named: Mapping[str, torch.Tensor], with_memory: Mapping[int, Any]) -> dict[str, torch.Tensor]:
-    """The same tensors, those with memory in the place of fake ones; the first of several names comes last, so that it counts."""
+    """A module's tensors by name, with memory where they were fake ones. The first of several names of a tensor comes last, so that it counts."""
     return {name: with_memory.get(id(tensor), tensor) for name, tensor in reversed(list(named.items()))}
 
 
