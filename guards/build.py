@@ -25,9 +25,9 @@ from framejit.guards.source import (
     Root,
     Source,
 )  # fmt: skip
-from framejit.guards.tensor_source import TENSOR_SOURCES
+from framejit.guards.tensor_source import TENSOR_SOURCES, ArrayTensor
 
-STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index}
+STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index, ArrayTensor: int}
 """How a source's payload is given to the C++ accessor, where not as it is."""
 
 STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_SOURCES)}

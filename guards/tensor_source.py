@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -61,20 +62,27 @@ TO_TELL_APART = frozenset(numpy.dtype(code).num for code in "qQ")
 """The numbers of the types longlong and ulonglong, which torch takes for int64 and uint64, and NumPy tells apart."""
 
 
-class ArrayTensor(Source):
-    """The tensor that shares an array's memory (torch.from_numpy): a new one for each call.
+def tensor_of(array: Any) -> torch.Tensor:
+    """The tensor of an array's memory, be it read-only: then nobody is to write to it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.from_numpy(array)
 
-    MISSING where torch has none, or the memory may not be written to.
+
+class ArrayTensor(Source):
+    """The tensor that shares an array's memory (torch.from_numpy): a new one for each call. Payload: whether the array is read-only.
+
+    MISSING where torch has none.
     """
 
     __slots__ = ()
     accessor = "array_tensor"
 
     def step(self, value: Any) -> Any:
-        if type(value) is not numpy.ndarray or not value.flags.writeable or value.dtype.num in TO_TELL_APART:
+        if type(value) is not numpy.ndarray or value.flags.writeable == self.payload or value.dtype.num in TO_TELL_APART:
             return MISSING
         try:
-            return torch.from_numpy(value)
+            return tensor_of(value)
         except (TypeError, ValueError):
             return MISSING
 

@@ -633,8 +633,39 @@ class InsideLibrary(Break):
 
 
 @dataclass(frozen=True)
+class SuperOfNone(SkippedFrame):
+    """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
+
+    CPython's instruction for it gives two answers: at first the attribute of an unbound `super` object, and TypeError once the interpreter has specialised
+    the instruction, which it does after the first run. So the function that contains it runs as written.
+    """
+
+    id = "FJ061"
+    message = "attribute {reason!r} of super() of None"
+    explanation = "What Python 3.12 makes of it depends on how often it has run this instruction."
+    hints = ("Call the method with an instance.",)
+
+
+@dataclass(frozen=True)
+class InnerFunction(Break):
+    """An operator that takes functions, of which one can't be a graph inside the graph.
+
+    The branches of `torch.cond`, the body of `while_loop`, the `score_mod` of `flex_attention` and their like become graphs that the operator may run
+    any number of times, or not at all. So they may do nothing but compute tensors: not append to a list, set an attribute or print. And operators ask
+    more of them: both branches of a condition give tensors of the same type, sizes and layout, and the body of a loop gives what it is given.
+    """
+
+    operator: str
+    what: str
+    id = "FJ062"
+    message = "{operator} {what}"
+    explanation = "The functions that this operator takes become graphs inside the graph. They must only compute tensors, of the form that it asks for."
+    hints = ("Move what changes something out of the function, and return what it computes.",)
+
+
+@dataclass(frozen=True)
 class ForeignArray(Break):
-    """An array from outside of which torch has no tensor: of objects, texts or dates, of unsigned or extended types, read-only, or running backwards.
+    """An array from outside of which torch has no tensor: of objects, texts or dates, of unsigned or extended types, or running backwards.
 
     Arrays of NumPy are tensors in a graph, which share the array's memory as `torch.from_numpy` has them. What torch doesn't take stays with NumPy: the graph
     ends where the program looks at such an array.
@@ -664,37 +695,6 @@ class ArrayOperation(Break):
     message = "{what}: left to NumPy"
     explanation = "No operation on tensors is known to do the same."
     hints = ("Use the function of torch's that does what is meant, on torch.from_numpy(array).",)
-
-
-@dataclass(frozen=True)
-class SuperOfNone(SkippedFrame):
-    """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
-
-    CPython's instruction for it gives two answers: at first the attribute of an unbound `super` object, and TypeError once the interpreter has specialised
-    the instruction, which it does after the first run. So the function that contains it runs as written.
-    """
-
-    id = "FJ061"
-    message = "attribute {reason!r} of super() of None"
-    explanation = "What Python 3.12 makes of it depends on how often it has run this instruction."
-    hints = ("Call the method with an instance.",)
-
-
-@dataclass(frozen=True)
-class InnerFunction(Break):
-    """An operator that takes functions, of which one can't be a graph inside the graph.
-
-    The branches of `torch.cond`, the body of `while_loop`, the `score_mod` of `flex_attention` and their like become graphs that the operator may run
-    any number of times, or not at all. So they may do nothing but compute tensors: not append to a list, set an attribute or print. And operators ask
-    more of them: both branches of a condition give tensors of the same type, sizes and layout, and the body of a loop gives what it is given.
-    """
-
-    operator: str
-    what: str
-    id = "FJ062"
-    message = "{operator} {what}"
-    explanation = "The functions that this operator takes become graphs inside the graph. They must only compute tensors, of the form that it asks for."
-    hints = ("Move what changes something out of the function, and return what it computes.",)
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,17 @@ bool is_laid_out_so(PyObject *array) {
 
 }  // namespace
 
-/* torch warns where memory may not be written to, and then writes to it. */
-PyObject *array_tensor(PyObject *array) {
+/* torch warns of memory that may not be written to. That it isn't is up to the trace: so the array looks otherwise to torch for this moment, in which no
+ * Python runs. */
+PyObject *array_tensor(PyObject *array, bool read_only) {
     if (!Py_IS_TYPE(array, array_type)) return nullptr;
     auto *seen = reinterpret_cast<Array *>(array);
-    const int number = seen->descr->type_num;
-    if ((seen->flags & writeable) == 0 || number == long_long || number == unsigned_long_long) return nullptr;
-    return PyObject_CallOneArg(from_numpy, array);
+    const int number = seen->descr->type_num, flags = seen->flags;
+    if (((flags & writeable) == 0) != read_only || number == long_long || number == unsigned_long_long) return nullptr;
+    seen->flags = flags | writeable;
+    PyObject *tensor = PyObject_CallOneArg(from_numpy, array);
+    seen->flags = flags;
+    return tensor;
 }
 
 int init_arrays() {

@@ -290,7 +290,7 @@ class Memo {
 };
 
 /* arrays.cpp */
-PyObject *array_tensor(PyObject *array); /* a new reference; NULL, maybe with an exception set, where torch has no tensor of its memory */
+PyObject *array_tensor(PyObject *array, bool read_only); /* a new reference; NULL, maybe with an exception set, where torch has no tensor of its memory */
 int init_arrays();
 
 /* leaf_container.cpp */

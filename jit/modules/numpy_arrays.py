@@ -10,7 +10,6 @@ import numpy
 import torch
 
 from framejit import breaks
-from framejit.guards.source import MISSING
 from framejit.objects import abstract, arrayfunctions, operators
 from framejit.objects.arraycall import (
     EMPTY,
@@ -133,16 +132,12 @@ for _name, _ufunc in (("neg", numpy.negative), ("pos", numpy.positive), ("invert
 
 
 def shape_of(vm: VM, self: ArrayObject) -> TupleObject:
-    known = self.read(vm, "shape")
-    if known is not MISSING:
-        return TupleObject([vm.const(size) for size in known])
-    tensor = self.tensor(vm)
-    return TupleObject([vm.graph.size(tensor, dim) for dim in range(tensor.look(vm).dim())])
+    return TupleObject(self.sizes(vm))
 
 
 def size_of(vm: VM, self: ArrayObject) -> Object:
     total = vm.const(1)
-    for size in shape_of(vm, self).items(vm):
+    for size in self.sizes(vm):
         total = operators.binary_op(vm, "*", total, size)
     return total
 
@@ -159,7 +154,7 @@ def kept_from(name: str) -> Callable[..., Object]:
 
 on_arrays("shape", shape_of)
 on_arrays("size", size_of)
-on_arrays("ndim", lambda vm, self: vm.const(len(shape_of(vm, self).items(vm))))
+on_arrays("ndim", lambda vm, self: vm.const(len(self.sizes(vm))))
 on_arrays("dtype", lambda vm, self: vm.const(self.dtype(vm)))
 on_arrays("itemsize", lambda vm, self: vm.const(self.dtype(vm).itemsize))
 on_arrays("nbytes", lambda vm, self: operators.binary_op(vm, "*", size_of(vm, self), vm.const(self.dtype(vm).itemsize)))
@@ -247,19 +242,14 @@ def store(vm: VM, self: ArrayObject, key: Object, value: Object) -> Object:
 on_arrays("__setitem__", store)
 
 
-def length(vm: VM, self: ArrayObject) -> Object:
-    sizes = shape_of(vm, self).items(vm)
-    return sizes[0] if sizes else vm.raise_(TypeError, "len() of unsized object")
-
-
 def items(vm: VM, self: ArrayObject) -> Object:
     """Its rows, which are views, or its elements, each as it is when it is reached: here, where the loop begins."""
-    count = length(vm, self).constant(vm)
+    count = self.length(vm).constant(vm)
     abstract.refuse_many(vm, self, count)
     return vm.from_real([getitem(vm, self, vm.const(index)) for index in range(count)]).iter(vm)
 
 
-on_arrays("__len__", length)
+on_arrays("__len__", lambda vm, self: self.length(vm))
 on_arrays("__iter__", items)
 
 
@@ -354,7 +344,7 @@ def shape(vm: VM, a: Object) -> Object:
 @models(numpy.ndim)
 def ndim(vm: VM, a: Object) -> Object:
     a = vm.observe(a)
-    return vm.const(len(shape_of(vm, a).items(vm))) if isinstance(a, ArrayObject) else on_constants(vm, "ndim", numpy.ndim, [a], {})
+    return vm.const(len(a.sizes(vm))) if isinstance(a, ArrayObject) else on_constants(vm, "ndim", numpy.ndim, [a], {})
 
 
 # Tensors and arrays.

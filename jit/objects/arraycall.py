@@ -39,19 +39,21 @@ IGNORED = frozenset({"out", "order", "copy", "casting", "subok"})
 """Keyword arguments that decide about layout, memory and errors only, of which the stand-ins tell."""
 ANY_ORDER = frozenset({"copy", "astype", "array", "asarray", "asanyarray", "ascontiguousarray", "zeros_like", "ones_like", "full_like"})
 """Functions whose `order` is that of the memory. Of others, it is that of the elements."""
+RAISE_OF_NOTHING = frozenset({"max", "min", "amax", "amin", "argmax", "argmin", "ptp", "median", "percentile", "quantile"})
+"""Functions that raise where an array has no elements."""
 INDEXING = ("getitem", "setitem", "take", "take_along_axis")
 RAISED = (IndexError, ValueError, TypeError)
 """Exceptions of NumPy's that follow from types and shapes alone."""
 
 
 def hint(size: Any) -> int:
-    """A size of a fake tensor as it is in this call. NotConstant is for those that depend on data."""
-    if type(size) is int:
-        return size
-    value = size.node.hint
-    if value is None:
-        raise LookupError
-    return int(value)
+    """A size of a fake tensor, as it is in this call."""
+    return size if type(size) is int else int(size.node.hint)
+
+
+def is_unbacked(size: Any) -> bool:
+    """Whether a size depends on data."""
+    return type(size) is not int and size.node.hint is None
 
 
 def float_errors() -> tuple[str, ...]:
@@ -95,14 +97,14 @@ class Operands:
             self.vm.unsupported(breaks.ArrayOperation(f"{self.name} of {fake.dtype}"))
         self.symbolic = self.symbolic or any(type(size) is not int for size in fake.shape)
         storage = fake.untyped_storage()
-        try:
+        made: Any
+        if obj.assumed is not None:
+            made = self.with_assumed_shape(obj.assumed, dtype, storage._cdata)
+        else:
             shape = tuple(map(hint, fake.shape))
             strides = tuple(hint(stride) * dtype.itemsize for stride in fake.stride())
-            offset, size = hint(fake.storage_offset()) * dtype.itemsize, hint(storage.nbytes())
-        except LookupError:
-            self.vm.unsupported(breaks.ArrayOperation(f"{self.name} of an array whose size depends on data"))
-        buffer = self.memory.setdefault(storage._cdata, numpy.zeros(max(size, 1), numpy.uint8))
-        made: Any = numpy.flip(numpy.ndarray(shape, dtype, buffer, offset, strides), obj.backwards)
+            buffer = self.memory.setdefault(storage._cdata, numpy.zeros(max(hint(storage.nbytes()), 1), numpy.uint8))
+            made = numpy.flip(numpy.ndarray(shape, dtype, buffer, hint(fake.storage_offset()) * dtype.itemsize, strides), obj.backwards)
         if dtype.kind != "i" or self.name not in INDEXING:
             made.fill(1)
         if obj.is_scalar:
@@ -111,6 +113,15 @@ class Operands:
             made.flags.writeable = False
         self.arrays[id(obj)] = obj, made
         return made
+
+    def with_assumed_shape(self, assumed: tuple[tuple[int, ...], tuple[int, ...]], dtype: numpy.dtype[Any], storage: int) -> Any:
+        """A stand-in for an array with sizes that depend on data."""
+        if storage in self.memory or self.name in RAISE_OF_NOTHING:
+            self.vm.unsupported(breaks.ArrayOperation(f"{self.name} of an array whose size depends on data"))
+        self.symbolic = True
+        shape, strides = assumed
+        self.memory[storage] = numpy.empty(shape, dtype)
+        return numpy.ndarray(shape, dtype, self.memory[storage], 0, strides)
 
     def in_graph(self, obj: Object) -> Object:
         """An argument for the graph, with tensors for arrays."""
@@ -167,18 +178,19 @@ class Operands:
         if same is not None:
             return same
         read_only = isinstance(expected, numpy.ndarray) and not expected.flags.writeable
-        return ArrayObject(type(expected), self.as_expected(found, expected), read_only=read_only)
+        depends_on_data = any(is_unbacked(size) for size in found.look(vm).shape)
+        form = self.as_expected(found, expected)
+        return ArrayObject(type(expected), form, read_only=read_only, assumed=(expected.shape, expected.strides) if depends_on_data else None)
 
     def as_expected(self, found: TensorObject, expected: Any) -> TensorObject:
         """The tensor, or a copy that has the layout that NumPy gives, and memory of its own where NumPy gives some."""
         fake = found.look(self.vm)
         if TYPES.get(fake.dtype) != expected.dtype:
             self.refuse(f"{expected.dtype.name}, and torch gives {fake.dtype}")
-        try:
-            shape = tuple(map(hint, fake.shape))
-            is_laid_out = all(size == 1 or hint(own) * expected.itemsize == other for size, own, other in zip(shape, fake.stride(), expected.strides))
-        except LookupError:
-            self.vm.unsupported(breaks.DataDependent(f"the shape that {self.name} gives"))
+        if any(is_unbacked(size) for size in fake.shape):
+            return self.of_some_size(found, expected)
+        shape = tuple(map(hint, fake.shape))
+        is_laid_out = all(size == 1 or hint(own) * expected.itemsize == other for size, own, other in zip(shape, fake.stride(), expected.strides))
         if shape != expected.shape:
             self.refuse(f"the shape {expected.shape}, and torch gives {shape}")
         is_view = fake.untyped_storage()._cdata in self.memory
@@ -188,9 +200,21 @@ class Operands:
         elif is_expected_view and not (is_view and is_laid_out):
             self.refuse("a view of its argument")
         if not is_laid_out:
-            order = sorted(range(fake.dim()), key=lambda dim: -expected.strides[dim])
-            return self.copied(arrayfunctions.numpy_laid_out, [found, self.vm.const(tuple(order))])
+            return self.laid_out(found, expected)
         return self.copied(torch.clone, [found]) if is_view and not is_expected_view else found
+
+    def of_some_size(self, found: TensorObject, expected: Any) -> TensorObject:
+        """A tensor with sizes that depend on data, which are taken to be those of NumPy's result."""
+        fake = found.look(self.vm)
+        fits = len(fake.shape) == len(expected.shape) and all(is_unbacked(own) or hint(own) == size for own, size in zip(fake.shape, expected.shape))
+        if not fits or expected.copy("K").strides != expected.strides or self.shares(expected) or fake.untyped_storage()._cdata in self.memory:
+            self.vm.unsupported(breaks.DataDependent(f"the shape that {self.name} gives"))
+        return found if expected.flags.c_contiguous else self.laid_out(found, expected)
+
+    def laid_out(self, found: TensorObject, expected: Any) -> TensorObject:
+        """A copy with the layout of NumPy's result."""
+        order = sorted(range(expected.ndim), key=lambda dim: -expected.strides[dim])
+        return self.copied(arrayfunctions.numpy_laid_out, [found, self.vm.const(tuple(order))])
 
     def copied(self, target: Target, args: Sequence[Object]) -> TensorObject:
         found = enter(self.vm, target, args)

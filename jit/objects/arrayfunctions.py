@@ -187,6 +187,42 @@ def whole(a: torch.Tensor) -> torch.Tensor:
     return a.to(torch.uint8) if a.dtype is torch.bool else a
 
 
+def numpy_median(a: torch.Tensor, axis: int | None = None, keepdims: bool = False, *, result: torch.dtype) -> torch.Tensor:
+    """The middle of the sorted elements, or the mean of the two in the middle; of a NaN, NaN."""
+    dim = 0 if axis is None else axis
+    ordered = torch.sort(a.reshape(-1) if axis is None else a, dim).values
+    last = ordered.shape[dim] - 1
+    low, high = ordered.select(dim, last // 2).to(result), ordered.select(dim, (last + 1) // 2).to(result)
+    found = (low + high) / 2 if last % 2 else high
+    greatest = ordered.select(dim, last)
+    found = torch.where(torch.isnan(greatest), greatest, found) if greatest.dtype.is_floating_point else found
+    return found if not keepdims else kept(found, a, True) if axis is None else found.unsqueeze(dim)
+
+
+def numpy_percentile(a: torch.Tensor, q: float, axis: int | None = None, *, keepdims: bool = False, result: torch.dtype) -> torch.Tensor:
+    return quantile(a, q, 100, axis, keepdims, result)
+
+
+def numpy_quantile(a: torch.Tensor, q: float, axis: int | None = None, *, keepdims: bool = False, result: torch.dtype) -> torch.Tensor:
+    return quantile(a, q, 1, axis, keepdims, result)
+
+
+def quantile(a: torch.Tensor, q: float, parts: int, axis: int | None, keepdims: bool, result: torch.dtype) -> torch.Tensor:
+    """The quantile by linear interpolation, in steps as NumPy takes them; of a NaN, NaN."""
+    exact = numpy.float32 if a.dtype is torch.float32 else numpy.float64
+    dim = 0 if axis is None else axis
+    ordered = torch.sort(a.reshape(-1) if axis is None else a, dim).values
+    last = ordered.shape[dim] - 1
+    place = last * (exact(q) / exact(parts))
+    below = min(int(place), last)
+    part = float(exact(place - exact(below)))
+    low, high = ordered.select(dim, below).to(result), ordered.select(dim, min(below + 1, last)).to(result)
+    found = low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+    greatest = ordered.select(dim, last)
+    found = torch.where(torch.isnan(greatest), greatest, found) if greatest.dtype.is_floating_point else found
+    return found if not keepdims else kept(found, a, True) if axis is None else found.unsqueeze(dim)
+
+
 def numpy_cumsum(a: torch.Tensor, axis: int | None = None, dtype: Any = None, *, result: torch.dtype) -> torch.Tensor:
     return torch.cumsum(a.to(result).reshape(-1), 0) if axis is None else torch.cumsum(a.to(result), axis)
 

@@ -22,7 +22,7 @@ TYPED: dict[str, Target] = {
     name: getattr(tensors, f"numpy_{name}")
     for name in (
         "sum", "prod", "mean", "var", "std", "cumsum", "cumprod", "nansum", "trace", "where", "clip", "concatenate", "stack", "dot", "einsum", "outer",
-        "full_like",
+        "full_like", "median", "percentile", "quantile",
     )
 }  # fmt: skip
 TYPED |= {"zeros_like": tensors.full_of(0), "ones_like": tensors.full_of(1), "linalg.norm": tensors.numpy_norm, "array": tensors.numpy_array}
@@ -52,6 +52,7 @@ NEVER: dict[str, str] = {
     ),
     **dict.fromkeys(("matmul", "dot", "einsum", "tensordot", "inner", "vdot", "absolute", "floor", "ceil", "trunc"), "?"),
     "searchsorted": "?efd",
+    **dict.fromkeys(("median", "percentile", "quantile"), "?e" + COMPLEX),
 }  # fmt: skip
 """The types, as NumPy's letters, for which a function's values would differ or which torch has no kernel for."""
 

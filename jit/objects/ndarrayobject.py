@@ -14,7 +14,7 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, CAttr, Source
-from framejit.guards.tensor_source import TO_TELL_APART, ArrayTensor
+from framejit.guards.tensor_source import TO_TELL_APART, ArrayTensor, tensor_of
 from framejit.objects import arrayfunctions
 from framejit.objects.arrayrules import KNOWN
 from framejit.objects.object import VM, Codegen, NotConstant, Object
@@ -31,9 +31,10 @@ TORCH_TYPES = {numpy_type: torch_type for torch_type, numpy_type in TYPES.items(
 class ArrayObject(Object):
     """An array, or a NumPy scalar that the graph computes: then `cls` is its type. `form`: the tensor that has its data; None until an array from outside is
     asked for more than its type. `read_only`: it may not be written to. `backwards`: the dimensions in which it runs through `form` from the end on, as
-    `array[::-1]` does, and no tensor can: each operation is given a copy."""
+    `array[::-1]` does, and no tensor can: each operation is given a copy. `assumed`: its shape and strides for all that NumPy is asked of it,
+    where its sizes depend on data."""
 
-    __slots__ = ("form", "read_only", "backwards")
+    __slots__ = ("form", "read_only", "backwards", "assumed")
     depends_on_data = True
 
     def __init__(
@@ -44,11 +45,13 @@ class ArrayObject(Object):
         value: Any = MISSING,
         read_only: bool = False,
         backwards: tuple[int, ...] = (),
+        assumed: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
     ) -> None:
         super().__init__(cls, source, value)
         self.form = form
         self.read_only = read_only
         self.backwards = backwards
+        self.assumed = assumed
 
     @property
     def is_scalar(self) -> bool:
@@ -70,7 +73,7 @@ class ArrayObject(Object):
             why = no_tensor_of(self.value)
             if why is not None:
                 vm.unsupported(breaks.ForeignArray(self.source.told(), why))
-            made = vm.graph.input(self.source.child(ArrayTensor), torch.from_numpy(self.value))
+            made = vm.graph.input(self.source.child(ArrayTensor, self.read_only), tensor_of(self.value))
             assert isinstance(made, TensorObject)
             vm.trail.set(self, "form", made)
             return made
@@ -84,13 +87,25 @@ class ArrayObject(Object):
         vm.guard(Equals, self.source.child(CAttr, name), found)
         return found
 
+    def sizes(self, vm: VM) -> list[Object]:
+        """Its shape."""
+        known = self.read(vm, "shape")
+        if known is not MISSING:
+            return [vm.const(size) for size in known]
+        tensor = self.forwards(vm)
+        return [vm.graph.size(tensor, dim) for dim in range(tensor.look(vm).dim())]
+
+    def length(self, vm: VM) -> Object:
+        sizes = self.sizes(vm)
+        return sizes[0] if sizes else vm.raise_(TypeError, "len() of unsized object")
+
     def dtype(self, vm: VM) -> numpy.dtype[Any]:
-        return TYPES[self.tensor(vm).look(vm).dtype]
+        return TYPES[self.forwards(vm).look(vm).dtype]
 
     def number(self, vm: VM, method: str = "item") -> Object:
         """The Python number that its one element is."""
         tensor = self.tensor(vm)
-        if any(size != 1 for size in tensor.look(vm).shape):
+        if self.assumed is not None or any(size != 1 for size in tensor.look(vm).shape):
             vm.unsupported(breaks.ArrayOperation(f"{method}() of an array with several elements"))
         found = number_out_of(vm, tensor, method)
         return vm.unsupported(needs_data(method)) if found is None else found
@@ -100,7 +115,7 @@ class ArrayObject(Object):
 
     def check_truth(self, vm: VM, expected: bool) -> bool:
         tensor = self.tensor(vm)
-        if any(size != 1 for size in tensor.look(vm).shape):
+        if self.assumed is not None or any(size != 1 for size in tensor.look(vm).shape):
             return False
         number = number_out_of(vm, tensor, "__bool__")
         return number is not None and number.check_truth(vm, expected)
@@ -140,8 +155,6 @@ def no_tensor_of(array: numpy.ndarray[Any, Any]) -> str | None:
         return f"an array of {dtype.name} in the byte order of other machines"
     if dtype.char not in KNOWN and (dtype not in TORCH_TYPES or dtype.num in TO_TELL_APART):
         return f"an array of type {dtype.name}"
-    if not array.flags.writeable:
-        return "an array that may not be written to"
     if any(stride < 0 or stride % dtype.itemsize for stride in array.strides):
         return "an array that runs backwards through its memory" if min(array.strides) < 0 else "an array of fields of a larger one"
     if not array.flags.aligned:
@@ -154,7 +167,7 @@ def wrap_array(vm: VM, value: numpy.ndarray[Any, Any], source: Source) -> Object
     """An array from outside. A subclass of ndarray has operators of its own."""
     if type(value) is not numpy.ndarray:
         return wrapper_for(object).wrap(vm, value, source)
-    return ArrayObject(numpy.ndarray, None, source, value)
+    return ArrayObject(numpy.ndarray, None, source, value, read_only=not value.flags.writeable)
 
 
 def tensor_of_array(vm: VM, array: ArrayObject) -> TensorObject:

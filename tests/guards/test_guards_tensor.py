@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy
@@ -134,7 +135,7 @@ def test_storage_aliasing() -> None:
 
 def test_arrays_lie_apart() -> None:
     root = Root()
-    arrays = [slot(root, i).child(ArrayTensor) for i in range(2)]
+    arrays = [slot(root, i).child(ArrayTensor, False) for i in range(2)]
     paths = (*arrays, slot(root, 2))
     built = build([ArraysApart(paths[0], HERE, paths, (1, 1, 0))], [], [])
     memory = numpy.arange(10.0)
@@ -148,7 +149,7 @@ def test_arrays_lie_apart() -> None:
 
 
 def test_the_tensor_of_an_array() -> None:
-    source = slot(Root()).child(ArrayTensor)
+    source = slot(Root()).child(ArrayTensor, False)
     built = build([TensorMatch(source, HERE, tensor_spec(torch.ones(2, 3).double()))], [source], [])
     read_only = numpy.ones((2, 3))
     read_only.flags.writeable = False
@@ -160,6 +161,11 @@ def test_the_tensor_of_an_array() -> None:
     ]  # fmt: skip
     for value in others:
         assert not agrees(built, value), value
+    fixed = slot(Root()).child(ArrayTensor, True)
+    built = build([TensorMatch(fixed, HERE, tensor_spec(torch.ones(2, 3).double()))], [fixed], [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert agrees(built, read_only) and not read_only.flags.writeable and not agrees(built, numpy.ones((2, 3)))
     whole = build([TensorMatch(source, HERE, tensor_spec(torch.ones(2).long()))], [source], [])
     assert agrees(whole, numpy.ones(2, "l")) and not agrees(whole, numpy.ones(2, "q"))
 

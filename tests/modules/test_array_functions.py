@@ -98,8 +98,9 @@ def test_where_values_would_be_others_numpy_runs(name):
 @pytest.mark.parametrize(
     "program",
     [
-        lambda a: np.median(a), lambda a: np.percentile(a, 30), lambda a: np.cbrt(a), lambda a: np.modf(a), lambda a: np.fft.fft(a), lambda a: a[::-1][1:],
-        lambda a: a[a > 1], lambda a: np.nonzero(a), lambda a: np.unique(a), lambda a: a.ravel(order="F"), lambda a: np.add.reduce(a), lambda a: a.flags,
+        lambda a: np.median(a.astype("f2")), lambda a: np.percentile(a, [30, 40]), lambda a: np.cbrt(a), lambda a: np.modf(a), lambda a: np.fft.fft(a),
+        lambda a: a[::-1][1:],
+        lambda a: a[a > 1].max(), lambda a: np.nonzero(a), lambda a: np.unique(a), lambda a: a.ravel(order="F"), lambda a: np.add.reduce(a), lambda a: a.flags,
         lambda a: np.argsort(a), lambda a: np.sum(a, where=a > 1), lambda a: np.round(a.astype(int), -1), lambda a: a.astype("f4").astype("U3"),
         lambda a: operator.setitem(a, [0, 0], a[:2]),
     ],

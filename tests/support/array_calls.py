@@ -104,6 +104,9 @@ CALLS: dict[str, list[Call]] = {
     "sort": [lambda f, a: f(a), lambda f, a: f(a, axis=0), lambda f, a: f(a, axis=None)],
     "argsort": [lambda f, a: f(a, kind="stable"), lambda f, a: f(a, axis=0, kind="stable")],
     "std": [lambda f, a: f(a), lambda f, a: f(a, axis=0), lambda f, a: f(a, axis=1, ddof=1, keepdims=True)],
+    "median": [lambda f, a: f(a), lambda f, a: f(a, axis=0), lambda f, a: f(a, axis=1, keepdims=True)],
+    "percentile": [lambda f, a: f(a, 30), lambda f, a: f(a, 50.0, axis=0), lambda f, a: f(a, 75, axis=-1, keepdims=True), lambda f, a: f(a, 100)],
+    "quantile": [lambda f, a: f(a, 0.3), lambda f, a: f(a, 0.9, axis=1), lambda f, a: f(a, 0)],
     "copy": [lambda f, a: f(a), lambda f, a: f(a.T)],
     "ravel": [lambda f, a: f(a), lambda f, a: f(a.T)],
 }  # fmt: skip
