@@ -160,17 +160,15 @@ for _cls in SCALAR_TYPES:
     make_scalar(_cls)
 
 
-def keep_the_type(function: Callable[..., Any], copies: bool) -> None:
-    """The function asks a NumPy scalar for its dtype, so the scalar's Python number won't do. Of an array, it makes a tensor."""
-
-    @models(function)
-    def make(vm: VM, *args: Object, **kwargs: Object) -> Object:
-        first = vm.observe(args[0]) if args else None
-        if isinstance(first, ArrayObject) and not first.is_scalar and (copies or not (first.backwards or first.read_only)):
-            return of_array(vm, function, copies, first, args[1:], kwargs)
-        if any(holds_scalar(vm, arg) for arg in (*args, *kwargs.values())):
-            vm.unsupported(breaks.UnsupportedCall(f"{callable_name(function)} of a NumPy scalar"))
-        return enter(vm, function, args, kwargs)
+def tensor_of_numpy(vm: VM, function: Callable[..., Any], args: Sequence[Object], kwargs: dict[str, Object]) -> Object | None:
+    """What `torch.tensor` and `torch.as_tensor` make of an array; None where they are given nothing of NumPy's. They ask a NumPy scalar for its dtype, so the
+    scalar's Python number won't do."""
+    first, copies = vm.observe(args[0]) if args else None, function is torch.tensor
+    if isinstance(first, ArrayObject) and not first.is_scalar and (copies or not (first.backwards or first.read_only)):
+        return of_array(vm, function, copies, first, args[1:], dict(kwargs))
+    if any(holds_scalar(vm, arg) for arg in (*args, *kwargs.values())):
+        vm.unsupported(breaks.UnsupportedCall(f"{callable_name(function)} of a NumPy scalar"))
+    return None
 
 
 def of_array(vm: VM, function: Callable[..., Any], copies: bool, array: ArrayObject, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
@@ -192,10 +190,6 @@ def of_array(vm: VM, function: Callable[..., Any], copies: bool, array: ArrayObj
     if requires_grad is not None and vm.observe(requires_grad).constant(vm):
         found = enter(vm, torch.Tensor.requires_grad_, [found])
     return found
-
-
-for _function, _copies in ((torch.tensor, True), (torch.as_tensor, False)):
-    keep_the_type(_function, _copies)
 
 
 def holds_scalar(vm: VM, obj: Object) -> bool:

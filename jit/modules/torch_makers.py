@@ -12,6 +12,7 @@ from framejit import breaks
 from framejit.graph.autograd_node import MAKES_LEAF
 from framejit.graph.builder import TorchVM
 from framejit.graph.parameters import make_parameter
+from framejit.modules.numpy import tensor_of_numpy
 from framejit.modules.torch_overrides import of_class
 from framejit.objects import abstract
 from framejit.objects.listobject import ListObject
@@ -59,6 +60,9 @@ def making(function: Any) -> Callable[..., Object]:
 
     def make(vm: TorchVM, data: Object, *args: Object, **kwargs: Object) -> Object:
         data = vm.observe(data)
+        of_numpy = tensor_of_numpy(vm, function, [data, *args], kwargs)
+        if of_numpy is not None:
+            return of_numpy
         if data.cls in (list, tuple) and not args and set(kwargs) <= {"dtype", "device"} and has_tensor(vm, data):
             found = of_list(vm, data, **kwargs)
             if found is not None:
