@@ -32,6 +32,16 @@ def overrides(cls: type) -> bool:
     return overrides_functions(cls) or overrides_operators(cls)
 
 
+def is_wrapper(cls: type) -> bool:
+    """Whether tensors of a class are wrappers of others, which say what they consist of (`__tensor_flatten__`). A graph has them as they are.
+
+    torch's own are left out: distributed tensors, nested ones, whose sizes are no numbers.
+    """
+    names = ("__tensor_flatten__", "__tensor_unflatten__")
+    foreign = not cls.__module__.startswith("torch.") or cls.__module__.startswith("torch.testing.")
+    return foreign and overrides_operators(cls) and all(classes.lookup(cls, name, None) is not None for name in names)
+
+
 def is_disguised(cls: type) -> bool:
     """Whether a graph has tensors of this class as plain ones: they differ in what they are asked before a function becomes an operator."""
     return overrides_functions(cls) and not overrides_operators(cls)

@@ -174,6 +174,16 @@ def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> C
     return run
 
 
+def without_overrides(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, in which no class of tensors is asked what torch's functions mean: its operators are what is left where all have been asked."""
+
+    def run(*args: Any) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            return fn(*args)
+
+    return run
+
+
 def checked(fn: Callable[..., Any], backend: str, outputs: int) -> Callable[..., Any]:
     """`fn`, from a backend that is not ours, with a check that it returns a tuple or list of as many outputs as the graph has.
 

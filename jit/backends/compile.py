@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit.backends.calling import MODE_SWITCHES, checked, dropping, forget_source, restoring, spending, unbox, with_plain
+from framejit.backends.calling import (
+    MODE_SWITCHES,
+    checked,
+    dropping,
+    forget_source,
+    restoring,
+    spending,
+    unbox,
+    with_plain,
+    without_overrides,
+)
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
@@ -37,7 +48,8 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     graphs = [module.graph for module in request.gm.modules() if isinstance(module, fx.GraphModule)]
     switches = [node for graph in graphs for node in graph.nodes if node.target in MODE_SWITCHES]
     guards: list[BackendGuard] = []
-    with request.modes.applied():
+    wrappers = any(info.is_wrapper for info in request.inputs)
+    with request.modes.applied(), torch._C.DisableTorchFunctionSubclass() if wrappers else contextlib.nullcontext():
         if not backend.needs_contexts:
             fn, boxed = unbox(_call_backend(backend, request.gm, [info.value for info in request.inputs]))
         else:
@@ -52,6 +64,8 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     if inference:
         fn = _in_inference_mode(fn)
     subclasses = [index for index, info in enumerate(request.inputs) if info.is_subclass]
+    if wrappers:
+        fn = without_overrides(fn)
     if subclasses:
         fn = with_plain(fn, boxed, subclasses)
     return CompiledGraph(
@@ -176,7 +190,8 @@ def _forget_tensors(mode: FakeTensorMode | None) -> None:
 
 def _trains(request: GraphRequest) -> bool:
     inputs = (info.value for info in request.inputs)
-    return request.modes.grad and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+    with torch._C.DisableTorchFunctionSubclass():
+        return request.modes.grad and any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
 
 
 def copy_graph(gm: fx.GraphModule) -> fx.Graph:

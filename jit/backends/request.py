@@ -33,6 +33,7 @@ class InputInfo:
             every size is a constant.
         origin: whatever the caller knows the source by; it comes back in guards.
         is_subclass: the tensor that comes in each call is of a class with `__torch_function__`; `value` and what the graph gets are plain tensors.
+        is_wrapper: it is a tensor that wraps others: what its class overrides of torch's functions is not to be asked in the graph.
     """
 
     name: str
@@ -44,6 +45,7 @@ class InputInfo:
     symbolic_context: Any = None
     origin: Any = None
     is_subclass: bool = False
+    is_wrapper: bool = False
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ def inputs_of(graph: GraphResult) -> list[InputInfo]:
                 symbolic_context=described.symbolic,
                 origin=described.source,
                 is_subclass=described.is_subclass,
+                is_wrapper=described.is_wrapper,
             )
         )
     return inputs

@@ -56,7 +56,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import UnbackedNumber
-from framejit.torch_classes import as_class, is_disguised
+from framejit.torch_classes import as_class, is_disguised, is_wrapper
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -196,15 +196,23 @@ class GraphBuilder:
         reason = refusal_of_class(type(tensor))
         if reason is not None:
             self.vm.unsupported(reason)
-        is_subclass = is_disguised(type(tensor))
+        is_subclass, of_others = is_disguised(type(tensor)), is_wrapper(type(tensor))
         plain = as_class(tensor, torch.Tensor) if is_subclass else tensor
-        reason = refusal(plain)
+        with torch._C.DisableTorchFunctionSubclass():
+            reason = refusal(plain)
         if reason is not None:
             self.vm.unsupported(reason)
         self.refresh()
-        static = is_static(source, plain)
+        if of_others:
+            self.meet_wrapper()
+        static = of_others or is_static(source, plain)
         symbolic = None if static else self.shapes.context_of(source, plain)
-        fake = self.fakes.of_input(tensor, symbolic)
+        try:
+            fake = self.fakes.of_input(tensor, symbolic)
+        except (AttributeError, RuntimeError, NotImplementedError, TypeError) as error:
+            if not of_others:
+                raise
+            self.vm.unsupported(breaks.TensorSubclass(f"{type(tensor).__qualname__}, of which there is no tensor without data ({error})"))
         if symbolic is not None:
             self.shapes.note_input(source, plain, fake)
             self.unbacked.note_input(source.told(), fake)
@@ -213,12 +221,17 @@ class GraphBuilder:
         obj = TensorObject(node, type(tensor), source, tensor)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         self._inputs[id(tensor)] = GraphInput(
-            source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), static, is_subclass
+            source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), static, is_subclass, of_others
         )
         self.trail.log(self._inputs.pop, id(tensor))
         self.fakes.belongs_to(fake, obj)
         self.fakes.note_version(node)
         return obj
+
+    def meet_wrapper(self) -> None:
+        """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
+        self.fakes.meet_wrapper()
+        self.modes.switch_overrides_off()
 
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
@@ -376,7 +389,7 @@ class GraphBuilder:
             self.fakes.changes_with_undoing()
         snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
         repeats = self.fakes.repeats
-        worth_noting = len(self.outermost.notes) >= FEW_NODES
+        worth_noting = len(self.outermost.notes) >= FEW_NODES and not self.fakes.wrappers
         key = repeats.key(target, args, kwargs, self.modes.current) if worth_noting and not changes and fakes and -1 not in before else None
         result = None if key is None else repeats.find(key, fakes)
         is_repeated = result is not None
@@ -392,6 +405,8 @@ class GraphBuilder:
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
+        if changes and self.fakes.wrappers and self.autograd_node is not None:
+            self.vm.unsupported(breaks.TensorSubclass(f"that wraps others, in a graph in which {name} changes a tensor"))
         if key is not None and not is_repeated and not changes:
             repeats.note(key, result, fakes)
         return result, changes
@@ -478,7 +493,7 @@ class GraphBuilder:
             known = self.fakes.object_of(result)
             if known is not None:
                 return known
-            obj = TensorObject(node, torch.Tensor)
+            obj = TensorObject(node, type(result) if is_wrapper(type(result)) else torch.Tensor)
             self.fakes.belongs_to(result, obj)
             return obj
         if is_unbacked(result):

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, StatefulSymbolicContext
 
 from framejit import breaks, classes
-from framejit.torch_classes import overrides_operators
+from framejit.torch_classes import is_wrapper, overrides_operators
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
@@ -59,7 +59,7 @@ def refusal_of_class(cls: type) -> breaks.Break | None:
     """Why tensors of a class can't be inputs of a graph, or None."""
     if issubclass(cls, FakeTensor):
         return breaks.UnsupportedValue("a fake tensor (of another tracer)")
-    if overrides_operators(cls):
+    if overrides_operators(cls) and not is_wrapper(cls):
         return breaks.TensorSubclass(classes.qualname(cls))
     if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
         return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")

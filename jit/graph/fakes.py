@@ -45,6 +45,8 @@ class Fakes:
         self.stale = False
         self.symbolic = False
         """Whether there has been a fake with symbolic sizes."""
+        self.wrappers = False
+        """Whether there has been a tensor that wraps others."""
         self._trail = trail
         self._objects: dict[int, TensorObject] = {}
         self._versions: dict[fx.Node, int] = {}
@@ -57,6 +59,11 @@ class Fakes:
         stack.enter_context(enable_python_dispatcher())
         stack.enter_context(self.mode)
         return stack
+
+    def meet_wrapper(self) -> None:
+        """There is a tensor that wraps others."""
+        if not self.wrappers:
+            self._trail.set(self, "wrappers", True)
 
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
         """The Object of a fake that the trace knows."""

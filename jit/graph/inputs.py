@@ -26,6 +26,7 @@ class GraphInput:
         is_parameter, is_buffer: how a module holds it.
         static: whether it is at the same address in each call.
         is_subclass: whether it is of a class with `__torch_function__`. `value` is then the same as a plain tensor, and so it is given to the graph.
+        is_wrapper: whether it is a tensor that wraps others.
     """
 
     source: Source
@@ -37,6 +38,7 @@ class GraphInput:
     is_buffer: bool = False
     static: bool = False
     is_subclass: bool = False
+    is_wrapper: bool = False
 
     @property
     def is_tensor(self) -> bool:

@@ -135,6 +135,7 @@ class GlobalModes:
         self._trail = trail
         self._scopes: list[Scope] = []
         self._nominal: list[tuple[Object, Callable[[Any], Any]]] = []
+        self._overrides_off: torch._C.DisableTorchFunctionSubclass | None = None
         self.switches = Switches(trail)
         self.grad_looks = 0
         """How often the program has asked for the grad mode, or set it: be it to what it is anyway."""
@@ -153,6 +154,15 @@ class GlobalModes:
         self.initial.put()
         self.current = self.initial
         torch.set_autocast_cache_enabled(self.autocast_cache)
+        if self._overrides_off is not None:
+            self._overrides_off.__exit__(None, None, None)
+            self._overrides_off = None
+
+    def switch_overrides_off(self) -> None:
+        """From here until `restore`, torch asks no class of tensors on this thread: the trace does."""
+        if self._overrides_off is None:
+            self._overrides_off = torch._C.DisableTorchFunctionSubclass()
+            self._overrides_off.__enter__()
 
     def final_difference(self) -> ModeChange | Entering | None:
         """The effect of the modes that the trace so far leaves changed; None where it leaves none changed. Scopes still open are left in the graph."""

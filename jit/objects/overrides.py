@@ -181,7 +181,8 @@ def is_taken(vm: VM, function: Any, args: Sequence[Object], kwargs: dict[str, Ob
     """Whether a function in C takes values with overrides at the places of those that are no tensors. It is called with what looks like its arguments: it
     asks the first of such values before it looks at any other."""
     try:
-        function(*[likeness(vm, arg) for arg in args], **{name: likeness(vm, arg) for name, arg in kwargs.items()})
+        with torch._C._EnableTorchFunction():
+            function(*[likeness(vm, arg) for arg in args], **{name: likeness(vm, arg) for name, arg in kwargs.items()})
     except Asked:
         return True
     except TypeError:

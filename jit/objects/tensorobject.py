@@ -21,7 +21,7 @@ from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import RandomGeneratorObject, SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
-from framejit.torch_classes import as_class, is_disguised, is_plain
+from framejit.torch_classes import as_class, is_disguised, is_plain, is_wrapper
 
 if TYPE_CHECKING:
     from torch import fx
@@ -73,6 +73,8 @@ class TensorObject(Object):
     def getattr(self, vm: VM, name: str) -> Object:
         if name == "__class__":
             return vm.const(self.cls)
+        if self.source is None and name in self.fake.__dict__ and is_wrapper(self.cls):
+            return self.part(vm, name)
         raw = vm.raw_type_lookup(self.cls, name)
         read = operation_of(raw.__get__) if type(raw) is GetSetDescriptorType else None
         if read is not None:
@@ -83,7 +85,16 @@ class TensorObject(Object):
         assert found is not None
         return found.descriptor_get(vm, self, self.cls)
 
+    def part(self, vm: VM, name: str) -> Object:
+        """An attribute that a wrapper of tensors has got from an operator's code."""
+        value = self.look(vm).__dict__[name]
+        if not isinstance(value, (torch.Tensor, torch.dtype, torch.device, int, float, str, bool, type(None))):
+            vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, of which an operator has made .{name}"))
+        return enter(vm, getattr, [self, vm.const(name)])
+
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        if is_wrapper(self.cls):
+            vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, of which .{name} is set"))
         raw = vm.raw_type_lookup(self.cls, name)
         if type(raw) is GetSetDescriptorType:
             store = operation_of(raw.__delete__ if value is None else raw.__set__)
@@ -210,7 +221,39 @@ def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
     if not is_plain(type(value)):
         for name in ("__torch_function__", "__torch_dispatch__"):
             vm.raw_type_lookup(type(value), name)  # guarded
-    return vm.graph.input(source, value)
+    made = vm.graph.input(source, value)
+    if is_wrapper(type(value)):
+        rest_on_contents(vm, made)
+    return made
+
+
+def rest_on_contents(vm: VM, wrapper: Object, depth: int = 0) -> None:
+    """Guard all attributes of a tensor that wraps others, or of an object that it holds: what its operators do may depend on them."""
+    namespace = wrapper.instance_dict(vm)
+    if namespace is None or depth > MOST_NESTED:
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(wrapper.cls)}, of which it isn't known what it holds"))
+    for _, value in list(namespace.open(vm).values()):
+        rest_on_value(vm, value, wrapper, depth)
+
+
+def rest_on_value(vm: VM, value: Object, wrapper: Object, depth: int) -> None:
+    value = vm.observe(value)
+    if isinstance(value, TensorObject):
+        return
+    if value.cls in (tuple, list, torch.Size):
+        for item in abstract.iterate(vm, value):
+            rest_on_value(vm, item, wrapper, depth)
+    elif value.is_knowable():
+        value.constant(vm)
+    elif value.cls is dict:
+        for name in abstract.iterate(vm, value):
+            rest_on_value(vm, abstract.getitem(vm, value, name), wrapper, depth)
+    else:
+        rest_on_contents(vm, value, depth + 1)
+
+
+MOST_NESTED = 4
+"""How deep objects that a wrapper of tensors holds are looked into."""
 
 
 def method_name(table: dict[str, tuple[str, str, Any]], symbol: str, reflected: bool) -> str:

@@ -1,0 +1,87 @@
+"""Tensors that wrap others, made by the program: its `__new__` and `__init__` are traced, and a node makes the tensor of what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from framejit import breaks, classes
+from framejit.graph.builder import TorchVM
+from framejit.objects import abstract
+from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.registry import library, models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.typeobject import TypeObject
+from framejit.objects.userobject import UserObject
+from framejit.torch_classes import is_wrapper
+
+
+class UnfinishedWrapper(UserObject):
+    """A wrapper whose `__init__` hasn't returned: it has attributes, and isn't a tensor yet."""
+
+    __slots__ = ("size", "stride", "requires_grad")
+
+    def __init__(self, cls: type, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool) -> None:
+        super().__init__(cls)
+        self.size, self.stride, self.requires_grad = size, stride, requires_grad
+
+    def refuse(self, vm: VM) -> Any:
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, used while it is made"))
+
+    look = as_graph_argument = refuse
+
+
+@models(torch.Tensor._make_wrapper_subclass)
+def make_wrapper_subclass(
+    vm: TorchVM, cls: Object, size: Object, strides: Object | None = None, *args: Object, requires_grad: Object | None = None, **kwargs: Object
+) -> Object:
+    """The first half of a wrapper. Where the node runs, `__tensor_unflatten__` makes it once more."""
+    real = vm.observe(cls).constant(vm)
+    if not is_wrapper(real):
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(real)}, made by _make_wrapper_subclass()"))
+    sizes = tuple(vm.observe(size).as_real(vm))
+    steps = torch.empty(sizes, device="meta").stride() if strides is None else tuple(vm.observe(strides).as_real(vm))
+    return UnfinishedWrapper(real, sizes, steps, requires_grad is not None and bool(vm.observe(requires_grad).constant(vm)))
+
+
+@library
+def make_wrapper(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A call of a class of wrappers."""
+    if not isinstance(function, TypeObject) or not issubclass(function.value, torch.Tensor) or not is_wrapper(function.value):
+        return None
+    made = vm.observe(function.instantiate(vm, args, kwargs))
+    return finished(vm, made) if isinstance(made, UnfinishedWrapper) else made
+
+
+def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
+    """The tensor of what `__tensor_flatten__` says that the wrapper consists of."""
+    told = [vm.observe(part) for part in abstract.unpack(vm, abstract.call_method(vm, made, "__tensor_flatten__"), 2)]
+    names = [vm.observe(name).constant(vm) for name in abstract.iterate(vm, told[0])]
+    inner = [vm.observe(abstract.getattr_(vm, made, name)) for name in names]
+    namespace = made.instance_dict(vm)
+    try:
+        context = told[1].as_real(vm)
+    except NotConstant:
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, made with a context that is no constant"))
+    if not inner or not all(isinstance(part, TensorObject) for part in inner) or namespace is None:
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, which doesn't wrap tensors"))
+    vm.graph.meet_wrapper()
+    result = enter(vm, maker_of(made.cls, tuple(names), context, made.size, made.stride), inner)
+    assert isinstance(result, TensorObject)
+    fake = result.look(vm)
+    lost = set(namespace.open(vm)) - set(vars(fake))
+    if result.cls is not made.cls or lost or tuple(fake.shape) != made.size or fake.requires_grad != made.requires_grad:
+        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, which __tensor_unflatten__ doesn't make as it was"))
+    return result
+
+
+def maker_of(cls: Any, names: tuple[str, ...], context: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Callable[..., Any]:
+    """The function of a node that makes a wrapper of its parts."""
+
+    def make_wrapper_of(*parts: torch.Tensor) -> Any:
+        return cls.__tensor_unflatten__(dict(zip(names, parts, strict=True)), context, size, stride)
+
+    return make_wrapper_of

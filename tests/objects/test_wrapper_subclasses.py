@@ -1,0 +1,239 @@
+"""Tensors that wrap others (`__torch_dispatch__` with `__tensor_flatten__`): as inputs, results and parameters, made inside, and what is guarded of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import framejit
+
+BACKENDS = ("eager", "aot_eager")
+asked: list[Any] = []
+
+
+class Pair(torch.Tensor):
+    """A wrapper of two tensors, each operator running on both, with a number that its operators use."""
+
+    @staticmethod
+    def __new__(cls, a: torch.Tensor, b: torch.Tensor, times: int = 1) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype, device=a.device, requires_grad=False)
+
+    def __init__(self, a: torch.Tensor, b: torch.Tensor, times: int = 1) -> None:
+        self.a = a
+        self.b = b
+        self.times = times
+
+    def __tensor_flatten__(self) -> Any:
+        return ["a", "b"], (self.times,)
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Pair(inner["a"], inner["b"], *context)
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        times = max(t.times for t in pytree.tree_leaves(args) if isinstance(t, Pair))
+        first = func(*pytree.tree_map_only(Pair, lambda t: t.a, args), **(kwargs or {}))
+        second = func(*pytree.tree_map_only(Pair, lambda t: t.b, args), **(kwargs or {}))
+        flat, structure = pytree.tree_flatten(first)
+        pairs = zip(flat, pytree.tree_leaves(second))
+        made = [Pair(a, b, times + 1) if isinstance(a, torch.Tensor) else a for a, b in pairs]
+        return args[0] if func._schema.name.endswith("_") else pytree.tree_unflatten(made, structure)
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"Pair(times={self.times})"
+
+    def difference(self) -> torch.Tensor:
+        return (self.a - self.b) * self.times
+
+
+class Scaled(torch.Tensor):
+    """A weight and its scale, with an override of linear, as quantised weights are."""
+
+    @staticmethod
+    def __new__(cls, data: torch.Tensor, scale: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, data.shape, dtype=torch.float32, device=data.device)
+
+    def __init__(self, data: torch.Tensor, scale: torch.Tensor) -> None:
+        self.data_of_type = data
+        self.scale = scale
+
+    def __tensor_flatten__(self) -> Any:
+        return ["data_of_type", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: Any, context: Any, size: Any = None, stride: Any = None) -> Any:
+        return cls(inner["data_of_type"], inner["scale"])
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return "Scaled()"
+
+    def dequantized(self) -> torch.Tensor:
+        return self.data_of_type.to(torch.float32) * self.scale
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        asked.append(func)
+        if func is nn.functional.linear:
+            x, weight, *rest = args
+            return nn.functional.linear(x, weight.data_of_type.to(x.dtype)) * weight.scale + (rest[0] if rest else 0)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return cls(args[0].data_of_type, args[0].scale)
+        return func(*pytree.tree_map_only(Scaled, lambda t: t.dequantized(), args), **(kwargs or {}))
+
+
+def pair(*shape: int, times: int = 1) -> Pair:
+    torch.manual_seed(0)
+    return Pair(torch.randn(shape), torch.randn(shape), times)
+
+
+def plain(value: Any) -> Any:
+    """What is compared of a result."""
+    if isinstance(value, Pair):
+        return Pair, value.a.tolist(), value.b.tolist(), value.times, value.requires_grad
+    if isinstance(value, torch.Tensor):
+        return type(value), value.detach().tolist(), value.requires_grad
+    return [type(value), *map(plain, value)] if isinstance(value, (tuple, list)) else value
+
+
+def same(program: Callable[..., Any], *args: Any, backend: str = "eager", graphs: int | None = 1) -> Any:
+    """The compiled function gives what the function gives, in so many graphs; gives the compiled function."""
+    framejit.reset()
+    compiled = framejit.compile(program, backend=backend, fullgraph=graphs == 1)
+    for _ in range(2):
+        assert plain(compiled(*args)) == plain(program(*args))
+    assert graphs is None or framejit.statistics()["graphs"] == graphs
+    return compiled
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inputs_results_attributes_and_methods(backend: str) -> None:
+    def program(p, x):
+        q = (p * x).sin() + 1
+        return q, q.a, q.times, q.difference(), p.b * 2, p.difference(), type(q), isinstance(q, Pair), q.shape, q.dtype, p.relu() @ p.T
+
+    same(program, pair(2, 2), torch.randn(2), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_wrapper_holds_is_guarded(backend: str) -> None:
+    def program(p):
+        q = p * 2
+        return q, q.times
+
+    compiled = same(program, pair(2), backend=backend)
+    for other, entries in ((pair(2), 1), (pair(2, times=5), 2), (pair(3), 3), (Pair(torch.ones(2, 2)[:, 0], torch.ones(2)), 4), (pair(2), 4)):
+        assert plain(compiled(other)) == plain(program(other))
+        assert framejit.statistics()["graphs"] == entries
+
+
+def test_an_object_that_a_wrapper_holds_is_guarded() -> None:
+    class Config:
+        def __init__(self, times: int) -> None:
+            self.times = times
+
+    def held(times: int) -> Pair:
+        found = pair(2, times=times)
+        found.config = Config(times)  # type: ignore[attr-defined]
+        return found
+
+    compiled = framejit.compile(lambda p: p * 2, backend="eager", fullgraph=True)
+    framejit.reset()
+    for times in (1, 2, 1):
+        assert plain(compiled(held(times))) == plain(held(times) * 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_quantised_weights_of_a_model(backend: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    for layer in (model[0], model[2]):
+        weight = layer.weight.detach()
+        layer.weight = nn.Parameter(Scaled((weight * 10).to(torch.int8), torch.tensor(0.1)), requires_grad=False)
+    x = torch.randn(5, 4, requires_grad=True)
+    framejit.reset()
+    compiled = framejit.compile(model, backend=backend, fullgraph=True)
+    for _ in range(2):
+        asked.clear()
+        expected = model(x)
+        words = [*asked]
+        asked.clear()
+        found = compiled(x)
+        assert torch.equal(found, expected) and asked == words
+        (gradient,) = torch.autograd.grad(found.sum(), x)
+        assert torch.allclose(gradient, torch.autograd.grad(expected.sum(), x)[0])
+    assert framejit.statistics()["graphs"] == 1
+    model[0].weight = nn.Parameter(Scaled((torch.ones(3, 4) * 5).to(torch.int8), torch.tensor(0.5)), requires_grad=False)
+    assert torch.equal(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_training_a_parameter_that_wraps_others(backend: str) -> None:
+    def gradients(wrap: Callable[..., Any]) -> list[Any]:
+        weight = nn.Parameter(pair(2, 2))
+        x = torch.ones(2, 2, requires_grad=True)
+        loss = wrap(lambda w, x: (w * x).sum())(weight, x)
+        loss.backward()
+        return [plain(loss), plain(weight.grad)]
+
+    assert gradients(lambda f: framejit.compile(f, backend=backend, fullgraph=True)) == gradients(lambda f: f)
+
+
+def test_made_inside() -> None:
+    def program(x):
+        p = Pair(x * 2, x, times=3)
+        q = p * 2
+        return p, q, q.a, q.times, p.difference(), p.a
+
+    same(program, torch.randn(3))
+    same(program, torch.randn(3), backend="aot_eager")
+
+
+def test_made_inside_of_what_has_a_gradient() -> None:
+    def program(x):
+        return Pair(x * 2, x).a + 1
+
+    x = torch.randn(3, requires_grad=True)
+    same(program, x)
+
+
+def test_changed_in_place() -> None:
+    def program(p):
+        p.mul_(2)
+        return p + 1, p.a
+
+    for backend in BACKENDS:
+        left, right = pair(2), pair(2)
+        assert plain(framejit.compile(program, backend=backend)(left)) == plain(program(right))
+        assert plain(left) == plain(right)
+
+
+def test_attributes_are_set_natively() -> None:
+    def program(p):
+        q = p * 2
+        q.times = 7
+        return q + 1
+
+    same(program, pair(2), graphs=None)
+
+
+def test_a_class_that_says_nothing_of_its_parts_breaks() -> None:
+    class Opaque(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    with pytest.raises(framejit.Unsupported, match="Opaque"):
+        framejit.compile(lambda x: x + 1, backend="eager", fullgraph=True)(torch.ones(2).as_subclass(Opaque))
