@@ -221,8 +221,8 @@ class SideEffect(Break):
 class TensorSubclass(Break):
     """A tensor of a Python subclass that takes part in operators by code of its own, where a graph can't hold it.
 
-    `__torch_function__` is traced, as is any other code, and tensors that wrap others (`__tensor_flatten__`) are part of graphs. What stays out are operations on
-    tensors from outside that read or change more than data (`.grad`, hooks, `t_()`), and other classes that answer to the dispatcher (`__torch_dispatch__`).
+    `__torch_function__` is traced, as is any other code, and tensors that wrap others (`__tensor_flatten__`) are part of graphs. What stays out are operations
+    on tensors from outside that read or change more than data (`.grad`, hooks, `t_()`), and other classes that answer to the dispatcher (`__torch_dispatch__`).
     """
 
     what: str
