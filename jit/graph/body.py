@@ -38,14 +38,16 @@ class NodeNote:
 class Body:
     """A graph under construction. `outer`: the one that it is built inside of, whose tensors it may use; None for a trace's outermost graph.
     `items_by_index`: in `x[i]`, a tensor `i` without dimensions is an index like others, and not a number that is asked for.
+    `takes_floats`: whether floats that vary may be used of the graph around it.
 
     Every change leaves on the trail how it is taken back.
     """
 
-    def __init__(self, trail: Trail, outer: Body | None = None, items_by_index: bool = False) -> None:
+    def __init__(self, trail: Trail, outer: Body | None = None, items_by_index: bool = False, takes_floats: bool = True) -> None:
         self.fx = fx.Graph()
         self.outer = outer
         self.items_by_index = items_by_index
+        self.takes_floats = takes_floats and (outer is None or outer.takes_floats)
         self.notes: dict[fx.Node, NodeNote] = {}
         """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}

@@ -281,10 +281,10 @@ class GraphBuilder:
 
     # Inner graphs, which an operator takes as arguments.
 
-    def begin_inner(self, items_by_index: bool = False) -> None:
-        """What is traced from here on goes into a graph of its own, until `end_inner`. `items_by_index`: see Body."""
+    def begin_inner(self, items_by_index: bool = False, takes_floats: bool = True) -> None:
+        """What is traced from here on goes into a graph of its own, until `end_inner`. `items_by_index`, `takes_floats`: see Body."""
         self._has_inner = True
-        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index))
+        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats))
 
     def end_inner(self, outputs: Sequence[Object]) -> InnerGraph:
         """End the inner graph, which gives these values. Raises NotConstant if one of them can be no output of a graph."""
@@ -416,7 +416,9 @@ class GraphBuilder:
         obj = self.vm.observe(obj)
         value = obj.as_graph_argument(self.vm)
         if type(value) is fx.Node:
-            return value if value.graph is self.body.fx else self._own(value, obj)
+            if value.graph is self.body.fx:
+                return value
+            return self._own(value, obj) if self.body.takes_floats or obj.cls is not float else obj.constant(self.vm)
         try:
             value = exact(value)
         except Inexact:

@@ -29,7 +29,9 @@ Refuse = Callable[[str], NoReturn]
 """Stops the trace, for a reason such as "of a function that raises"."""
 
 
-def trace_inside(vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refuse: Refuse, items_by_index: bool = False) -> T:
+def trace_inside(
+    vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refuse: Refuse, items_by_index: bool = False, takes_floats: bool = True
+) -> T:
     """What `run` gives, traced into a graph inside the graph, which the caller ends. `used`: what it may change, apart from what is outside.
 
     Stops the trace where it raises, or does something besides computing: the operator may run it any number of times, or not at all.
@@ -40,7 +42,7 @@ def trace_inside(vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refu
         if isinstance(obj, UserObject):
             obj.instance_dict(vm)  # made now if it is to be made at all: that is no change then
     mark, before, modes = vm.trail.mark(), reachable(used), vm.graph.modes.current
-    vm.graph.begin_inner(items_by_index)
+    vm.graph.begin_inner(items_by_index, takes_floats)
     try:
         result = run()
     except Raise:
@@ -81,17 +83,23 @@ class Functions:
     def traced(self, function: Object, args: Sequence[Object] = ()) -> FunctionGraph:
         """A function that gives leaves and their structure."""
         vm = self.vm
-        found = trace_inside(vm, lambda: vm.observe(abstract.call(vm, function, list(args), {})), [function, *args], self.refuse)
+        found = self._call(function, args)
         leaves, structure = [vm.observe(part) for part in abstract.iterate(vm, found)]
         return self.ended([vm.observe(leaf) for leaf in abstract.iterate(vm, leaves)], structure)
 
     def traced_to_tensor(self, function: Object, args: Sequence[Object], items_by_index: bool = False) -> FunctionGraph:
         """A function that gives a tensor. `items_by_index`: see graph/body.py."""
-        vm = self.vm
-        found = trace_inside(vm, lambda: vm.observe(abstract.call(vm, function, list(args), {})), [function, *args], self.refuse, items_by_index)
+        found = self._call(function, args, items_by_index)
         if not isinstance(found, TensorObject):
             self.refuse(f"of a function that gives {found!r}, and no tensor")
-        return self.ended([found], vm.const(None))
+        return self.ended([found], self.vm.const(None))
+
+    def _call(self, function: Object, args: Sequence[Object], items_by_index: bool = False) -> Object:
+        """What a function gives, traced. Its graph takes tensors and ints: operators refuse floats."""
+        vm = self.vm
+        return trace_inside(
+            vm, lambda: vm.observe(abstract.call(vm, function, list(args), {})), [function, *args], self.refuse, items_by_index, takes_floats=False
+        )
 
     def ended(self, leaves: list[Object], structure: Object) -> FunctionGraph:
         """The graph that is being traced, which ends here."""

@@ -1,0 +1,92 @@
+"""`flex_attention`: the functions that change a score, and that say what is masked, are graphs inside the graph, of one score each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._higher_order_ops.flex_attention import flex_attention
+from torch.nn.attention import flex_attention as flex
+
+from framejit.graph.builder import TorchVM
+from framejit.modules.app import control_flow as plain
+from framejit.modules.inner_function import Functions
+from framejit.objects import abstract
+from framejit.objects.object import Object
+from framejit.objects.registry import app, models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
+
+PLACES = 4
+"""Of a score: its batch, its head, its query and its key."""
+
+app(flex_attention)(plain.flex_attention)
+app(flex.create_mask)(plain.create_mask)
+app(flex._ordered_to_dense)(plain.ordered_to_dense)
+
+
+def for_each_place(function: Callable[..., torch.Tensor], scores: tuple[Any, ...], places: tuple[Any, ...], used: tuple[Any, ...]) -> torch.Tensor:
+    """What a function of one score gives for all of them, or for all places: a tensor with a dimension for each of these."""
+    for position in reversed(range(len(places))):
+        dims = [0 if position == index else None for index in range(len(places))]
+        function = torch.vmap(function, in_dims=(*[0 for _ in scores], *dims, *[None for _ in used]))
+    return function(*scores, *places, *used)
+
+
+@models(plain.attend)
+def attend(
+    vm: TorchVM, qkv: Object, score_mod: Object, mask: Object, mask_mod: Object, scale: Object, options: Object
+) -> Object:
+    """Stops the trace where one of the functions does something else than computing a tensor."""
+    functions = Functions(vm, "flex_attention")
+    tensors = functions.all_tensors(abstract.iterate(vm, qkv), "the argument")
+    score, score_buffers = one_score(functions, score_mod, [scalar(vm, tensors[0]), *places(vm, tensors[0])])
+    allowed, mask_buffers = one_score(functions, mask_mod, places(vm, tensors[0]))
+    of_mask = vm.graph.nodes_of(abstract.iterate(vm, mask))
+    args = (*vm.graph.nodes_of(tensors), score, (*of_mask, allowed), *vm.graph.nodes_of([scale, options]), score_buffers, mask_buffers)
+    return TupleObject(functions.results(flex_attention, args))
+
+
+@models(plain.over_places)
+def over_places(vm: TorchVM, mod: Object, scores: Object, places: Object) -> Object:
+    """A node that runs the function's graph with all places at once."""
+    functions = Functions(vm, "create_mask")
+    given = functions.all_tensors([*abstract.iterate(vm, scores), *abstract.iterate(vm, places)], "the argument")
+    function, used = one_score(functions, mod, [scalar(vm, tensor) for tensor in given])
+    nodes = vm.graph.nodes_of(given)
+    count = len(given) - PLACES
+    return vm.graph.call_on_nodes(for_each_place, (function, nodes[:count], nodes[count:], used))
+
+
+def scalar(vm: TorchVM, like: TensorObject, **kwargs: Any) -> Object:
+    """A tensor without dimensions, to stand for any."""
+    return enter(vm, torch.Tensor.new_empty, [like, vm.const(())], {name: vm.const(value) for name, value in kwargs.items()})
+
+
+def places(vm: TorchVM, query: TensorObject) -> list[Object]:
+    """What stands for the place of a score."""
+    return [scalar(vm, query, dtype=torch.int32) for _ in range(PLACES)]
+
+
+def one_score(functions: Functions, function: Object, args: list[Object]) -> tuple[fx.Node, tuple[fx.Node, ...]]:
+    """The graph of a function of one score, and what it uses besides its arguments."""
+    traced = functions.traced_to_tensor(function, args, items_by_index=True)
+    functions.check_unchanged((traced,))
+    first = functions.vm.graph.nodes_of(args)
+    operands = functions.operands((traced,), first)
+    return functions.attached(traced, operands, bare=True), tuple(operands[len(first) :])
+
+
+@models(torch.Tensor.__getitem__)
+def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
+    """Items of tensors. In the functions of a score, places are indices as if there were many: `bias[head, query - key]`."""
+    if vm.graph.body.items_by_index and isinstance(self, TensorObject):
+        parts = [vm.observe(part) for part in (abstract.iterate(vm, key) if vm.observe(key).cls is tuple else [key])]
+        if any(isinstance(part, TensorObject) for part in parts) and all(isinstance(part, TensorObject) or part.cls is int for part in parts):
+            device = {"dtype": vm.const(torch.int64), "device": vm.const(self.look(vm).device)}
+            indices = [part if isinstance(part, TensorObject) else enter(vm, torch.full, [vm.const(()), part], device) for part in parts]
+            return enter(vm, torch.ops.aten.index.Tensor, [self, TupleObject(indices)])
+    return enter(vm, torch.Tensor.__getitem__, [self, key])
