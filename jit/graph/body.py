@@ -47,7 +47,7 @@ class Body:
         self.fx = fx.Graph()
         self.outer = outer
         self.items_by_index = items_by_index
-        self.takes_floats = takes_floats and (outer is None or outer.takes_floats)
+        self.takes_floats: bool = takes_floats and (outer is None or outer.takes_floats)
         self.notes: dict[fx.Node, NodeNote] = {}
         """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}
