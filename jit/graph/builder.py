@@ -172,6 +172,8 @@ class GraphBuilder:
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
         self.readers: list[LaterReader] = []
+        self.regions: dict[str, fx.GraphModule] = {}
+        """Inner graphs that stand for all that compute the same, by `InnerGraph.pattern`."""
         self.storages: list[StorageObject] = []
         """The storages that the program has asked for, or for an address in them."""
         self._has_inner = False  # whether there has ever been an inner graph
@@ -298,9 +300,13 @@ class GraphBuilder:
 
     def attach(self, inner: InnerGraph, meta: dict[str, Any]) -> fx.Node:
         """A node that gives a finished inner graph with this metadata, as an argument of the operator that runs it."""
-        module = fx.GraphModule(inner.modules, inner.graph)
+        module = self.module_of(inner)
         module.meta.update(meta)
         return self.body.attach(module)
+
+    def module_of(self, inner: InnerGraph) -> fx.GraphModule:
+        """The module that runs a finished inner graph."""
+        return fx.GraphModule(inner.modules, inner.graph)
 
     def call_inner(self, target: Callable[..., Any], inner: InnerGraph, meta: dict[str, Any], kwargs: dict[str, Any]) -> Object:
         """Run `target(graph, *operands, **kwargs)` with a finished inner graph that changes none of its operands. `meta`: what the graph's `meta` gets."""

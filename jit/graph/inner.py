@@ -12,6 +12,21 @@ from framejit.graph.prune import Running, has_effect
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A node as an argument of others, by its number."""
+
+    number: int
+
+
+def likeness(example: object) -> str:
+    """What is known of a value while tracing, as a text."""
+    if not isinstance(example, torch.Tensor):
+        return repr(example)
+    keys = torch._C._dispatch_keys(example).raw_repr()
+    return f"{example.dtype} {example.device} {tuple(example.size())} {example.stride()} {example.storage_offset()} {example.requires_grad} {keys}"
+
+
+@dataclass(frozen=True, slots=True)
 class InnerGraph:
     """A finished inner graph. `operands`: the nodes around it whose values its placeholders take, in order; `modules`: holds graphs inside it;
     `switches_modes`: some of its nodes switch torch's modes, and others back. `kept`: the nodes that do something besides their results.
@@ -42,6 +57,25 @@ class InnerGraph:
             end.args = end.args[0]  # type: ignore[assignment]
         kept = frozenset([copies[node] for node in self.kept])
         return replace(self, graph=copy, operands=tuple(operands), kept=kept)
+
+    def does_more(self, running: Running) -> bool:
+        """Whether it does something besides computing results: changes a tensor, or draws random numbers."""
+        operators = [node for node in self.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+        return bool(self.kept) or any(has_effect(node, running) for node in operators)
+
+    def pattern(self) -> str | None:
+        """A text that is the same for graphs that compute the same of tensors that look the same; None where there are graphs inside it."""
+        numbers = {node: Place(number) for number, node in enumerate(self.graph.nodes)}
+        lines = []
+        for node in self.graph.nodes:
+            if node.op == "get_attr":
+                return None
+            if node.op == "placeholder":
+                lines.append(likeness(node.meta["example_value"]))
+                continue
+            args, kwargs = fx.map_arg((node.args, node.kwargs), numbers.__getitem__)  # type: ignore[misc]
+            lines.append(f"{node.target if isinstance(node.target, str) else id(node.target)} {args!r} {kwargs!r}")
+        return "\n".join(lines)
 
     def _needed(self, running: Running) -> list[fx.Node]:
         """The nodes but the placeholders that do something, or from which others or the results are computed."""

@@ -17,7 +17,7 @@ from framejit.guards.source import Source
 from framejit.objects import abstract, operators
 from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, IdentityConstant, Object
-from framejit.objects.registry import app_of, models, refuse, wraps
+from framejit.objects.registry import app_of, call_model, model_of, models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import torch_call
 from framejit.objects.torchfunctions import operation_of
@@ -48,6 +48,9 @@ class OperatorObject(IdentityConstant):
             stand_in = app_of(real)
             if stand_in is not None:
                 return vm.call_app(stand_in, args, kwargs)
+            model = model_of(real)
+            if model is not None:
+                return call_model(vm, model, real, args, kwargs)
             vm.unsupported(breaks.UnsupportedOperation(f"the higher-order operator {real.name()}"))
         operation = operation_of(real._opoverload if isinstance(real, CustomOpDef) else real)
         assert operation is not None

@@ -137,3 +137,38 @@ def ordered_to_dense(counts: Any, columns: Any, width: int | None = None) -> Any
     is_one = torch.arange(columns.shape[-1], device=columns.device) < counts.unsqueeze(-1)
     dense = columns.new_zeros((*columns.shape[:-1], width + 1), dtype=torch.int32)
     return dense.scatter(-1, torch.where(is_one, columns, width).long(), 1)[..., :width].contiguous()
+
+
+def strict_mode(function: Callable[..., Any], operands: Any) -> Any:
+    """The operator of `strict_mode`."""
+    return function(*operands)
+
+
+def hints_wrapper(function: Callable[..., Any], args: Any, kwargs: Any, hints: Any) -> Any:
+    """Hints are for compilers that look for the operator."""
+    return function(*args, **kwargs)
+
+
+def wrap(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def wrap_with_set_grad_enabled(enabled: bool, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with torch.set_grad_enabled(enabled):
+        return function(*args, **kwargs)
+
+
+def wrap_with_autocast(device: str, dtype: Any, enabled: bool, cache: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with torch.autocast(device, dtype, enabled, cache):
+        return function(*args, **kwargs)
+
+
+def region(function: Callable[[], Flat]) -> Flat | None:
+    """What a function gives that becomes a graph by itself, to be compiled once for all that look like it; None where it had better not."""
+    raise NotImplementedError
+
+
+def nested_region(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The call of a function decorated with `nested_compile_region`."""
+    found = region(lambda: pytree.tree_flatten(function(*args, **kwargs)))
+    return function(*args, **kwargs) if found is None else pytree.tree_unflatten(*found)
