@@ -742,6 +742,25 @@ class FailsOnFakes(Break):
     )
 
 
+@dataclass(frozen=True)
+class LaunchImpossible(Break):
+    """A Triton kernel is launched that can't run so: on tensors that are on the CPU, or interpreted where the backend compiles kernels.
+
+    Triton compiles for GPUs. With the environment variable `TRITON_INTERPRET=1`, set before kernels are defined, kernels run as Python, on the CPU too; such
+    kernels are nodes of graphs for the backends "eager" and "aot_eager". Else the launch runs natively: Triton says itself what it lacks.
+    """
+
+    what: str
+    why: str
+    id = "FJ076"
+    message = "launch of the Triton kernel {what}: {why}"
+    explanation = "The launch of a Triton kernel is a node of the graph where the kernel can run on its tensors, and the backend can compile it."
+    hints = (
+        "Move the tensors to the GPU, or set TRITON_INTERPRET=1 before the kernels are defined.",
+        'With TRITON_INTERPRET=1, compile with backend="aot_eager".',
+    )
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for child in cls.__subclasses__() for sub in (child, *_subclasses(child))]
 

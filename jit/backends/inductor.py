@@ -110,4 +110,6 @@ def compile_without_alpha(gm: fx.GraphModule, example_inputs: Sequence[Any], **k
     return compile_fx_inner(gm, example_inputs, **kwargs)
 
 
-BACKEND = InductorBackend("inductor", compile_inductor, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True)
+BACKEND = InductorBackend(
+    "inductor", compile_inductor, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True, compiles_kernels=True
+)

@@ -29,6 +29,7 @@ class Backend:
         one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
         takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
         takes_gradients: it compiles graphs that ask autograd for gradients.
+        compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
         static_shapes: its graphs are for fixed sizes and numbers.
         sizes: the least and the largest size that is symbolic in its graphs; None for no limit.
         kwargs: keyword arguments for `call`.
@@ -43,6 +44,7 @@ class Backend:
     one_autograd_node: bool = True
     takes_unbacked: bool = False
     takes_gradients: bool = False
+    compiles_kernels: bool = False
     static_shapes: bool = False
     sizes: tuple[int | None, int | None] = (None, None)
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -98,6 +100,7 @@ def register_backend(
     Also a decorator, with or without arguments; gives `fn` back.
 
     Args:
+        compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
         static_shapes: its graphs are for fixed sizes and numbers, whatever varies or is declared; each size is compiled by itself.
         sizes: the least and the largest size that its graphs may have as symbols, None for no limit; other sizes are compiled by themselves.
 

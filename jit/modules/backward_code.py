@@ -12,6 +12,7 @@ import torch
 from framejit import library
 from framejit.graph.builder import TorchVM
 from framejit.graph.inner import InnerGraph
+from framejit.graph.triton_launch import is_kernel
 from framejit.guards.source import FunctionField, Pinned
 from framejit.modules.changes import Reached, is_changed, reachable
 from framejit.objects.object import Object, Raise
@@ -71,10 +72,10 @@ def trace_backward(vm: TorchVM, used: Iterable[Object], run: Callable[[], list[O
 
 
 def may_change(obj: Object) -> bool:
-    """Whether a value from outside may be another, or have other contents, when autograd runs the code. Functions with their defaults, classes and
-    modules are taken to stay, and so is what modules and classes of torch's and of the standard library hold.
+    """Whether a value from outside may be another, or have other contents, when autograd runs the code. Functions with their defaults, classes,
+    modules and Triton kernels are taken to stay, and so is what modules and classes of torch's and of the standard library hold.
     """
-    source = None if issubclass(type(obj.value), STAYS) else obj.source
+    source = None if issubclass(type(obj.value), STAYS) or is_kernel(obj.value) else obj.source
     while source is not None:
         if isinstance(source, FunctionField) and source.payload in ("defaults", "kwdefaults"):
             return False

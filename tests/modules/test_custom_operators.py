@@ -239,3 +239,13 @@ def test_another_scripted_function_is_another_entry():
 def test_a_scripted_module_runs_natively():
     module = torch.jit.script(nn.Linear(4, 4))
     agree(lambda x: module(x + 1) * 2, vector(), fullgraph=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_objects_of_torchs_classes_stay_outside_of_graphs(backend):
+    weight = torch.quantize_per_tensor(torch.randn(3, 4), 0.1, 0, torch.qint8)
+    try:
+        packed = torch.ops.quantized.linear_prepack(weight, None)
+    except RuntimeError:
+        pytest.skip("this torch has no engine for quantized operators")
+    agree(lambda x: torch.ops.quantized.linear_dynamic(x + 1, packed) * 2, vector()[None], backend=backend, fullgraph=False)

@@ -1,0 +1,189 @@
+"""The target of a node that launches a Triton kernel of the program's, and what is known of the kernel: which tensors it writes.
+
+Triton needn't be installed: nothing of it is imported before a program has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+
+JIT = "triton.runtime.jit"
+AUTOTUNER = "triton.runtime.autotuner"
+INTERPRETER = "triton.runtime.interpreter"
+DRIVER = "triton.runtime.driver"
+WRAPPERS = "torch._higher_order_ops.triton_kernel_wrap"
+Grid = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch of a kernel.
+
+    Attributes:
+        kernel: as the program launches it: compiled or interpreted, maybe with a choice of configurations around it (`triton.autotune`).
+        constants: arguments that the node isn't given.
+        written: names of the tensors that the kernel writes to.
+        configs: what each configuration to choose from sets, in the order of the grids; one, without anything, where there is no choice.
+    """
+
+    kernel: Any
+    constants: Mapping[str, Any]
+    written: tuple[str, ...]
+    configs: tuple[Mapping[str, Any], ...]
+
+    def target(self) -> Callable[..., None]:
+        """The function that a node calls with tensors and numbers by their names, and a grid for each configuration."""
+
+        def launch(operands: Mapping[str, Any], grids: Sequence[Grid]) -> None:
+            if torch._C._len_torch_dispatch_stack():
+                self.trace(operands, grids)
+            else:
+                self.run(operands, grids)
+
+        launch.__name__ = f"{innermost(self.kernel).fn.__name__}_"  # as the names of operators that change their arguments
+        launch.on_fakes = self.on_fakes  # type: ignore[attr-defined]
+        return launch
+
+    def on_fakes(self, operands: Mapping[str, Any], grids: Sequence[Grid]) -> None:
+        """Note on fakes what the kernel writes to."""
+        for name in self.written:
+            if not operands[name].is_inference():
+                torch.autograd.graph.increment_version(operands[name])
+
+    def run(self, operands: Mapping[str, Any], grids: Sequence[Grid]) -> None:
+        """Launch the kernel."""
+        given = {**operands, **self.constants}
+        by_position = []  # as far as that goes: hooks of configurations see these only
+        for name in self.kernel.arg_names:
+            if name not in given:
+                break
+            by_position.append(given.pop(name))
+        self.kernel[self.grid(grids)](*by_position, **given)
+
+    def grid(self, grids: Sequence[Grid]) -> Any:
+        """A grid for all configurations, or a function that gives that of the one chosen."""
+        if all(grid == grids[0] for grid in grids):
+            return grids[0]
+        return lambda meta: next(
+            grid for config, grid in zip(self.configs, grids, strict=True) if all(meta[name] == value for name, value in config.items())
+        )
+
+    def trace(self, operands: Mapping[str, Any], grids: Sequence[Grid]) -> None:
+        """Call torch's operator for launches, which AOTAutograd knows."""
+        wrappers = import_module(WRAPPERS)
+        with able_to_analyse():
+            wrappers.triton_kernel_wrapper_mutation(
+                kernel_idx=wrappers.kernel_side_table.add_kernel(compilable(self.kernel)),
+                constant_args_idx=wrappers.kernel_side_table.add_constant_args(dict(self.constants)),
+                grid=[(*grid, 1, 1)[:3] for grid in grids],
+                tma_descriptor_metadata={},
+                kwargs=dict(operands),
+            )
+
+
+# Kernels.
+
+
+def layers(kernel: Any) -> list[Any]:
+    """A kernel, the innermost last, and what is around it to choose configurations (`triton.autotune`) or to compute arguments (`triton.heuristics`)."""
+    around = (import_module(AUTOTUNER).Autotuner, import_module(AUTOTUNER).Heuristics)
+    found = [kernel]
+    while isinstance(found[-1], around):
+        found.append(found[-1].fn)
+    return found
+
+
+def innermost(kernel: Any) -> Any:
+    """The kernel itself, without what is around it."""
+    return layers(kernel)[-1]
+
+
+def is_kernel(value: Any) -> bool:
+    """Whether a value is a kernel, with whatever is around it."""
+    return JIT in sys.modules and isinstance(value, sys.modules[JIT].KernelInterface)
+
+
+def is_interpreted(kernel: Any) -> bool:
+    """Whether a kernel runs as Python, as with `TRITON_INTERPRET=1`."""
+    return isinstance(innermost(kernel), import_module(INTERPRETER).InterpretedFunction)
+
+
+def has_hooks(kernel: Any) -> bool:
+    """Whether Python runs before or after the kernel, be it Triton's own: it may change any of the arguments."""
+    if getattr(innermost(kernel), "pre_run_hooks", None):
+        return True
+    return any(
+        layer.reset_to_zero or layer.restore_value or layer.user_defined_pre_hook or layer.user_defined_post_hook
+        or any(config.pre_hook is not None for config in layer.configs)
+        for layer in layers(kernel)
+        if isinstance(layer, import_module(AUTOTUNER).Autotuner)
+    )  # fmt: skip
+
+
+@functools.cache
+def compilable(kernel: Any) -> Any:
+    """A kernel of which Triton's compiler tells what it writes to; it runs as the one that is given does."""
+    if len(layers(kernel)) > 1:
+        made = copy.copy(kernel)
+        made.fn = compilable(kernel.fn)
+        return made
+    return interpreted_kernel()(kernel) if is_interpreted(kernel) else kernel
+
+
+@functools.cache
+def interpreted_kernel() -> Any:
+    """The class of kernels that are compiled to be looked at, and run interpreted."""
+    compiled = import_module(JIT).JITFunction
+
+    def make(self: Any, kernel: Any) -> None:
+        compiled.__init__(self, kernel.fn)
+        object.__setattr__(self, "interpreted", kernel)
+
+    return type("InterpretedKernel", (compiled,), {"__init__": make, "run": lambda self, *args, **kwargs: self.interpreted.run(*args, **kwargs)})
+
+
+# What a kernel writes to.
+
+
+def written(kernel: Any, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the tensors among a kernel's arguments that it writes to, as its compiled form tells; all of them where that can't be had."""
+    tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor)]
+    if has_hooks(kernel):
+        return tuple(tensors)
+    with able_to_analyse():
+        accesses = import_module(WRAPPERS).identify_accessed_tensors(compilable(innermost(kernel)), dict(arguments), {})
+    names = {access.name for access in accesses.read_writes.writes}
+    return tuple(name for name in tensors if name in names)
+
+
+class AnyDevice:
+    """What Triton's compiler asks of a GPU where there is none: what it would compile for. The answer doesn't change what a kernel writes to."""
+
+    def get_current_target(self) -> Any:
+        return import_module("triton.backends.compiler").GPUTarget("cuda", 80, 32)
+
+
+@contextlib.contextmanager
+def able_to_analyse() -> Iterator[None]:
+    """In which Triton's compiler works, be there a GPU or not."""
+    drivers = import_module(DRIVER).driver
+    try:
+        drivers.active.get_current_target()
+    except RuntimeError:
+        before = drivers._active
+        drivers.set_active(AnyDevice())
+        try:
+            yield
+        finally:
+            drivers._active = before
+    else:
+        yield

@@ -1,0 +1,185 @@
+"""Launches of Triton kernels: each is one node of the graph."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import sys
+from typing import Any, cast
+
+import torch
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.triton_launch import AUTOTUNER, JIT, Launch, has_hooks, innermost, is_interpreted, layers, written
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import MISSING
+from framejit.objects import abstract
+from framejit.objects.delivery import Delivery
+from framejit.objects.dictobject import dict_of
+from framejit.objects.funcobject import FunctionObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import VM, Codegen, NotConstant, Object
+from framejit.objects.registry import library, models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.unbackednumber import UnbackedNumber
+
+Named = dict[str, Object]
+INTERPRETED = "this backend compiles launches itself, and can't compile those of interpreted kernels"
+ON_CPU = "its tensors are on the CPU, and TRITON_INTERPRET=1 wasn't set where it was defined"
+
+CHOSEN_INSIDE = "`triton.heuristics` is around its `triton.autotune`, which this backend takes in the other order only"
+
+HOOKS = "Python runs before or after it (a hook, `reset_to_zero` or `restore_value`), which this backend doesn't see"
+
+
+@library
+def subscripted(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
+    """`kernel[grid]`."""
+    if not isinstance(function, FunctionObject) or function.value is MISSING or JIT not in sys.modules:
+        return None
+    if function.value is not sys.modules[JIT].KernelInterface.__getitem__ or len(args) != 2 or kwargs:
+        return None
+    kernel = vm.observe(args[0])
+    return None if kernel.source is None else Launcher(kernel, args[1])
+
+
+if hasattr(torch.library, "wrap_triton"):
+
+    @models(torch.library.wrap_triton)
+    def wrap_triton(vm: VM, triton_kernel: Object) -> Object:
+        """The kernel: what the wrapper does for tracers that see operators only, launches do here anyway."""
+        kernel = vm.observe(triton_kernel)
+        if JIT not in sys.modules or not isinstance(kernel.value, sys.modules[JIT].KernelInterface):
+            raise NotConstant(kernel)
+        return kernel
+
+
+class Launcher(Object):
+    """A kernel with a grid: a call of it launches the kernel.
+
+    Which kernel it is, is guarded; what it says of its configurations and heuristics is taken to stay, as its code is.
+    """
+
+    __slots__ = ("grid", "kernel")
+
+    def __init__(self, kernel: Object, grid: Object) -> None:
+        super().__init__(type(lambda: None))
+        self.kernel = kernel
+        self.grid = grid
+
+    def call(self, vm: VM, args: list[Object], kwargs: Named, delivery: Delivery | None = None) -> Object:
+        kernel: Any = self.kernel.value
+        assert self.kernel.source is not None
+        vm.guard(ValueIs, self.kernel.source, kernel)
+        if len(args) > len(kernel.arg_names):
+            vm.unsupported(breaks.UnsupportedCall(f"the Triton kernel {name_of(kernel)} with {len(args)} arguments"))
+        try:
+            return launch(cast(TorchVM, vm), kernel, {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}, self.grid)
+        except NotConstant as needed:
+            vm.unsupported(breaks.UnsupportedCall(f"the Triton kernel {name_of(kernel)} with the argument {needed.obj!r}"))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.kernel)
+        cg.load(self.grid)
+        cg.call_const(operator.getitem, 2)
+
+    def referents(self) -> list[Object]:
+        return [self.kernel, self.grid]
+
+
+def name_of(kernel: Any) -> str:
+    """A kernel's name in the program."""
+    return str(innermost(kernel).fn.__name__)
+
+
+def launch(vm: TorchVM, kernel: Any, named: Named, grid: Object) -> Object:
+    """The node of a launch with these arguments."""
+    signature = inspect.signature(innermost(kernel).fn)
+    defaults = {name: vm.from_real(p.default) for name, p in signature.parameters.items() if p.default is not p.empty}
+    variants = [(config, {**defaults, **meta}) for config, meta in variants_of(vm, kernel, {}, named)]
+    operands, constants = divided(vm, named, signature)
+    check(vm, kernel, operands, len(variants))
+    grids = [grid_for(vm, grid, meta) for _, meta in variants]
+    tensors, others = divided(vm, variants[0][1], signature)
+    looks = {name: looked_at(vm, value) for name, value in tensors.items()} | others
+    writes = written(kernel, {name: looks[name] for name in signature.parameters if name in looks})
+    target = Launch(kernel, constants, writes, tuple(config for config, _ in variants)).target()
+    return enter(vm, target, [mapping(vm, operands), TupleObject(grids)])
+
+
+def variants_of(vm: VM, kernel: Any, config: dict[str, Any], named: Named) -> list[tuple[dict[str, Any], Named]]:
+    """For each of the configurations that `triton.autotune` chooses from, what it sets, and all arguments, with those that `triton.heuristics` computes."""
+    variants = [(config, named)]
+    for layer in layers(kernel):
+        if isinstance(layer, sys.modules[AUTOTUNER].Autotuner):
+            variants = [
+                ({**before, **chosen.kwargs}, {**given, **{name: vm.from_real(value) for name, value in chosen.kwargs.items()}})
+                for before, given in variants
+                for chosen in layer.configs
+            ]
+        elif isinstance(layer, sys.modules[AUTOTUNER].Heuristics):
+            for name, rule in layer.values.items():
+                variants = [(before, {**given, name: abstract.call(vm, vm.pin(rule), [mapping(vm, given)])}) for before, given in variants]
+    return variants
+
+
+def mapping(vm: VM, named: Named) -> Object:
+    """A dict of arguments by their names."""
+    return dict_of(vm, [(vm.const(name), value) for name, value in named.items()])
+
+
+def divided(vm: TorchVM, named: Named, signature: inspect.Signature) -> tuple[Named, dict[str, Any]]:
+    """The arguments that the node is given, tensors and numbers that vary, and the others, which are constants."""
+    operands: Named = {}
+    constants: dict[str, Any] = {}
+    for name, value in named.items():
+        value = vm.observe(value)
+        parameter = signature.parameters.get(name)
+        is_constant = parameter is None or "constexpr" in str(parameter.annotation)
+        if isinstance(value, TensorObject) or (not is_constant and (value.is_symbolic(vm) or isinstance(value, UnbackedNumber))):
+            operands[name] = value
+        else:
+            constants[name] = constant(vm, value)
+    return operands, constants
+
+
+def constant(vm: VM, value: Object) -> Any:
+    """A constant argument: a plain value, or an object of Triton's (a type), of which is guarded which one it is. Raises NotConstant for another."""
+    try:
+        return value.as_real(vm)
+    except NotConstant:
+        if value.source is None or not str(value.cls.__module__).startswith("triton."):
+            raise
+    vm.guard(ValueIs, value.source, value.value)
+    return value.value
+
+
+def looked_at(vm: TorchVM, value: Object) -> Any:
+    """What Triton's compiler is shown of an argument: a tensor without data, or a number that stands for any."""
+    return value.look(vm) if isinstance(value, TensorObject) else 17 if value.cls is int else 0.5
+
+
+def grid_for(vm: VM, grid: Object, meta: Named) -> Object:
+    """The sizes of a grid, which may be a function of the arguments."""
+    grid = vm.observe(grid)
+    if not isinstance(grid, (TupleObject, ListObject)):
+        grid = vm.observe(abstract.call(vm, grid, [mapping(vm, meta)]))
+    return grid
+
+
+def check(vm: TorchVM, kernel: Any, operands: Named, variants: int) -> None:
+    """Stop the trace where a kernel can't run on the tensors, or the backend can't compile its launch."""
+    if is_interpreted(kernel):
+        why = INTERPRETED if vm.graph.demands.compiles_kernels else None
+    else:
+        devices = {value.look(vm).device.type for value in operands.values() if isinstance(value, TensorObject)}
+        why = ON_CPU if "cpu" in devices else None
+    if vm.graph.is_one_autograd_node and variants > 1 and not isinstance(kernel, sys.modules[AUTOTUNER].Autotuner):
+        why = CHOSEN_INSIDE
+    if vm.graph.is_one_autograd_node and has_hooks(kernel):
+        why = HOOKS
+    if why is not None:
+        vm.unsupported(breaks.LaunchImpossible(name_of(kernel), why))
