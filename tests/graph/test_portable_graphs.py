@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import pickle
-import sys
 
 import pytest
 import torch
@@ -61,13 +60,9 @@ def test_a_graph_runs_elsewhere(name, tmp_path):
     expected = gm(*inputs)
     assert gm.print_readable(print_output=False)
     gm.to_folder(tmp_path / "graph", "Graph")
-    spec = importlib.util.spec_from_file_location("graph_of_test", tmp_path / "graph" / "__init__.py")
+    spec = importlib.util.spec_from_file_location(f"graph_of_{name}", tmp_path / "graph" / "module.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[spec.name]
+    spec.loader.exec_module(module)
     for other in (pickle.loads(pickle.dumps(gm)), copy.deepcopy(gm)):
         torch.testing.assert_close(other(*inputs), expected, rtol=0, atol=0, equal_nan=True)
     assert module.Graph.forward.__code__.co_argcount == 1 + len(inputs)
