@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 import shlex
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -28,12 +29,22 @@ def numbers(measure: Measure, case: cases.Case, subject: str, options: argparse.
     groups = [[name] for name in names] if measure.apart else [names]
     found: Numbers = {}
     for group in groups:
-        settings = (case.name, group, options.repeat, options.device)
-        try:
-            found.update(isolate.call(measure.run, *settings, timeout=options.timeout, fresh=True))
-        except isolate.Crash as crash:
-            found.update(dict.fromkeys(group, str(crash).strip().splitlines()[-1]))
+        found.update(middle([once(measure, case, group, options) for _ in range(measure.processes)]))
     return found
+
+
+def once(measure: Measure, case: cases.Case, group: list[str], options: argparse.Namespace) -> Numbers:
+    """One measure of one case for some compilers, in a process of its own."""
+    settings = (case.name, group, options.repeat, options.device)
+    try:
+        return isolate.call(measure.run, *settings, timeout=options.timeout, fresh=True)  # type: ignore[no-any-return]
+    except isolate.Crash as crash:
+        return dict.fromkeys(group, str(crash).strip().splitlines()[-1])
+
+
+def middle(runs: list[Numbers]) -> Numbers:
+    """The median of several runs for each compiler; what failed, where one has."""
+    return {name: next((run[name] for run in runs if isinstance(run[name], str)), None) or statistics.median(run[name] for run in runs) for name in runs[0]}  # type: ignore[type-var]
 
 
 def row(measure: Measure, case: cases.Case, subject: str, found: Numbers) -> tuple[str, ...]:

@@ -35,7 +35,8 @@ MOST_GRAPHS = 6
 class Measure:
     """One row per case: what is measured, in which unit, and the ratio framejit / torch.compile to reach, where not each case has its own.
 
-    `apart` says that each compiler gets a process of its own; `cases` are the names of the cases that it is about.
+    `apart` says that each compiler gets a process of its own, `processes` of how many processes the median is taken; `cases` are the names of the
+    cases that it is about.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Measure:
     compilers: tuple[str, ...] = ("torch",)
     target: float | None = None
     apart: bool = False
+    processes: int = 1
     cases: tuple[str, ...] = tuple(case.name for case in CASES)
 
 
@@ -136,7 +138,8 @@ def call_overhead(case: str, names: Sequence[str], repeat: int, device: str, dyn
 def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Microseconds by which a call with symbolic sizes, and so with guards on them, is longer than one with constant sizes.
 
-    Where its data lie in memory changes a call of torch.compile's by more than one guard costs, so that one guard's number differs from process to process.
+    Where its data lie in memory changes a call of torch.compile's by more than one guard costs, so that one guard's number differs from process to process:
+    several processes measure it.
     """
     quiet()
     chosen = select(case)[0]
@@ -149,7 +152,7 @@ def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> N
         return call
 
     pairs = {name: (ready(name, False), ready(name, True)) for name in names}
-    return {name: found * 1e6 for name, found in differences(pairs, seconds=2.0 * repeat).items()}
+    return {name: found * 1e6 for name, found in differences(pairs, seconds=0.5 * repeat).items()}
 
 
 @torch.no_grad()
@@ -261,7 +264,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("overhead", "overhead of a call, stored outputs", "us", call_overhead),
     Measure("first-call-dynamic", "first call, dynamic=True", "s", partial(first_call, dynamic=True), target=0.33),
     Measure("overhead-dynamic", "overhead of a call, dynamic=True", "us", partial(call_overhead, dynamic=True), target=0.15),
-    Measure("shape-guards", "shape guards of a call", "us", shape_guards, target=0.1, cases=tuple(case.name for case in GUARD_CASES)),
+    Measure("shape-guards", "shape guards of a call", "us", shape_guards, processes=9, target=0.1, cases=tuple(case.name for case in GUARD_CASES)),
     Measure(
         "generate",
         "generate(), backend eager",
