@@ -84,6 +84,8 @@ def of_constants(vm: VM, name: str, found: Any) -> Object:
     if type(found) in (list, tuple):
         items = [of_constants(vm, name, item) for item in found]
         return vm.from_real(items) if type(found) is list else TupleObject(items)
+    if isinstance(found, (numpy.dtype, type)):
+        return vm.const(found)
     if not isinstance(found, numpy.generic) and type(found) not in SCALARS:
         vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}, which returns a {type(found).__name__}"))
     return vm.from_real(found)

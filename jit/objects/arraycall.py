@@ -39,6 +39,11 @@ IGNORED = frozenset({"out", "order", "copy", "casting", "subok"})
 """Keyword arguments that decide about layout, memory and errors only, of which the stand-ins tell."""
 ANY_ORDER = frozenset({"copy", "astype", "array", "asarray", "asanyarray", "ascontiguousarray", "zeros_like", "ones_like", "full_like"})
 """Functions whose `order` is that of the memory. Of others, it is that of the elements."""
+GIVE_ARGUMENT = frozenset({
+    "array", "asarray", "asanyarray", "ascontiguousarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "real", "T", "view",
+    "squeeze",
+})  # fmt: skip
+"""Functions that may give their argument itself."""
 RAISE_OF_NOTHING = frozenset({"max", "min", "amax", "amin", "argmax", "argmin", "ptp", "median", "percentile", "quantile"})
 """Functions that raise where an array has no elements."""
 INDEXING = ("getitem", "setitem", "take", "take_along_axis")
@@ -142,6 +147,13 @@ class Operands:
         """The array that a stand-in stands for."""
         return next((obj for obj, made in self.arrays.values() if made is real and not obj.is_scalar), None)
 
+    def argument(self, expected: Any) -> ArrayObject | None:
+        """The argument that a function gives as its result; None where it is none. Breaks where that has been changed first: where it is for the result."""
+        found = self.object_of(expected)
+        if found is not None and self.name not in GIVE_ARGUMENT:
+            self.refuse("an argument, which it has changed")
+        return found
+
     def shares(self, array: Any) -> bool:
         """Whether an array lies in the memory of stand-ins."""
         return any(numpy.may_share_memory(array, buffer) for buffer in self.memory.values())
@@ -174,7 +186,7 @@ class Operands:
         found = vm.observe(found)
         if not isinstance(found, TensorObject) or (type(expected) is not numpy.ndarray and not isinstance(expected, numpy.generic)):
             self.refuse(f"a {classes.qualname(type(expected))}")
-        same = self.object_of(expected)
+        same = self.argument(expected)
         if same is not None:
             return same
         read_only = isinstance(expected, numpy.ndarray) and not expected.flags.writeable
@@ -185,8 +197,8 @@ class Operands:
     def as_expected(self, found: TensorObject, expected: Any) -> TensorObject:
         """The tensor, or a copy that has the layout that NumPy gives, and memory of its own where NumPy gives some."""
         fake = found.look(self.vm)
-        if TYPES.get(fake.dtype) != expected.dtype:
-            self.refuse(f"{expected.dtype.name}, and torch gives {fake.dtype}")
+        if TYPES.get(fake.dtype) != expected.dtype or fake.device.type != "cpu":
+            self.refuse(f"{expected.dtype.name}, and torch gives {fake.dtype} on {fake.device}")
         if any(is_unbacked(size) for size in fake.shape):
             return self.of_some_size(found, expected)
         shape = tuple(map(hint, fake.shape))
@@ -283,8 +295,8 @@ def call_function(
     given = {key: arg for key, arg in kwargs.items() if key not in IGNORED}
     out = kwargs.get("out")
     if out is not None and vm.observe(out).cls is not type(None):
-        return stored(vm, operands, vm.observe(out), call_function(vm, name, function, args, given, target, for_graph))
-    same = operands.object_of(expected)
+        return stored(vm, operands, vm.observe(out), call_function(vm, name, function, args, given, target, for_graph), True)
+    same = operands.argument(expected)
     if same is not None:
         return same
     if name not in ANY_ORDER and vm.observe(kwargs.get("order", vm.const("C"))).constant(vm) != "C":
@@ -302,12 +314,14 @@ def takes_type(target: Target) -> bool:
     return getattr(target, "__module__", None) == arrayfunctions.__name__ and "result" in inspect.signature(target).parameters
 
 
-def stored(vm: VM, operands: Operands, out: Object, found: Object) -> Object:
-    """Put what a call gives into the array that it has been given for it."""
+def stored(vm: VM, operands: Operands, out: Object, found: Object, is_reduced: bool = False) -> Object:
+    """Put what a call gives into the array that it has been given for it. `is_reduced`: the function may compute in the type of that array."""
     if out.cls is tuple:
         (out,) = [vm.observe(item) for item in abstract.iterate(vm, out)]
     if not isinstance(out, ArrayObject) or not isinstance(found, ArrayObject) or out.backwards:
         operands.refuse("its result in something other than an array, or backwards")
+    if is_reduced and out.dtype(vm) != found.dtype(vm):
+        operands.refuse("its result in another type, in which it computes")
     enter(vm, torch.Tensor.copy_, [out.tensor(vm), found.tensor(vm)])
     return out
 

@@ -246,8 +246,8 @@ def numpy_where(condition: torch.Tensor, x: Any, y: Any, *, result: torch.dtype)
     return torch.where(condition != 0, as_type(x, result), as_type(y, result))
 
 
-def numpy_clip(a: torch.Tensor, a_min: Any = None, a_max: Any = None, *, result: torch.dtype, **also: Any) -> torch.Tensor:
-    a_min, a_max = also.get("min", a_min), also.get("max", a_max)
+def numpy_clip(a: torch.Tensor, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None, result: torch.dtype) -> torch.Tensor:
+    a_min, a_max = a_min if min is None else min, a_max if max is None else max
     a = a.to(result)
     if a_min is not None:
         a = torch.maximum(a, as_type(a_min, result))
@@ -356,6 +356,8 @@ def numpy_outer(a: torch.Tensor, b: torch.Tensor, *, result: torch.dtype) -> tor
 
 def numpy_norm(x: torch.Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False, *, result: torch.dtype) -> torch.Tensor:
     """Norms of vectors, and the Frobenius norm."""
+    if ord is not None and not (ord == 2 and isinstance(axis if x.dim() > 1 else 0, int)):
+        raise NotImplementedError("another norm")
     return torch.linalg.vector_norm(x.to(result), 2, None if axis is None else dims(x, axis), keepdim=bool(keepdims))
 
 
@@ -381,6 +383,8 @@ def numpy_imag(a: torch.Tensor) -> torch.Tensor:
 
 def numpy_pad(array: torch.Tensor, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> torch.Tensor:
     """Padding with a number."""
+    if mode != "constant" or not (isinstance(constant_values, int) or array.dtype.is_floating_point):
+        raise NotImplementedError("another padding")
     widths = torch.tensor(pad_width, device="meta")
     pairs = [(pad_width, pad_width)] * array.dim() if widths.dim() == 0 else [tuple(pad_width)] * array.dim() if widths.dim() == 1 else pad_width
     flat = [int(width) for pair in reversed(pairs) for width in (pair if len(pair) == 2 else (pair[0], pair[0]))]

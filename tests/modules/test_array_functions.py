@@ -99,7 +99,11 @@ def test_where_values_would_be_others_numpy_runs(name):
     "program",
     [
         lambda a: np.median(a.astype("f2")), lambda a: np.percentile(a, [30, 40]), lambda a: np.cbrt(a), lambda a: np.modf(a), lambda a: np.fft.fft(a),
-        lambda a: a[::-1][1:],
+        lambda a: a[::-1][1:], lambda a: np.linalg.norm(a, 1), lambda a: np.linalg.norm(a, np.inf, axis=0), lambda a: np.pad(a, 1, "edge"),
+        lambda a: np.clip(a, 2, 5, where=a > 3), lambda a: (np.clip(a, 2, 5, a), a), lambda a: (np.sum(a, 0, None, a[0]), a),
+        lambda a: (np.concatenate([a[0], a[1]], 0, a.reshape(-1)[:8]), a), lambda a: np.sum(a, axis=0, out=np.zeros(4, np.float32)),
+        lambda a: np.quantile(a, 0.5, method="nearest"), lambda a: np.where(a > 1), lambda a: np.add(a, 1, where=a > 100, out=a),
+        lambda a: np.std(a, 0, None, None, 1), lambda a: np.reshape(a, (4, 3), order="F"), lambda a: np.take(a, 20, mode="clip"),
         lambda a: a[a > 1].max(), lambda a: np.nonzero(a), lambda a: np.unique(a), lambda a: a.ravel(order="F"), lambda a: np.add.reduce(a), lambda a: a.flags,
         lambda a: np.argsort(a), lambda a: np.sum(a, where=a > 1), lambda a: np.round(a.astype(int), -1), lambda a: a.astype("f4").astype("U3"),
         lambda a: operator.setitem(a, [0, 0], a[:2]),

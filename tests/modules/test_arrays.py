@@ -153,6 +153,28 @@ def test_arrays_that_share_memory_and_are_written_to(backend):
         assert type(got) is type(expected)
 
 
+KEYS: list[Any] = [
+    (0, slice(None), [1, 2]), ([0, 1], slice(None), [1, 2]), (slice(None), [0, 2], 1), ([0, 1], 2, [1, 2]), (None, [1, 0]), ([1, 0], None, [0, 2]),
+    (..., [0, 1]),
+    ([[0], [1]], [0, 2]), (slice(1, None), [2, 0], slice(None, 2)), (1, None, [0, 2]), ([0, 2], ..., 1), (slice(None), slice(None), [True, False, True]),
+    (0, [True, False, True]), (-1, [-1, 0]), (slice(None, None, -1), 0), (0, slice(None, None, -2), slice(2, 0, -1)), (None, slice(None, None, -1), ...),
+    (..., slice(None, None, -1)), (..., None, slice(None, None, -1), 1), (slice(5, 1, -1),), (slice(0, 3), 1, slice(None, None, 2)), (np.int64(1), [0, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_indices(key):
+    cube = np.arange(27.0).reshape(3, 3, 3)
+
+    def program(a):
+        found = a[key]
+        a[key] = -1
+        return found + 0, np.array(a)
+
+    writes = not any(isinstance(part, slice) and (part.step or 1) < 0 for part in key)
+    alike(program if writes else lambda a: (a[key], a[key] * 2), cube, fullgraph=False)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_elements_chosen_by_a_mask(backend):
     def program(a, m):

@@ -43,6 +43,13 @@ def test_scalars_mean_what_they_mean_in_eager(program):
     agree(program, x)
 
 
+def test_attributes_of_scalars():
+    def program(x):
+        return x * half.itemsize, half.dtype == numpy.float32, half.dtype.kind, half.shape, half.size, half.real, three.T, numpy.dtype("f4") == half.dtype
+
+    agree(program, x)
+
+
 def test_scalars_that_become_arrays():
     def program(x):
         return x * numpy.array([1.0, 2.0, 3.0]).sum(), torch.from_numpy(numpy.float32([1.0, 2.0])), torch.from_numpy(half.reshape(1))
