@@ -664,6 +664,22 @@ class InnerFunction(Break):
 
 
 @dataclass(frozen=True)
+class InsideTransform(Break):
+    """A transform of torch.func's (`vmap`, `grad`, `vjp`, `jvp` ...) of a function that can't be a graph inside the graph.
+
+    The transform runs natively, as a whole, with the function inside it uncompiled. The function may look at shapes and change Python values as in eager.
+    It may not keep tensors of its own outside, change tensors from outside in place, or give something else than tensors.
+    """
+
+    transform: str
+    what: str
+    id = "FJ065"
+    message = "{transform} {what}"
+    explanation = "What a transform is given becomes a graph inside the graph, whose tensors exist inside the transform only."
+    hints = ("Return what the function computes; has_aux=True returns what is not to be differentiated.",)
+
+
+@dataclass(frozen=True)
 class ForeignArray(Break):
     """An array from outside of which torch has no tensor: of objects, texts or dates, of unsigned or extended types, or running backwards.
 

@@ -41,6 +41,8 @@ TAKING_FUNCTIONS = (TORCH + "_higher_order_ops/", TORCH + "nn/attention/flex_att
 """Functions around operators that take functions: natively they call torch.compile, and not the operator."""
 BACKWARD_PASSES = TORCH + "autograd/functional.py"
 """The file whose functions run backward passes, some of them one for each number: natively, so each would be a graph break of its own."""
+TRANSFORMS = tuple(TORCH + "_functorch/" + name for name in ("apis.py", "eager_transforms.py", "vmap.py"))
+"""The files of torch.func's transforms: behind a graph break inside one, its levels would be open in one graph and closed in another."""
 OPTIMIZERS = TORCH + "optim/"
 """Where a step of an optimizer stops a trace, the whole of it runs natively."""
 
@@ -91,7 +93,7 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
     if is_generated(code, namespace):
         return CodeKind.WRAPPER
     if filename.startswith(TORCH):
-        if filename.startswith((BACKWARD_PASSES, OPTIMIZERS, *TAKING_FUNCTIONS)):
+        if filename.startswith((BACKWARD_PASSES, OPTIMIZERS, *TAKING_FUNCTIONS, *TRANSFORMS)):
             return CodeKind.MACHINERY
         return CodeKind.TENSORS if filename.startswith(TENSOR_CODE) else CodeKind.WRAPPER
     if filename.startswith(OURS):

@@ -4,6 +4,8 @@ A graph has other operations than the program (none whose result nobody needs, v
 answers may have another shape or type than the trace has found. So under a FLOP counter, a logger, `torch.jit.trace`, `make_fx` or
 `torch.fx.symbolic_trace` the program is what is looked at, not what was compiled of it. Entries made outside don't match there: they are guarded by
 the dispatch keys in force and by the types of what they use.
+
+Inside the program's own `vmap` or `grad`, what runs on tensors is the transform's too: compiled code could not be transformed.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from framejit import breaks
 from framejit.torch_modes import function_modes
 
+TRANSFORM = breaks.Observed("a transform of torch.func's")
 TRACER_OF_FX = breaks.Observed("a tracer of torch.fx")
 
 
@@ -28,6 +31,8 @@ def observer() -> breaks.Observed | None:
     for function_mode in function_modes():
         if function_mode.device is None:
             return breaks.Observed(f"{named(function_mode.mode)}, a mode that sees each of torch's functions,")
+    if torch._C._functorch.maybe_current_level() is not None:
+        return TRANSFORM
     if torch._C._get_tracing_state() is not None:
         return breaks.Observed("torch.jit.trace")
     if torch.fx._symbolic_trace.is_fx_symbolic_tracing():

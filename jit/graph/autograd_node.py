@@ -57,6 +57,12 @@ class OperatorGraph(Protocol):
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
         """The Object of a fake that the trace knows."""
 
+    def is_inner(self) -> bool:
+        """Whether the innermost graph is another than the outermost."""
+
+    def transform_around(self) -> str | None:
+        """The transform of torch.func's inside of which the trace is, by name."""
+
     def keeps(self, node: fx.Node) -> bool:
         """Whether the node is there for what it changes."""
 
@@ -91,12 +97,16 @@ class AutogradNode:
             vm.trail.set(self, "_inference", inference)
         if self._inference != inference or (self._graph.modes.initial.inference and not inference):
             vm.unsupported(PARTLY_INFERENCE)
+        if self._graph.transform_around() is not None:
+            return None  # autograd's record inside a transform is the transform's own
         if torch.is_grad_enabled() and not inference and not gives_gradients(target):
             self._check_leaves(fakes)
         return TensorSnapshot.of(fakes, self._graph.input_fakes()) if changes else None
 
     def after(self, name: str, result: Any, snapshot: TensorSnapshot | None) -> None:
         """Check what an operator has done to fakes, and its result."""
+        if self._graph.transform_around() is not None:
+            return
         lost = None if snapshot is None else snapshot.change_that_is_lost(name)
         if lost is None and any(
             self._graph.object_of(tensor) is None and not tensor._is_view() and is_leaf_with_gradient(tensor) for tensor in tensors_of(result)
@@ -147,7 +157,7 @@ class AutogradNode:
         last change in place, to native code, so that the rest begins with it.
         """
         self._graph.refresh()
-        if not obj.fake.requires_grad:
+        if not obj.fake.requires_grad or self._graph.is_inner():
             return
         users = list(obj.node.users)
         changing = [index for index, user in enumerate(users) if self._graph.keeps(user) and user.args and user.args[0] is obj.node]
@@ -157,7 +167,7 @@ class AutogradNode:
 
     def asked_for_history(self, obj: TensorObject) -> None:
         """The program asks which operator has made this tensor: a restart leaves that operator to native code."""
-        if obj.source is None:
+        if obj.source is None and not self._graph.is_inner():
             self._make_natively(obj.node, breaks.NotInsideAutogradNode("making a tensor whose grad_fn is looked at,"))
 
     def _check_leaves(self, fakes: Iterable[torch.Tensor]) -> None:

@@ -35,24 +35,42 @@ class NodeNote:
     handled: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Transforming:
+    """What of torch.func's runs a graph, by name. `records`: autograd begins a record there, so that what comes from around the graph has none."""
+
+    name: str
+    records: bool
+
+
 class Body:
     """A graph under construction. `outer`: the one that it is built inside of, whose tensors it may use; None for a trace's outermost graph.
     `items_by_index`: in `x[i]`, a tensor `i` without dimensions is an index like others, and not a number that is asked for.
     `takes_floats`: whether floats that vary may be used of the graph around it.
 
+    `transform`: what of torch.func's runs the graph, if that does. No fake of such a graph has a record of autograd's from around it.
     Every change leaves on the trail how it is taken back.
     """
 
-    def __init__(self, trail: Trail, outer: Body | None = None, items_by_index: bool = False, takes_floats: bool = True) -> None:
+    def __init__(
+        self,
+        trail: Trail,
+        outer: Body | None = None,
+        items_by_index: bool = False,
+        takes_floats: bool = True,
+        transform: Transforming | None = None,
+    ) -> None:
         self.fx = fx.Graph()
         self.outer = outer
         self.items_by_index = items_by_index
         self.takes_floats: bool = takes_floats and (outer is None or outer.takes_floats)
+        self.transform = transform
         self.notes: dict[fx.Node, NodeNote] = {}
         """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}
         """Nodes of the graph around this one that are used here, each with the placeholder that stands for it."""
         self._versions: dict[fx.Node, int] = {}
+        self._arguments: dict[fx.Node, Callable[[], torch.Tensor]] = {}
         self.modules: dict[str, fx.GraphModule] = {}
         """Finished inner graphs that nodes refer to, by name."""
         self._kept: set[fx.Node] = set()
@@ -68,6 +86,13 @@ class Body:
         node.meta["example_value"] = example
         self._trail.set(self, "_last_placeholder", node)
         self._trail.log(self.fx.erase_node, node)
+        return node
+
+    def argument(self, name: str, make: Callable[[], torch.Tensor]) -> fx.Node:
+        """A new placeholder for what the operator that runs this graph makes of one of its arguments. `make` makes its fake."""
+        node = self.placeholder(name, make())
+        self._arguments[node] = make
+        self._trail.log(self._arguments.pop, node)
         return node
 
     def add(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], note: NodeNote) -> fx.Node:
@@ -117,12 +142,27 @@ class Body:
         known = self.lifted.get(outer)
         if known is None:
             example = outer.meta["example_value"]
-            known = self.lifted[outer] = self.placeholder(outer.name, example)
+            known = self.lifted[outer] = self.placeholder(outer.name, self._seen_inside(example))
             self._trail.log(self.lifted.pop, outer)
             if isinstance(example, torch.Tensor):
                 self._versions[outer] = version_of(example)
                 self._trail.log(self._versions.pop, outer)
         return known
+
+    def hides_records(self) -> bool:
+        """Whether what is computed here may require a gradient of which its fake knows nothing."""
+        if self.transform is None:
+            return self.outer is not None and self.outer.hides_records()
+        return not self.transform.records and any(getattr(outer.meta["example_value"], "requires_grad", False) for outer in self.lifted)
+
+    def _seen_inside(self, example: Any) -> Any:
+        """What stands in this graph for a value of the graph around it."""
+        return without_record(example) if self.transform is not None and isinstance(example, torch.Tensor) else example
+
+    def changes_arguments(self) -> bool:
+        """Whether a placeholder's tensor has been changed in place here, be it lifted or an argument."""
+        fakes = [node.meta["example_value"] for node in (*self._arguments, *self.lifted.values())]
+        return any(isinstance(fake, torch.Tensor) and version_of(fake) > 0 for fake in fakes)
 
     def changes_lifted(self) -> bool:
         """Whether a tensor of the graph around this one has been changed in place here."""
@@ -131,6 +171,13 @@ class Body:
     def refresh_lifted(self) -> None:
         """Take over the fakes of what is lifted, which have been made again."""
         for outer, placeholder in self.lifted.items():
-            example = placeholder.meta["example_value"] = outer.meta["example_value"]
+            placeholder.meta["example_value"] = self._seen_inside(outer.meta["example_value"])
             if outer in self._versions:
-                self._versions[outer] = version_of(example)
+                self._versions[outer] = version_of(outer.meta["example_value"])
+        for node, make in self._arguments.items():
+            node.meta["example_value"] = make()
+
+
+def without_record(fake: torch.Tensor) -> torch.Tensor:
+    """A fake that looks like another, in memory of its own, of which autograd knows nothing."""
+    return fake.data if fake.is_conj() or fake.is_neg() else fake.new_empty_strided(fake.size(), fake.stride())

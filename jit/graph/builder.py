@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import gc
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -26,7 +27,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from framejit import breaks, classes, interrupts
 from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode
-from framejit.graph.body import Body, NodeNote
+from framejit.graph.body import Body, NodeNote, Transforming
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
@@ -283,10 +284,39 @@ class GraphBuilder:
 
     # Inner graphs, which an operator takes as arguments.
 
-    def begin_inner(self, items_by_index: bool = False, takes_floats: bool = True) -> None:
-        """What is traced from here on goes into a graph of its own, until `end_inner`. `items_by_index`, `takes_floats`: see Body."""
+    def begin_inner(self, items_by_index: bool = False, takes_floats: bool = True, transform: Transforming | None = None) -> None:
+        """What is traced from here on goes into a graph of its own, until `end_inner`. The arguments: see Body."""
         self._has_inner = True
-        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats))
+        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, transform))
+
+    def inner_argument(self, name: str, make: Callable[[], torch.Tensor]) -> TensorObject:
+        """What the operator that runs the innermost graph makes of one of its arguments. `make` makes its fake."""
+
+        def made() -> torch.Tensor:
+            with torch.no_grad(), self.fakes.running():
+                return make()
+
+        self.refresh()
+        node = self.body.argument(name, made)
+        obj = TensorObject(node, torch.Tensor)
+        self.fakes.belongs_to(node.meta["example_value"], obj)
+        return obj
+
+    def transform_around(self) -> str | None:
+        """The transform of torch.func's inside of which the trace is, by name."""
+        body: Body | None = self.body
+        while body is not None and body.transform is None:
+            body = body.outer
+        return None if body is None or body.transform is None else body.transform.name
+
+    def check_record(self, obj: TensorObject) -> None:
+        """The program asks what autograd knows of a tensor: inside a transform that may be more than the fake's."""
+        body: Body | None = self.body
+        while body is not None and body.fx is not obj.node.graph:
+            body = body.outer
+        around = self.transform_around()
+        if around is not None and body is not None and obj.node.op != "placeholder" and body.hides_records():
+            self.vm.unsupported(breaks.InsideTransform(around, "of a function that asks what autograd knows of a tensor"))
 
     def end_inner(self, outputs: Sequence[Object]) -> InnerGraph:
         """End the inner graph, which gives these values. Raises NotConstant if one of them can be no output of a graph."""
@@ -316,15 +346,20 @@ class GraphBuilder:
         """Run an operator on nodes of the innermost graph."""
         return self.result_of(self.node_of(target, args, kwargs))
 
-    def node_of(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = EMPTY) -> fx.Node:
-        """A node that runs an operator on nodes of the innermost graph; its result may be anything."""
+    def node_of(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] = EMPTY, raises: bool = True) -> fx.Node:
+        """A node that runs an operator on nodes of the innermost graph; its result may be anything.
+
+        `raises`: what it raises on fakes, it raises. Of transforms that isn't so, and they leave the thread's dispatch keys changed where they raise.
+        """
         place, name = self.vm.place(), getattr(target, "__name__", str(target))
         self.refresh()
         fakes: list[torch.Tensor] = []
         try:
-            result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
+            with contextlib.nullcontext() if raises else keeping_dispatch_keys():
+                result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
         except FailedOnFakes as failed:
-            self.vm.unsupported(self.unbacked.failed(failed.error, name, (args, kwargs), target))
+            reason = self.unbacked.failed(failed.error, name, (args, kwargs), target)
+            self.vm.unsupported(reason if raises else breaks.InsideTransform(name, f"that raises on tensors without data: {failed.error}".partition("\n")[0]))
         node = self._node("call_function", target, args, kwargs, result, place)
         if changes:
             self.body.keep(node)
@@ -647,6 +682,24 @@ class GraphBuilder:
         if overlapping([place for place in ranges if place is not None], of_array):
             self.vm.unsupported(breaks.MutatedInputUnsupported("an array that shares memory with another array or tensor"))
         self.vm.relate(ArraysApart, inputs[0].source, tuple(described.source for described in inputs), of_array)
+
+
+@contextlib.contextmanager
+def keeping_dispatch_keys() -> Iterator[None]:
+    """Whatever fails in its scope, the thread's dispatch keys are the same behind it.
+
+    Frames that an error keeps may hold guards of torch's, which set the keys when they go: they have to go in here.
+    """
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()):
+        try:
+            yield
+        except FailedOnFakes as failed:
+            error: BaseException | None = failed.error
+            while error is not None:
+                error.__traceback__ = None
+                error = error.__cause__ or error.__context__
+            gc.collect()
+            raise
 
 
 def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:

@@ -43,6 +43,7 @@ class Fakes:
         self.mode = make_fake_mode(self.shape_env) if mode is None else mode
         self.repeats = Repeats(self.mode, self.shape_env)
         self.stale = False
+        self._caches = True
         self.symbolic = False
         """Whether there has been a fake with symbolic sizes."""
         self.wrappers = False
@@ -64,6 +65,12 @@ class Fakes:
         """There is a tensor that wraps others."""
         if not self.wrappers:
             self._trail.set(self, "wrappers", True)
+
+    def stop_caching(self) -> None:
+        """Have every operator run, and none taken out of torch's cache: what comes from there of a view has memory of another size,
+        by which forward-mode differentiation finds tangents unlike their tensors."""
+        self._trail.set(self, "_caches", False)
+        self._trail.set(self.mode, "cache_enabled", False)
 
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
         """The Object of a fake that the trace knows."""
@@ -108,6 +115,7 @@ class Fakes:
         self.stale = False
         objects = list(self._objects.values())
         self.mode = make_fake_mode(self.shape_env)
+        self.mode.cache_enabled = self.mode.cache_enabled and self._caches
         self.repeats = Repeats(self.mode, self.shape_env)
         for described in inputs:
             if not described.is_tensor:

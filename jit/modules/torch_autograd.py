@@ -33,6 +33,9 @@ APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     """Stops the trace where the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
     real = vm.observe(cls).constant(vm)
+    around = vm.graph.transform_around()
+    if around is not None:
+        vm.unsupported(breaks.InsideTransform(around, "of a function that uses an autograd.Function"))
     if classes.is_subtype(real, NestedIOFunction):
         vm.unsupported(breaks.UnsupportedOperation("an autograd.Function with nested arguments"))
     given = bound(vm, real, args, kwargs)

@@ -48,7 +48,7 @@ def register_hook(vm: TorchVM, self: TensorObject, hook: Object) -> Object:
     if not self.look(vm).requires_grad:
         vm.raise_(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
     traced = None
-    if self.source is None and vm.graph.modes.current.grad:
+    if self.source is None and vm.graph.modes.current.grad and vm.graph.transform_around() is None:
         traced = vm.attempt(lambda: with_gradients_off(vm, lambda: traced_hook(vm, self, hook)))
     if traced is None:
         register_natively(vm, self, "register_hook")

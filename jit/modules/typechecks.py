@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable
-from types import UnionType, WrapperDescriptorType
+from types import GenericAlias, UnionType, WrapperDescriptorType
 from typing import Any, NoReturn, Union, get_args, get_origin
 
 from framejit import breaks, classes
@@ -15,7 +15,7 @@ from framejit.objects.registry import models, pure
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.typefields import answers_for_itself, is_of_program
 
-pure(UnionType.__or__, type.__or__, type.__ror__)
+pure(UnionType.__or__, GenericAlias.__or__, GenericAlias.__ror__, type.__or__, type.__ror__)
 OBJECT_CLASS = object.__dict__["__class__"]
 NESTED_TUPLES = 50
 """Deeper ones are left to C code, which raises RecursionError at some depth."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import collections.abc
 import typing
 from typing import Any
 
@@ -32,3 +33,10 @@ def wrap_form(vm: VM, value: Any, source: Source | None) -> AliasObject:
 def subscript(vm: VM, form: Object, parameters: Object) -> Object:
     real, given = vm.observe(form).constant(vm), vm.observe(parameters).as_real(vm)
     return fold(vm, lambda: real[given])
+
+
+@models(type(collections.abc.Callable[[], None]).__new__)
+def make_callable_alias(vm: VM, cls: Object, origin: Object, args: Object) -> Object:
+    """`collections.abc.Callable[[int], str]`."""
+    alias, real, given = vm.observe(cls).constant(vm), vm.observe(origin).constant(vm), vm.observe(args).as_real(vm)
+    return fold(vm, lambda: alias(real, given))

@@ -341,7 +341,14 @@ class DictObject(Namespace):
             cg.load_const(None)
             cg.call_const(family.pop, 3)
             cg.pop_top()
-        self.emit_stores(cg, self.stores)
+        self.emit_stores(cg, {name: entry for name, entry in self.stores.items() if not self.is_put_back(name, entry[1])})
+
+    def is_put_back(self, name: Any, value: Object) -> bool:
+        """Whether a stored value is the one that the original has there."""
+        if self.rewritten or name in self.removed or type(name) is not str:
+            return False
+        assert self.source is not None
+        return settle(value).source is self.source.child(Item, name)
 
     def referents(self) -> list[Object]:
         table = self.entries if self.source is None else self.stores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any
 
 from framejit import breaks, classes
@@ -51,11 +52,11 @@ class SetObject(Operand):
         table = self.table
         if table is None:
             elements = list(self.family.__iter__(self.value))
-            if self.cls is frozenset and not all(map(is_plain, elements)) and all(wrapper_for(type(e)).by_identity or is_plain(e) for e in elements):
+            if self.cls is frozenset and not all(map(is_plain, elements)) and all(map(is_fixed, elements)):
                 # Immutable, and so are its elements: knowing which one it is, is knowing all of it.
                 assert self.source is not None
                 vm.guard(ValueIs, self.source, self.value)
-                known = [vm.const(element) for element in elements]
+                known = [vm.pin(element) for element in elements]
                 table = {element.hash_key(vm): element for element in known}
                 vm.trail.set(self, "table", table)
                 return table
@@ -337,6 +338,11 @@ class SetIterator(IteratorObject):
 
     def reconstruct(self, cg: Codegen) -> None:
         self.vm.restart(self.place, breaks.InterruptedIterator("an iterator of a set"))
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether knowing which object a value is, is knowing what it is equal to: a plain constant, a class, a function."""
+    return is_plain(value) or wrapper_for(type(value)).by_identity or type(value) is FunctionType
 
 
 @wraps(set, frozenset, shared=True)

@@ -312,9 +312,17 @@ def refuse_reading(vm: VM, tensor: TensorObject, name: str) -> None:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(tensor.cls)}, of whose tensors .{name} is read"))
 
 
+@models(torch.Tensor.requires_grad)
+def read_requires_grad(vm: VM, self: TensorObject) -> Object:
+    requires_grad = self.look(vm).requires_grad
+    vm.graph.check_record(self)
+    return vm.const(requires_grad)
+
+
 @models(torch.Tensor.is_leaf)
 def read_is_leaf(vm: VM, self: TensorObject) -> Object:
     fake = self.look(vm)
+    vm.graph.check_record(self)
     if self.source is not None and fake.requires_grad:
         refuse_reading(vm, self, "is_leaf")
         vm.guard(Equals, self.source.child(CAttr, "is_leaf"), self.value.is_leaf)
@@ -332,6 +340,7 @@ def read_retains_grad(vm: VM, self: TensorObject) -> Object:
 
 @models(torch.Tensor.grad_fn)
 def read_grad_fn(vm: VM, self: TensorObject) -> Object:
+    vm.graph.check_record(self)
     if self.look(vm).requires_grad and not read_is_leaf(vm, self).constant(vm):
         if vm.graph.autograd_node is not None:
             vm.graph.autograd_node.asked_for_history(self)

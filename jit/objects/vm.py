@@ -159,6 +159,9 @@ class Graph(Protocol[Obj]):
     def object_of(self, fake: Any) -> Obj | None:
         """The Object of a fake tensor that the trace knows."""
 
+    def check_record(self, obj: Any) -> None:
+        """The program asks what autograd knows of a tensor. Breaks where its fake doesn't know."""
+
     def input(self, source: Source, tensor: Any) -> Obj:
         """The Object of a real tensor, which becomes an input of the graph."""
 

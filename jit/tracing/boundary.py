@@ -9,10 +9,13 @@ Beneath the call are no tensors to speak of, so splitting the library's own fram
 done since the call began is taken back; the call runs natively as a whole, and functions of the program that it calls back are compiled on
 their own (upcalls.py). So the frames of a break are looked at from the program's innermost one inwards:
 
-- The standard library's are never split, nor are those of `torch.autograd.functional`, which run a backward pass for each number.
+- The standard library's are never split, nor are those of `torch.autograd.functional`, which run a backward pass for each number, nor those of
+  `torch.func`'s transforms.
 - Its wrappers (`contextlib`, `functools`), torch's machinery, installed packages that know nothing of torch, and generated code are split
   only where an operation has entered the graph since they were called: it would run outside of graphs otherwise.
 - Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them.
+
+Frames that no resume function could reach, because their results pass through other code first, don't count: what calls them runs natively anyway.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
 from framejit.library import CodeKind, kind_of
 from framejit.tracing.predictions import RAISES
-from framejit.tracing.splitting import AppNamespace
+from framejit.tracing.splitting import AppNamespace, within_reach
 from framejit.tracing.stops import GraphBreak
 from framejit.tracing.trace import Trace
 
@@ -41,12 +44,12 @@ def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
     """The break as the program meets it: one inside library code becomes one at the program's call of the library."""
     if isinstance(stop.reason, (*RAISES, breaks.Debugger)):
         return stop
-    index = library_frame(tracer, stop.frames)
+    index = library_frame(tracer, within_reach(stop.frames))
     if index is None or (isinstance(stop.reason, breaks.SkippedFrame) and index == len(stop.frames) - 1):
         return stop
     caller, called = stop.frames[index - 1 : index + 1]
     reason = stop.reason
-    if isinstance(reason, (breaks.FirstStep, breaks.InnerFunction)):
+    if isinstance(reason, (breaks.FirstStep, breaks.InnerFunction, breaks.InsideTransform)):
         return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
     if not isinstance(reason, breaks.InsideLibrary):
         where = f"{stop.stack[-1].filename}:{stop.stack[-1].lineno}" if stop.stack else called.code.co_filename

@@ -1,0 +1,252 @@
+"""torch.func: what is transformed is a graph inside the graph, traced as if there were no transform, and an operator runs the transform on it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import fx
+from torch._functorch import eager_transforms, vmap
+from torch._functorch.predispatch import lazy_load_decompositions
+
+from framejit import breaks
+from framejit.graph import transforms
+from framejit.graph.body import Transforming, without_record
+from framejit.graph.builder import TorchVM
+from framejit.modules.app import func as plain
+from framejit.modules.changes import Reached, reachable
+from framejit.objects import abstract
+from framejit.objects.constobject import ConstObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import Codegen, NotConstant, Object, Raise, settle
+from framejit.objects.registry import app, models
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.tupleobject import TupleObject
+from framejit.torch_classes import PLAIN_TENSORS
+
+app(vmap._flat_vmap)(plain.flat_vmap)
+app(eager_transforms.grad_and_value_impl)(plain.grad_and_value)
+app(eager_transforms._vjp_with_argnums)(plain.vjp)
+app(eager_transforms._jvp_with_argnums)(plain.jvp)
+
+
+@models(lazy_load_decompositions)
+def load_decompositions(vm: TorchVM) -> Object:
+    """They are loaded when the operator is run, on fakes at first."""
+    return vm.const(None)
+
+
+@models(plain.stop)
+def stop(vm: TorchVM, what: Object) -> NoReturn:
+    transform, why = plain_list(vm, what)
+    vm.unsupported(breaks.InsideTransform(transform, why))
+
+
+def items(vm: TorchVM, values: Object) -> list[Object]:
+    """The items of a list or tuple."""
+    return [vm.observe(item) for item in abstract.iterate(vm, vm.observe(values))]
+
+
+def plain_list(vm: TorchVM, values: Object) -> list[Any]:
+    """A list of constants."""
+    return [item.constant(vm) for item in items(vm, values)]
+
+
+class Transform:
+    """A transform by this name of a function of some arguments, which is traced as a graph inside the graph.
+
+    Of the arguments, the tensors are the graph's own; others stay what they are. `given`: the indices of the tensors among them, in order.
+    """
+
+    def __init__(self, vm: TorchVM, name: str, args: Sequence[Object], taken: Sequence[int] | None = None) -> None:
+        self.vm = vm
+        self.name = name
+        self.args = args
+        self.given = [index for index, arg in enumerate(args) if isinstance(arg, TensorObject)] if taken is None else list(taken)
+        if not all(isinstance(args[index], TensorObject) and args[index].cls in PLAIN_TENSORS for index in self.given):
+            self.refuse("of what is no plain tensor")
+
+    def refuse(self, why: str) -> NoReturn:
+        self.vm.unsupported(breaks.InsideTransform(self.name, why))
+
+    def tensors(self) -> list[Object]:
+        """The arguments that are the inner graph's own."""
+        return [self.args[index] for index in self.given]
+
+    def places(self, which: Sequence[int] | None) -> tuple[int, ...] | None:
+        """Indices of arguments as indices among the tensors."""
+        if which is None:
+            return None if len(self.given) == len(self.args) else self.refuse("of what is no plain tensor")
+        if not set(which) <= set(self.given):
+            self.refuse("of what is no plain tensor")
+        return tuple([self.given.index(index) for index in which])
+
+    def trace(self, function: Object, seen: Callable[[int, torch.Tensor], torch.Tensor], enables_grad: bool = False) -> list[Object]:
+        """What the function gives, in the inner graph. `seen(index, fake)`: the fake that it gets for an argument with this one."""
+        vm, graph = self.vm, self.vm.graph
+        stored = [kept for changed in vm.effects.mutated_since(0) for kept in changed.referents()]
+        mark, before, modes = vm.trail.mark(), reachable([function, *stored]), graph.modes.current
+        graph.begin_inner(transform=Transforming(self.name, enables_grad))
+        try:
+            inside = [self.inside(index, arg, seen) if index in self.given else arg for index, arg in enumerate(self.args)]
+        except RuntimeError as error:
+            self.refuse(f"of arguments that torch refuses ({error})")
+        graph.modes.set_grad_enabled(enables_grad or modes.grad)
+        try:
+            result = vm.observe(abstract.call(vm, function, [ListObject(inside)]))
+        except Raise:
+            self.refuse("of a function that raises, or gives what it must not")
+        graph.modes.set_grad_enabled(modes.grad)
+        if graph.modes.current != modes:
+            self.refuse("of a function that leaves modes of torch's changed")
+        if self.leaks(mark, before):
+            self.refuse("of a function that keeps a tensor of its own outside")
+        if graph.body.changes_arguments():
+            self.refuse("of a function that changes its arguments in place, or what is outside")
+        return items(vm, result)
+
+    def leaks(self, mark: int, before: Reached) -> bool:
+        """Whether something that the function has changed holds a tensor of the inner graph. Other changes are as good inside a transform as outside."""
+        body = self.vm.graph.body.fx
+        seen: set[int] = set()
+        waiting = [*self.vm.effects.mutated_since(mark), *[obj for obj in before.made.values() if isinstance(obj, Object)]]
+        while waiting:
+            obj = settle(waiting.pop())
+            if isinstance(obj, (TensorObject, PullBack)) and obj.node.graph is body:
+                return True
+            if id(obj) not in seen and (obj.source is None or self.vm.effects.is_mutated(obj)):
+                seen.add(id(obj))
+                waiting += obj.referents()
+        return False
+
+    def inside(self, index: int, arg: Object, seen: Callable[[int, torch.Tensor], torch.Tensor]) -> TensorObject:
+        """The inner graph's own tensor for an argument."""
+        assert isinstance(arg, TensorObject)
+        return self.vm.graph.inner_argument("arg", lambda: seen(index, arg.look(self.vm)))
+
+    def checked(self, values: Sequence[Object]) -> Sequence[Object]:
+        """Results that must be tensors."""
+        if not all(isinstance(value, TensorObject) for value in values):
+            self.refuse("of a function that gives what is no tensor")
+        return values
+
+    def run(self, target: Callable[..., Any], outputs: Sequence[Object], *options: Any, further: Sequence[Sequence[Object]] = ()) -> fx.Node:
+        """The node that runs the transform on the inner graph, which gives these outputs. `further`: tensors that it takes besides the arguments."""
+        graph = self.vm.graph
+        try:
+            inner = graph.end_inner(outputs)
+        except NotConstant:
+            self.refuse("of a function that gives a value of another graph")
+        args = [graph.nodes_of(values) for values in (self.tensors(), *further)]
+        return graph.node_of(target, (graph.attach(inner, {}), *options, *args, inner.operands), raises=False)
+
+    def results(self, node: fx.Node) -> list[Object]:
+        """The tensors that such a node gives."""
+        return items(self.vm, self.vm.graph.result_of(node))
+
+
+def alone(index: int, fake: torch.Tensor) -> torch.Tensor:
+    """A tensor as functions under a transform see it that hides no dimension."""
+    return without_record(fake)
+
+
+@models(plain.call_vmapped)
+def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, randomness: Object) -> Object:
+    """Tensors that are not mapped are what they are outside."""
+    mapped = plain_list(vm, dims)
+    taken = [index for index, dim in enumerate(mapped) if dim is not None]
+    transform = Transform(vm, "torch.vmap", items(vm, args), taken)
+    leaves, out_dims, rest = transform.trace(function, lambda index, fake: without_record(fake.select(mapped[index], 0)))
+    found, where = items(vm, leaves), plain_list(vm, out_dims)
+    outputs = [item for item in found if isinstance(item, TensorObject)]
+    others = [item for item, dim in zip(found, where, strict=True) if not isinstance(item, TensorObject)]
+    if not outputs or any(not isinstance(item, ConstObject) and item.source is None for item in others):
+        transform.refuse("of a function that gives what is no tensor")
+    kept = tuple([dim for item, dim in zip(found, where) if isinstance(item, TensorObject)])
+    if any(dim is not None for item, dim in zip(found, where) if not isinstance(item, TensorObject)):
+        transform.refuse("of a function that gives what is no tensor")
+    how = vm.observe(randomness).constant(vm)
+    made = iter(transform.results(transform.run(transforms.vmapped, outputs, tuple([mapped[index] for index in taken]), kept, how)))
+    return TupleObject([ListObject([next(made) if isinstance(item, TensorObject) else item for item in found]), rest])
+
+
+def differentiable(places: Sequence[int]) -> Callable[[int, torch.Tensor], torch.Tensor]:
+    """How functions under `grad` and `vjp` see their arguments: those at these places are leaves."""
+
+    def seen(index: int, fake: torch.Tensor) -> torch.Tensor:
+        return alone(index, fake).requires_grad_(index in places)
+
+    return seen
+
+
+@models(plain.call_grad_and_value)
+def call_grad_and_value(vm: TorchVM, function: Object, args: Object, which: Object) -> Object:
+    wanted = plain_list(vm, which)
+    transform = Transform(vm, "torch.func.grad", items(vm, args))
+    places = transform.places(wanted)
+    output, aux, rest = transform.trace(function, differentiable(wanted), enables_grad=True)
+    outputs = transform.checked([output, *items(vm, aux)])
+    made = transform.results(transform.run(transforms.grad_and_value, outputs, places))
+    gradients, output, others = made[: len(wanted)], made[len(wanted)], made[len(wanted) + 1 :]
+    return TupleObject([ListObject(gradients), output, ListObject(others), rest])
+
+
+@models(plain.call_jvp)
+def call_jvp(vm: TorchVM, function: Object, args: Object, which: Object, tangents: Object, strict: Object) -> Object:
+    vm.graph.fakes.stop_caching()
+    wanted = None if vm.observe(which).cls is type(None) else plain_list(vm, which)
+    transform = Transform(vm, "torch.func.jvp", items(vm, args))
+    places, along = transform.places(wanted), transform.checked(items(vm, tangents))
+    outputs, aux, rest = transform.trace(function, alone)
+    outs, others = transform.checked(items(vm, outputs)), transform.checked(items(vm, aux))
+    is_strict = bool(vm.observe(strict).constant(vm))
+    made = transform.results(transform.run(transforms.jvp, [*outs, *others], places, len(outs), is_strict, further=[along]))
+    count = len(outs)
+    return TupleObject([ListObject(made[:count]), ListObject(made[count : 2 * count]), ListObject(made[2 * count :]), rest])
+
+
+class PullBack(Object):
+    """What a node of a `vjp` gives for its function. It can't leave the graph: then a restart leaves the whole `vjp` to native code."""
+
+    __slots__ = ("vm", "node", "place")
+
+    def __init__(self, vm: TorchVM, node: fx.Node, place: Any) -> None:
+        self.cls = type(plain.vjp)
+        self.source = None
+        self.value = None
+        self.attrs = None
+        self.vm, self.node, self.place = vm, node, place
+
+    def as_graph_argument(self, vm: Any) -> Any:
+        return self.node
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self.vm.restart(self.place, breaks.InsideTransform("torch.func.vjp", "whose function leaves the graph"))
+
+
+@models(plain.call_vjp)
+def call_vjp(vm: TorchVM, function: Object, args: Object, which: Object) -> Object:
+    place = vm.place()
+    transform = Transform(vm, "torch.func.vjp", items(vm, args))
+    wanted = None if vm.observe(which).cls is type(None) else plain_list(vm, which)
+    places = transform.places(wanted)
+    outputs, aux, rest = transform.trace(function, differentiable(transform.given if wanted is None else wanted), enables_grad=True)
+    outs, others = transform.checked(items(vm, outputs)), transform.checked(items(vm, aux))
+    node = transform.run(transforms.vjp, [*outs, *others], places, len(outs))
+    graph, count = vm.graph, len(outs) + len(others)
+    made = [graph.call_on_nodes(operator.getitem, (node, index)) for index in range(count)]
+    backward = PullBack(vm, graph.node_of(operator.getitem, (node, count)), place)
+    return TupleObject([ListObject(made[: len(outs)]), ListObject(made[len(outs) :]), rest, backward])
+
+
+@models(plain.call_pull_back)
+def call_pull_back(vm: TorchVM, backward: Object, gradients: Object, retain_graph: Object, create_graph: Object) -> Object:
+    values = items(vm, gradients)
+    if not all(isinstance(value, TensorObject) for value in values):
+        vm.unsupported(breaks.InsideTransform("torch.func.vjp", "whose function is given what is no tensor"))
+    how = [vm.observe(option).constant(vm) for option in (retain_graph, create_graph)]
+    graph = vm.graph
+    node = graph.node_of(transforms.pull_back, (*graph.nodes_of([backward]), graph.nodes_of(values), *how))
+    return ListObject(items(vm, graph.result_of(node)))
