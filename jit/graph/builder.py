@@ -446,6 +446,9 @@ class GraphBuilder:
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
+        if changes and any(described.is_subclass and self.fakes.has_new_version(described.node) for described in self._inputs.values()):
+            # The graph has it as a view. One that is changed asks its base where it comes from, and that may know of no gradient.
+            self.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {name} changes a tensor from outside"))
         if changes and self.fakes.wrappers and self.autograd_node is not None:
             self.vm.unsupported(breaks.TensorSubclass(f"that wraps others, in a graph in which {name} changes a tensor"))
         if key is not None and not is_repeated and not changes:

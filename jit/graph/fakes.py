@@ -99,6 +99,11 @@ class Fakes:
         self._versions[node] = version_of(node.meta["example_value"])
         self._trail.log(self._versions.pop, node)
 
+    def has_new_version(self, node: fx.Node) -> bool:
+        """Whether an input that requires a gradient has been changed in place."""
+        fake = node.meta["example_value"]
+        return bool(fake.requires_grad) and version_of(fake) != self._versions[node]
+
     def changed_inputs(self, kept: set[fx.Node]) -> set[fx.Node]:
         """The inputs that have been changed in place. `kept`: the nodes that change something."""
         written = {storage for node in kept for fake in arguments_of(node) for storage in storages([fake])}

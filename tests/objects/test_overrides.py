@@ -142,6 +142,21 @@ def test_an_input_of_a_subclass_is_changed_in_place(backend: str) -> None:
     assert run(framejit.compile(program, backend=backend, fullgraph=True)) == run(program)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_leaf_of_a_subclass_that_is_changed_gets_its_gradient(backend: str) -> None:
+    def program(x):
+        with torch.no_grad():
+            x.mul_(2)
+        return (x * x).sum()
+
+    def run(function: Callable[..., Any]) -> Any:
+        x = torch.ones(2).as_subclass(Named).requires_grad_()
+        function(x).backward()
+        return plain(x), plain(x.grad)
+
+    assert run(framejit.compile(program, backend=backend)) == run(program)
+
+
 class Counted(torch.Tensor):
     """Its tensors have an attribute that results inherit."""
 
