@@ -42,7 +42,7 @@ class Ways(nn.Module):
         return x - self.weight
 
 
-WAYS = Ways()
+WAYS, LINEAR = Ways(), nn.Linear(4, 4)
 
 
 def lambdas(cond, x, w):
@@ -126,6 +126,19 @@ def grad_off_in_a_branch(cond, x, w):
     return cond(x.sum() > 0, off, lambda: x + w)
 
 
+def under_autocast(cond, x, w):
+    with torch.autocast("cpu", torch.bfloat16):
+        return cond(x.sum() > 0, lambda: LINEAR(x), lambda: x @ LINEAR.weight) * 2
+
+
+def autocast_in_a_branch(cond, x, w):
+    def cast():
+        with torch.autocast("cpu", torch.bfloat16):
+            return LINEAR(x).float()
+
+    return cond(x.sum() > 0, cast, lambda: x @ LINEAR.weight) * 2
+
+
 def random_numbers(cond, x, w):
     return cond(x.sum() > 0, lambda: torch.rand(4) * w, lambda: w * 2) + torch.rand(4)
 
@@ -140,7 +153,7 @@ def a_number_that_depends_on_data(cond, x, w):
 
 WHOLE = (
     lambdas, methods, free_variables, without_operands, trees, named_tuples, nested, twice, known, its_operand, one_tensor_twice, another_tensor,
-    grad_off_in_a_branch, mixed,
+    grad_off_in_a_branch, under_autocast, autocast_in_a_branch, mixed,
 )  # fmt: skip
 
 

@@ -131,7 +131,7 @@ def recurrent(cell: nn.Module, x: torch.Tensor) -> Any:
 
 @feature("associative_scan", a_plain_matrix)
 def associative(x: torch.Tensor) -> Any:
-    return associative_scan(lambda a, b: a * b + b, x, 0, combine_mode="generic")
+    return associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic")
 
 
 @feature("strict_mode, and out_dtype", a_plain_matrix)
