@@ -124,10 +124,6 @@ def mode_inside(x: torch.Tensor) -> Any:
     return y.sin()
 
 
-class InMode(nn.Module):
-    """Calls a function that is compiled under a mode."""
-
-
 @feature("with torch.device inside", lambda: (torch.randn(4, 6),))
 def default_device(x: torch.Tensor) -> Any:
     with torch.device("cpu"):
@@ -241,7 +237,7 @@ def quantized_model(model: nn.Module, x: torch.Tensor) -> Any:
 
 @feature("a quantised weight outside of layers", lambda: (quantized()[0][0].weight, torch.randn(4, 6)))
 def quantized_weight(weight: Any, x: torch.Tensor) -> Any:
-    return x @ weight.dequantize().T, weight.shape, weight.dtype, x @ weight.t() if hasattr(weight, "never") else None
+    return x @ weight.dequantize().T, weight.shape, weight.dtype
 
 
 @feature("jagged nested tensors as input", lambda: (torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)], layout=torch.jagged),))
