@@ -359,7 +359,9 @@ class GraphBuilder:
                 result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
         except FailedOnFakes as failed:
             reason = self.unbacked.failed(failed.error, name, (args, kwargs), target)
-            self.vm.unsupported(reason if raises else breaks.InsideTransform(name, f"that raises on tensors without data: {failed.error}".partition("\n")[0]))
+            if not raises:
+                reason = breaks.InsideTransform(f"torch.func.{name}", f"that raises on tensors without data: {failed.error}".partition("\n")[0])
+            self.vm.unsupported(reason)
         node = self._node("call_function", target, args, kwargs, result, place)
         if changes:
             self.body.keep(node)

@@ -14,7 +14,7 @@ Which = tuple[int, ...] | None
 """Indices of the arguments that a transform is about; None: of all."""
 
 
-def vmapped(inner: fx.GraphModule, dims: tuple[int, ...], out_dims: tuple[Any, ...], randomness: str, args: Tensors, free: tuple[Any, ...]) -> Tensors:
+def vmap(inner: fx.GraphModule, dims: tuple[int, ...], out_dims: tuple[Any, ...], randomness: str, args: Tensors, free: tuple[Any, ...]) -> Tensors:
     """The outputs of a graph for each item of `args` along these dimensions."""
     result: Tensors = torch.vmap(lambda *batched: inner(*batched, *free), dims, out_dims, randomness)(*args)
     return result

@@ -168,7 +168,7 @@ def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, rand
     if any(dim is not None for item, dim in zip(found, where) if not isinstance(item, TensorObject)):
         transform.refuse("of a function that gives what is no tensor")
     how = vm.observe(randomness).constant(vm)
-    made = iter(transform.results(transform.run(transforms.vmapped, outputs, tuple([mapped[index] for index in taken]), kept, how)))
+    made = iter(transform.results(transform.run(transforms.vmap, outputs, tuple([mapped[index] for index in taken]), kept, how)))
     return TupleObject([ListObject([next(made) if isinstance(item, TensorObject) else item for item in found]), rest])
 
 

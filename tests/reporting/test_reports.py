@@ -509,6 +509,14 @@ def first_positive(t):
     return chosen[0]
 
 
+kept_twice: list[Any] = []
+
+
+def keeps_twice(t):
+    kept_twice.append(t * 2)
+    return t.sum()
+
+
 HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
     ("FJ001", lambda t: torch.from_numpy(t.numpy() * 2) + 1, None, lambda t: doubled(t) + 1, None),
@@ -559,6 +567,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
     ("FJ039", lambda t: t[t > 0][0], None, first_positive, None),
     ("FJ043", lambda t: (logging.getLogger("framejit.tests.reports"), t + 1)[1], None, warns, None),
+    ("FJ065", lambda t: torch.func.grad(keeps_twice)(t), None, lambda t: torch.func.grad(lambda a: (a.sum(), a * 2), has_aux=True)(t), None),
 ]  # fmt: skip
 
 
