@@ -111,8 +111,8 @@ class UnsupportedOpcode(Break):
 class DataDependent(Break):
     """Control flow, or a Python value, that depends on the contents of a tensor.
 
-    A graph is fixed before any data is seen. `if x.sum() > 0`, `repr(x)` and `x.numpy()` need the data. `torch.cond` splits the graph as well. Numbers out
-    of tensors (`x.item()`) and sizes that depend on data (`x[mask]`) split it where somebody asks for them (FJ039), or at once with other backends than
+    A graph is fixed before any data is seen. `if x.sum() > 0` and `repr(x)` need the data. `torch.cond` keeps both branches in the graph. Numbers out of
+    tensors (`x.item()`) and sizes that depend on data (`x[mask]`) split it where somebody asks for them (FJ039), or at once with other backends than
     "eager", "aot_eager" and "inductor".
     """
 
@@ -122,6 +122,7 @@ class DataDependent(Break):
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
     hints = (
         "Keep it in tensors: choose between values with torch.where, select with a mask and where in place of indices.",
+        "Give both ways to torch.cond(x.sum() > 0, one, other, (x,)), if they only compute tensors.",
         "Return the tensor, and ask for its number, its items or its size outside of the compiled function.",
     )
 
