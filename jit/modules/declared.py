@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -26,6 +26,7 @@ from framejit.objects.torchcall import enter
 from framejit.objects.torchfunctions import operation_of
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import UserObject
+from framejit.torch_classes import is_disguised
 from framejit.user import functions
 from framejit.user.functions import Treatment
 
@@ -107,7 +108,10 @@ def substitute_by_torch(real: Any) -> Any:
 
 
 def as_node(vm: TorchVM, real: Any, args: list[Object], kwargs: dict[str, Object], treatment: Treatment) -> Object:
-    """Have a call enter the graph: as it stands if a node can take the arguments, else with what is in them."""
+    """Have a call enter the graph: as it stands if a node can take the arguments, else with what is in them. Stops the trace where something overrides
+    torch's functions: the function calls them, and in a graph they are as torch has them."""
+    if vm.graph.function_modes.asks_modes() or any(holds_subclass(vm, arg) for arg in (*args, *kwargs.values())):
+        refuse_overridden(vm)
     if treatment is Treatment.NODE:
         try:
             vm.graph.nodes_of([*args, *kwargs.values()])
@@ -116,6 +120,20 @@ def as_node(vm: TorchVM, real: Any, args: list[Object], kwargs: dict[str, Object
         else:
             return enter(vm, real, args, kwargs)
     return vm.call_app(plain.call_as_one_node, [vm.pin(real), TupleObject(args), dict_of(vm, [(vm.const(name), value) for name, value in kwargs.items()])])
+
+
+def holds_subclass(vm: VM, obj: Object) -> bool:
+    """Whether a value is a tensor whose class overrides torch's functions, or a container that nodes take with such a tensor in it."""
+    obj = vm.observe(obj)
+    if isinstance(obj, (ListObject, TupleObject)):
+        return any(holds_subclass(vm, item) for item in obj.items(vm))
+    if isinstance(obj, DictObject):
+        return any(holds_subclass(vm, value) for _, value in obj.items(vm))
+    return isinstance(obj, TensorObject) and is_disguised(obj.cls)
+
+
+def refuse_overridden(vm: VM) -> NoReturn:
+    vm.unsupported(breaks.UnsupportedOperation("a function that is declared to be a node, where torch's functions are overridden"))
 
 
 @models(plain.node_of_leaves)
@@ -129,6 +147,8 @@ def node_of_leaves(vm: TorchVM, function: Object, structure: Object, leaves: Obj
             pairs = [(vm.observe(name).constant(vm), tensor) for name, tensor in tensors.items(vm)]
             operands += [tensor for _, tensor in pairs]
             found.append(ModuleLeaf(real_module(vm, leaf), tuple(name for name, _ in pairs)))
+        elif isinstance(leaf, TensorObject) and is_disguised(leaf.cls):
+            refuse_overridden(vm)
         elif isinstance(leaf, TensorObject) or leaf.is_symbolic(vm):
             operands.append(leaf)
             found.append(OPERAND)

@@ -23,6 +23,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import UserObject
+from framejit.torch_classes import is_disguised
 
 T = TypeVar("T")
 Refuse = Callable[[str], NoReturn]
@@ -114,6 +115,8 @@ class Functions:
         found: list[Object] = []
         for leaf in leaves:
             if isinstance(leaf, TensorObject):
+                if is_disguised(leaf.cls) or leaf.has_more():
+                    self.refuse("of a function that gives a tensor of a subclass, or with attributes of its own")
                 self.vm.graph.refresh()
                 taken = storages([fake for placeholder in body.lifted.values() if isinstance(fake := placeholder.meta["example_value"], torch.Tensor)])
                 taken |= storages([other.fake for other in found if isinstance(other, TensorObject)])
@@ -145,6 +148,8 @@ class Functions:
         for value in found:
             if not isinstance(value, TensorObject):
                 self.refuse(f"with {what} {value!r}, which is no tensor")
+            if is_disguised(value.cls):
+                self.refuse(f"with {what} {value!r}, a tensor of a subclass")
         return found  # type: ignore[return-value]
 
     def check_like(self, found: Sequence[Object], expected: Sequence[TensorObject], what: str) -> None:

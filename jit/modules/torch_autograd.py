@@ -21,6 +21,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
+from framejit.torch_classes import is_disguised
 
 ONCE = once_differentiable(lambda ctx: None).__code__
 MOST_RESULTS = 3
@@ -81,6 +82,8 @@ class Application:
     def differentiable(self) -> Object:
         """The result, of which autograd knows the backward."""
         vm, graph = self.vm, self.vm.graph
+        if graph.function_modes.asks_modes() or any(isinstance(obj, TensorObject) and is_disguised(obj.cls) for obj in (*self.args, *self.saved)):
+            self.refuse("is overridden: whether its backward is, depends on who asks for gradients")
         gradients, bodies = with_gradients_off(vm, self.backwards)
         kept: list[Any] = []
         rule = self.rule(graph.nodes_of(gradients), bodies, kept)

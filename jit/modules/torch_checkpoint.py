@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
 
+import torch
 from torch import fx
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.utils.checkpoint import checkpoint, noop_context_fn
@@ -31,6 +32,7 @@ from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
+from framejit.torch_classes import is_disguised, is_wrapper
 from framejit.torch_modes import AUTOCAST_DEVICES, MODE_CHANGES, autocast_depth, autocast_of, leave_autocast
 
 SIGNATURE = inspect.signature(checkpoint)
@@ -117,6 +119,8 @@ class Captured:
         obj = self.vm.observe(obj)
         if isinstance(obj, TensorObject):
             if self._is_computed(obj) and obj not in self.computed:
+                if obj.has_more() or not (obj.cls is torch.Tensor or is_wrapper(obj.cls)):
+                    refuse(self.vm, " of a function that returns a tensor of a subclass, or with attributes of its own")
                 self.computed.append(obj)
             return
         parts = self._parts(obj)
@@ -194,6 +198,8 @@ def captured(
 ) -> Object:
     """What a checkpointed call gives, its function captured as a graph inside the graph."""
     graph = vm.graph
+    if any(isinstance(obj := vm.observe(arg), TensorObject) and is_disguised(obj.cls) for arg in (*args, *kwargs.values())):
+        refuse(vm, " of a tensor of a subclass, whose overrides may be off in the backward pass")
     result = trace_inside(
         vm,
         lambda: Captured(vm, graph.body, vm.observe(abstract.call(vm, function, list(args), kwargs))),

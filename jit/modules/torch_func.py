@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch._functorch import eager_transforms, vmap
 from torch._functorch.predispatch import lazy_load_decompositions
+from torch.utils._device import DeviceContext
 
 from framejit import breaks
 from framejit.graph import transforms
@@ -86,6 +87,8 @@ class Transform:
     def trace(self, function: Object, seen: Callable[[int, torch.Tensor], torch.Tensor], enables_grad: bool = False) -> list[Object]:
         """What the function gives, in the inner graph. `seen(index, fake)`: the fake that it gets for an argument with this one."""
         vm, graph = self.vm, self.vm.graph
+        if enables_grad and any(mode.cls is not DeviceContext for mode in graph.function_modes.stack):
+            self.refuse("under a mode that sees each of torch's functions")  # those that torch's own code calls among them
         stored = [kept for changed in vm.effects.mutated_since(0) for kept in changed.referents()]
         mark, before, modes = vm.trail.mark(), reachable([function, *stored]), graph.modes.current
         graph.begin_inner(transform=Transforming(self.name, enables_grad))

@@ -28,6 +28,7 @@ from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject, read_is_leaf
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
+from framejit.torch_classes import is_disguised
 
 if TYPE_CHECKING:
     from framejit.objects.object import VM, Object
@@ -143,6 +144,9 @@ def autograd_grad(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
     asked = question(vm, "torch.autograd.grad", given, "outputs", "grad_outputs")
     if vm.observe(given["inputs"]).cls is dict or "only_inputs" in given or "is_grads_batched" in given:
         asked.stop(vm)
+    tensors = [*asked.outputs, *(asked.inputs or ())]
+    if vm.graph.function_modes.asks_modes() or any(isinstance(tensor, TensorObject) and is_disguised(tensor.cls) for tensor in tensors):
+        asked.stop(vm, ", which is overridden")
     asked.leaves(vm)
     return asked.ask(vm, asked.inputs or [], **{name: given[name] for name in ("allow_unused", "materialize_grads") if name in given})
 

@@ -109,7 +109,9 @@ class Operands:
             shape = tuple(map(hint, fake.shape))
             strides = tuple(hint(stride) * dtype.itemsize for stride in fake.stride())
             buffer = self.memory.setdefault(storage._cdata, numpy.zeros(max(hint(storage.nbytes()), 1), numpy.uint8))
-            made = numpy.flip(numpy.ndarray(shape, dtype, buffer, hint(fake.storage_offset()) * dtype.itemsize, strides), obj.backwards)
+            made = numpy.ndarray(shape, dtype, buffer, hint(fake.storage_offset()) * dtype.itemsize, strides)
+            if obj.backwards:
+                made = numpy.flip(made, obj.backwards)  # of an array without dimensions, flip gives a scalar
         if dtype.kind != "i" or self.name not in INDEXING:
             made.fill(1)
         if obj.is_scalar:

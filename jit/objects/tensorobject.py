@@ -194,6 +194,10 @@ class TensorObject(Object):
     def needs_fill(self) -> bool:
         return self.attrs is not None or self.grad is not MISSING
 
+    def has_more(self) -> bool:
+        """Whether there is more to it than a graph can give: attributes, a `.grad`."""
+        return (self.attrs is not None and bool(self.attrs.entries)) or self.grad is not MISSING
+
     def fill(self, cg: Codegen) -> None:
         if self.attrs is not None and self.attrs.entries:
             cg.load(self)

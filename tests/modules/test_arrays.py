@@ -292,3 +292,15 @@ def test_a_read_only_view_stays_one():
             return b, str(error)
 
     alike(program, a)
+
+
+def test_an_array_without_dimensions_is_no_scalar():
+    """NumPy was asked about a scalar in its place: what gives the array itself seemed to give another, and `.T` the array itself."""
+
+    def program(a):
+        same = np.asarray(a), a.astype(a.dtype, copy=False), a.squeeze(), a.T, a.view(), np.atleast_1d(a), np.ascontiguousarray(a)
+        a += 1
+        return [each is a for each in same], a[...] is a, same, np.add(a, 1, out=a) is a
+
+    for backend in BACKENDS:
+        agree(program, np.array(3.0), backend=backend, fullgraph=False)

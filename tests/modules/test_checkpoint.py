@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from agreement import agree
 from torch import fx, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 
@@ -357,3 +358,18 @@ def test_a_model_is_freed(backend: str) -> None:
     del block, compiled
     gc.collect()
     assert gone() is None
+
+
+def test_a_tensor_with_attributes_keeps_them() -> None:
+    """What a checkpointed function has stored on a tensor that it gives was lost with the graph inside."""
+
+    def program(x: Any) -> Any:
+        def tagged(y: Any) -> Any:
+            z = y * 2
+            z.tag = "kept"
+            return z
+
+        z = checkpoint(tagged, x, use_reentrant=False)
+        return z, z.tag, type(checkpoint(lambda y: nn.Parameter(y * 2), x, use_reentrant=False))
+
+    agree(program, torch.ones(2, requires_grad=True), fullgraph=False)
