@@ -52,14 +52,16 @@ def untyped_storage(vm: TorchVM, self: TensorObject) -> Object:
 
 
 @models(torch.UntypedStorage.data_ptr)
-def storage_data_ptr(vm: TorchVM, self: StorageObject) -> Object:
+def storage_data_ptr(vm: TorchVM, self: Object) -> Object:
+    if not isinstance(self, StorageObject):
+        vm.unsupported(breaks.UnsupportedOperation("data_ptr() of a storage from outside"))
     return self.address(vm, 0, None) if self.size else vm.const(0)
 
 
 @models(torch.UntypedStorage.nbytes)
-def nbytes(vm: TorchVM, self: StorageObject) -> Object:
+def nbytes(vm: TorchVM, self: Object) -> Object:
     """Of a tensor from outside only the part that it sees is guarded, not how large its storage is."""
-    if any(self.is_of(vm, tensor) for tensor in vm.graph.input_tensors()):
+    if not isinstance(self, StorageObject) or any(self.is_of(vm, tensor) for tensor in vm.graph.input_tensors()):
         refuse(vm, "the size of the storage")
     return vm.const(self.size)
 

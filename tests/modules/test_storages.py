@@ -88,3 +88,18 @@ def test_arithmetic_on_addresses_splits_the_graph():
     with pytest.raises(framejit.Unsupported, match="address of a tensor's data"):
         framejit.compile(aligned, backend="eager", fullgraph=True)(x)
     agree(aligned, x, fullgraph=False)
+
+
+def test_a_storage_that_is_handed_over():
+    """One from outside, or from before a graph break, was no storage that the trace knew: an error of framejit's own."""
+
+    def program(x, storage):
+        y = x * 2
+        mine = y.untyped_storage()
+        print(end="")
+        return y, storage.data_ptr() == x.data_ptr(), storage.nbytes(), mine.nbytes(), mine.data_ptr() == y.data_ptr(), len(mine)
+
+    compiled = framejit.compile(program, backend="eager")
+    for size in (2, 3, 4):
+        x = torch.ones(size)
+        assert compiled(x, x.untyped_storage())[1:] == program(x, x.untyped_storage())[1:]

@@ -185,3 +185,27 @@ def test_bad_arguments(arguments, message):
     else:
         with pytest.raises(framejit.BadArgument, match=message):
             framejit.export(*arguments)
+
+
+def test_a_parameter_from_outside_of_what_is_exported():
+    """It was a buffer in the exported program, whose module() then failed."""
+    weight = nn.Parameter(torch.tensor([2.0, 3.0]))
+    same(framejit.export(lambda x: x * weight, (torch.ones(2),)), lambda x: x * weight, torch.rand(2))
+
+
+@pytest.mark.parametrize("name", ["grad", "vjp"])
+def test_transforms_that_torch_s_export_gets_wrong(name):
+    """It took tensors that have no data for constants of the program, in the place of its arguments."""
+
+    def program(x):
+        if name == "grad":
+            return torch.func.grad(lambda y: (y**2).sum())(x)
+        return torch.func.vjp(torch.sin, x)[1](x)[0]
+
+    with pytest.raises(framejit.Unsupported, match=f"torch.func.{name} in a program that is exported"):
+        framejit.export(program, (torch.ones(2),))
+    inside = torch.vmap(program)
+    with pytest.raises(framejit.Unsupported, match=f"torch.func.{name} in a program that is exported"):
+        framejit.export(lambda x: inside(x), (torch.ones(2, 2),))
+    sums = torch.vmap(lambda x: x.sum())
+    same(framejit.export(lambda x: sums(x), (torch.ones(2, 2),)), sums, torch.rand(2, 2))

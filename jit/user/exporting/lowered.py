@@ -14,18 +14,31 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from framejit.errors import BadArgument
+from framejit import breaks
+from framejit.errors import BadArgument, Unsupported
+from framejit.graph import transforms
 from framejit.user.exporting.captured import CapturedCall, Leaf, captured, names_of_tensors
 
 
 def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
     """See `framejit.export`."""
     call = captured(target, args, kwargs, symbolic(signature_of(target), args, kwargs, dynamic_shapes))
+    if call.graph is not None:
+        refuse_transforms(call.graph)
     module = module_around(call, target)
     result = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     if call.graph is not None:
         tell_lines(result.graph, call.graph)
     return result
+
+
+def refuse_transforms(captured: fx.GraphModule) -> None:
+    """Stop at transforms of torch.func's that torch.export lowers to graphs which compute with fake tensors of its own (seen in torch 2.15)."""
+    for module in captured.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            if node.target in (transforms.grad_and_value, transforms.vjp):
+                what = "in a program that is exported, which torch.export lowers to a graph without its arguments"
+                raise Unsupported(breaks.InsideTransform(f"torch.func.{'vjp' if node.target is transforms.vjp else 'grad'}", what))
 
 
 def tell_lines(lowered: fx.Graph, captured: fx.GraphModule) -> None:
@@ -92,7 +105,7 @@ class ExportedCall(nn.Module):
         self._call = call
         self.constants = [leaf.key for leaf in call.inputs if leaf.kind == "constant"]
         for number, value in enumerate(self.constants):
-            self.register_buffer(f"constant_{number}", value, persistent=False)
+            register(self, f"constant_{number}", value, False)
         for name, tensor in named.items():
             register(self, name, tensor, name in persistent)
         if call.graph is not None:
