@@ -76,6 +76,8 @@ class Functions:
     def __init__(self, vm: TorchVM, operator: str) -> None:
         self.vm = vm
         self.operator = operator
+        self.copied = False
+        """Whether a function gives copies of tensors that it would give itself, or views of them."""
 
     def refuse(self, why: str) -> NoReturn:
         """Stop the trace at the program's call."""
@@ -121,6 +123,7 @@ class Functions:
                 taken = storages([fake for placeholder in body.lifted.values() if isinstance(fake := placeholder.meta["example_value"], torch.Tensor)])
                 taken |= storages([other.fake for other in found if isinstance(other, TensorObject)])
                 if leaf.node.graph is not body.fx or storages([leaf.fake]) & taken:
+                    self.copied = True
                     copy = enter(self.vm, torch.clone, [leaf])
                     assert isinstance(copy, TensorObject)
                     leaf = copy

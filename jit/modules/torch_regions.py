@@ -37,8 +37,9 @@ def shared(vm: TorchVM, function: Object) -> Object | None:
     traced = functions.traced(function)
     inner = traced.graph
     pattern = inner.pattern()
-    if not traced.tensors or pattern is None or inner.does_more(graph.fakes.running):
+    if not traced.tensors or pattern is None or functions.copied or inner.does_more(graph.fakes.running):
         return None
+    pattern = f"{graph.modes.current}\n{pattern}"
     taken = inner.taking(inner.operands, graph.fakes.running)
     module = graph.regions.setdefault(pattern, graph.module_of(taken))
     name = f"region_{list(graph.regions).index(pattern)}"

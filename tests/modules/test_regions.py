@@ -92,7 +92,30 @@ def side_effects(mark, x, w):
     return block(block(x)), seen
 
 
-PROGRAMS = (layers, keywords_and_several_results, regions_in_regions, random_numbers, changes, side_effects)
+def under_several_modes(mark, x, w):
+    """The region of the first mode was taken for all: gradients and autocast were lost."""
+    block = mark(lambda y: (y @ torch.diag(w)).sin())
+    with torch.no_grad():
+        a = block(x)
+    b = block(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        c = block(x)
+    return a, b, c, block(x)
+
+
+def what_it_is_given(mark, x, w):
+    """A region gave copies of its arguments, and of views of them."""
+    block = mark(lambda y: (y, y[0], y * w))
+    y = x * 1
+    same, row, z = block(y)
+    row.mul_(3)
+    z.add_(1)
+    return same is y, y, row, z, block(w)[0] is w
+
+
+PROGRAMS = (
+    layers, keywords_and_several_results, regions_in_regions, random_numbers, changes, side_effects, under_several_modes, what_it_is_given,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

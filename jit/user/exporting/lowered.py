@@ -16,8 +16,11 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from framejit import breaks
 from framejit.errors import BadArgument, Unsupported
-from framejit.graph import transforms
 from framejit.user.exporting.captured import CapturedCall, Leaf, captured, names_of_tensors
+
+TRANSFORMS = "framejit.graph.transforms"
+NOT_LOWERED = {"grad_and_value": "torch.func.grad", "vjp": "torch.func.vjp"}
+"""Operators of that module, by the names of what they run."""
 
 
 def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
@@ -36,9 +39,9 @@ def refuse_transforms(captured: fx.GraphModule) -> None:
     """Stop at transforms of torch.func's that torch.export lowers to graphs which compute with fake tensors of its own (seen in torch 2.15)."""
     for module in captured.modules():
         for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
-            if node.target in (transforms.grad_and_value, transforms.vjp):
+            if getattr(node.target, "__module__", None) == TRANSFORMS and node.target.__name__ in NOT_LOWERED:  # type: ignore[union-attr]
                 what = "in a program that is exported, which torch.export lowers to a graph without its arguments"
-                raise Unsupported(breaks.InsideTransform(f"torch.func.{'vjp' if node.target is transforms.vjp else 'grad'}", what))
+                raise Unsupported(breaks.InsideTransform(NOT_LOWERED[node.target.__name__], what))  # type: ignore[union-attr]
 
 
 def tell_lines(lowered: fx.Graph, captured: fx.GraphModule) -> None:
