@@ -105,7 +105,7 @@ def under_several_modes(mark, x, w):
 
 def what_it_is_given(mark, x, w):
     """A region gave copies of its arguments, and of views of them."""
-    block = mark(lambda y: (y, y[0], y * w))
+    block = mark(lambda y: (y, y[0], y + 2))
     y = x * 1
     same, row, z = block(y)
     row.mul_(3)
