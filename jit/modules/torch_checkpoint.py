@@ -11,6 +11,10 @@ from typing import Any, NoReturn
 
 import torch
 from torch import fx
+from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.while_loop import while_loop_op
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
@@ -18,6 +22,7 @@ from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
 from framejit.graph.custom_gradient import gives_gradients
+from framejit.graph.inner import InnerGraph
 from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
@@ -38,6 +43,8 @@ from framejit.torch_modes import AUTOCAST_DEVICES, MODE_CHANGES, autocast_depth,
 SIGNATURE = inspect.signature(checkpoint)
 OPTIONS = ("determinism_check", "debug", "early_stop", "preserve_rng_state")
 """Keyword arguments of checkpoint's own that are constants, besides `use_reentrant`; those that are neither these nor `context_fn` are the function's."""
+NO_RULE = frozenset({cond_op, while_loop_op, map_impl, scan_op})
+"""Operators that AOTAutograd can't compute a second time: `_CachingTorchDispatchMode` of torch's has no rule for them."""
 META = "framejit_checkpoint"
 """Where the metadata of an inner graph says how `checkpointed` is to run it."""
 
@@ -219,8 +226,16 @@ def captured(
     if graph.autograd_node is None:
         computed = graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes)}, {})
     else:
+        if runs_functions(inner):
+            refuse(vm, " of a function that uses torch.cond, while_loop, map or scan, with a backend that uses AOTAutograd")
         meta = {CONTEXT_FN: how["context_fn"]} if how.get("context_fn", noop_context_fn) is not noop_context_fn else {}
         keeps = how.get("preserve_rng_state", True)
         computed = graph.call_inner(tag_activation_checkpoint, inner, meta, {"use_reentrant": False, "preserve_rng_state": keeps})
     assert isinstance(computed, TupleObject)
     return result.with_outputs(computed.items(vm))
+
+
+def runs_functions(inner: InnerGraph) -> bool:
+    """Whether a graph, or one inside it, uses one of those."""
+    graphs = [inner.graph, *[module.graph for module in inner.modules.modules() if isinstance(module, fx.GraphModule)]]
+    return any(node.target in NO_RULE for graph in graphs for node in graph.nodes)

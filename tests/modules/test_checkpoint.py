@@ -373,3 +373,20 @@ def test_a_tensor_with_attributes_keeps_them() -> None:
         return z, z.tag, type(checkpoint(lambda y: nn.Parameter(y * 2), x, use_reentrant=False))
 
     agree(program, torch.ones(2, requires_grad=True), fullgraph=False)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_condition_inside(backend: str) -> None:
+    """AOTAutograd can't compute one a second time: the compiled call raised an error of the backend's."""
+
+    def program(x: Any) -> Any:
+        return checkpoint(lambda y: torch.cond(y.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (y,)).exp(), x, use_reentrant=False)
+
+    compiled = framejit.compile(program, backend=backend)
+    for value in (1.0, -1.0, 2.0):
+        found, expected = (torch.full((2,), value, requires_grad=True) for _ in range(2))
+        result = compiled(found)
+        torch.testing.assert_close(result, program(expected))
+        result.sum().backward()
+        program(expected).sum().backward()
+        torch.testing.assert_close(found.grad, expected.grad)
