@@ -38,8 +38,10 @@ def is_wrapper(cls: type) -> bool:
     torch's own are left out: distributed tensors, nested ones, whose sizes are no numbers.
     """
     names = ("__tensor_flatten__", "__tensor_unflatten__")
-    foreign = not cls.__module__.startswith("torch.") or cls.__module__.startswith("torch.testing.")
-    return foreign and overrides_operators(cls) and all(classes.lookup(cls, name, None) is not None for name in names)
+    if not overrides_operators(cls) or any(classes.lookup(cls, name, None) is None for name in names):
+        return False
+    module = str(classes.module(cls))
+    return not module.startswith("torch.") or module.startswith("torch.testing.")
 
 
 def is_disguised(cls: type) -> bool:

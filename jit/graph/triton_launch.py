@@ -109,7 +109,7 @@ def innermost(kernel: Any) -> Any:
 
 def is_kernel(value: Any) -> bool:
     """Whether a value is a kernel, with whatever is around it."""
-    return JIT in sys.modules and isinstance(value, sys.modules[JIT].KernelInterface)
+    return JIT in sys.modules and issubclass(type(value), sys.modules[JIT].KernelInterface)
 
 
 def is_interpreted(kernel: Any) -> bool:

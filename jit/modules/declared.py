@@ -59,7 +59,7 @@ def declared(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str
         vm.unsupported(breaks.DisabledFunction(f"{name_of(function)} (disallow_in_graph)"))
     if treatment is Treatment.CONSTANT:
         return assumed_constant(vm, function, args, kwargs)
-    if isinstance(real, type) or operation_of(real) is not None:
+    if issubclass(type(real), type) or operation_of(real) is not None:
         return None  # an autograd.Function, or a node anyway
     rest_on(vm, function)
     return as_node(vm, real, args, kwargs, treatment)
@@ -82,7 +82,7 @@ def name_of(function: Object) -> str:
 
 def treatment_by_torch(real: Any) -> Treatment | None:
     """What torch's tracer was told of a function."""
-    if isinstance(real, FunctionType) and real.__dict__.get(ASSUMED_CONSTANT):
+    if type(real) is FunctionType and real.__dict__.get(ASSUMED_CONSTANT):
         return Treatment.CONSTANT
     rules = sys.modules.get(RULES)
     if rules is None:
@@ -97,7 +97,7 @@ def treatment_by_torch(real: Any) -> Treatment | None:
 def substitute_by_torch(real: Any) -> Any:
     """The function in Python that torch's tracer was told to trace in the place of another. Those that torch brings along are for its tracer only."""
     module = sys.modules.get(POLYFILLS)
-    if module is None or not isinstance(real, FUNCTIONS):
+    if module is None or type(real) not in FUNCTIONS:
         return None
     found = module.PolyfilledFunctionVariable._get_polyfill_handlers().get(real)
     traceable = getattr(found, "__torch_dynamo_polyfill__", None)

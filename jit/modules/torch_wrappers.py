@@ -40,8 +40,8 @@ def make_wrapper_subclass(
 ) -> Object:
     """The first half of a wrapper. Where the node runs, `__tensor_unflatten__` makes it once more."""
     real = vm.observe(cls).constant(vm)
-    if not is_wrapper(real):
-        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(real)}, made by _make_wrapper_subclass()"))
+    if not issubclass(type(real), type) or not is_wrapper(real):
+        vm.unsupported(breaks.TensorSubclass(f"{real!r:.80}, made by _make_wrapper_subclass()"))
     sizes = tuple(vm.observe(size).as_real(vm))
     steps = torch.empty(sizes, device="meta").stride() if strides is None else tuple(vm.observe(strides).as_real(vm))
     return UnfinishedWrapper(real, sizes, steps, requires_grad is not None and bool(vm.observe(requires_grad).constant(vm)))

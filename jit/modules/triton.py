@@ -52,7 +52,7 @@ if hasattr(torch.library, "wrap_triton"):
     def wrap_triton(vm: VM, triton_kernel: Object) -> Object:
         """The kernel: what the wrapper does for tracers that see operators only, launches do here anyway."""
         kernel = vm.observe(triton_kernel)
-        if JIT not in sys.modules or not isinstance(kernel.value, sys.modules[JIT].KernelInterface):
+        if JIT not in sys.modules or not issubclass(type(kernel.value), sys.modules[JIT].KernelInterface):
             raise NotConstant(kernel)
         return kernel
 

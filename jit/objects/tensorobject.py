@@ -115,8 +115,15 @@ class TensorObject(Object):
 
     def special(self, vm: VM, name: str, *others: Object) -> Object | None:
         """A call of a special method; None where the class has another than torch's, which is called as any object's is."""
-        operation = operation_of(vm.raw_type_lookup(self.cls, name))
+        operation = self.method(vm, name)
         return None if operation is None else self.operate(vm, operation, *others)
+
+    def method(self, vm: VM, name: str) -> TorchOperation | None:
+        """The operation of a special method; None where a subclass has another. Where torch.Tensor has been given another, nodes would call that."""
+        operation = operation_of(vm.raw_type_lookup(self.cls, name))
+        if operation is None and operation_of(vm.raw_type_lookup(torch.Tensor, name)) is None:
+            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a {classes.qualname(self.cls)}, which is not torch's own"))
+        return operation
 
     def unary_op(self, vm: VM, symbol: str) -> Object | None:
         return self.special(vm, operators.UNARY[symbol][0])
@@ -142,7 +149,7 @@ class TensorObject(Object):
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if not reflected and isinstance(other, TensorObject) and other.cls is not self.cls and abstract.is_subtype(vm, other.cls, self.cls):
             return other.compare(vm, symbol, self, True)
-        method = operation_of(vm.raw_type_lookup(self.cls, method_name(operators.COMPARE, symbol, reflected)))
+        method = self.method(vm, method_name(operators.COMPARE, symbol, reflected))
         if method is None or (reflected and isinstance(other, TensorObject) and not abstract.is_subtype(vm, self.cls, other.cls)):
             return None
         if other.cls in NOT_OPERANDS:
@@ -225,6 +232,8 @@ def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
     if not is_plain(type(value)):
         for name in ("__torch_function__", "__torch_dispatch__"):
             vm.raw_type_lookup(type(value), name)  # guarded
+        if vm.raw_type_lookup(type(value), "__getattribute__") is not object.__getattribute__:
+            vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(type(value))}, which has a __getattribute__ of its own"))
     made = vm.graph.input(source, value)
     if is_wrapper(type(value)):
         rest_on_contents(vm, made)
