@@ -89,8 +89,8 @@ def treatment_by_torch(real: Any) -> Treatment | None:
         return None
     if id(real) in rules._disallowed_callable_ids():
         return None if getattr(real, "__name__", "") in ASKS_FOR_BREAKS else Treatment.NATIVE
-    if id(real) not in rules._allowed_callable_ids():
-        return None
+    if id(real) not in rules._allowed_callable_ids() or type(real) in (MethodDescriptorType, WrapperDescriptorType):
+        return None  # nodes call a method by its name, under which the program may have put another
     return Treatment.ANY_STRUCTURE if id(real) in rules._nonstrict_trace_callable_ids() or hasattr(real, FAKE_OF_LEAF) else Treatment.NODE
 
 

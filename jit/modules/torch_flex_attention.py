@@ -10,6 +10,7 @@ from torch import fx
 from torch._higher_order_ops.flex_attention import flex_attention
 from torch.nn.attention import flex_attention as flex
 
+from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import control_flow as plain
 from framejit.modules.inner_function import Functions
@@ -18,6 +19,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import app, models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
+from framejit.objects.torchfunctions import operation_of
 from framejit.objects.tupleobject import TupleObject
 
 PLACES = 4
@@ -80,7 +82,10 @@ def one_score(functions: Functions, function: Object, args: list[Object]) -> tup
     return functions.attached(traced, operands, bare=True), tuple(operands[len(first) :])
 
 
-@models(torch.Tensor.__getitem__)
+ITEM = torch.Tensor.__getitem__
+
+
+@models(ITEM)
 def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
     """Items of tensors. In the functions of a score, places are indices as if there were many: `bias[head, query - key]`."""
     if vm.graph.body.items_by_index and isinstance(self, TensorObject):
@@ -89,4 +94,6 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
             device = {"dtype": vm.const(torch.int64), "device": vm.const(self.look(vm).device)}
             indices = [part if isinstance(part, TensorObject) else enter(vm, torch.full, [vm.const(()), part], device) for part in parts]
             return enter(vm, torch.ops.aten.index.Tensor, [self, TupleObject(indices)])
-    return enter(vm, torch.Tensor.__getitem__, [self, key])
+    if operation_of(ITEM) is None:
+        vm.unsupported(breaks.UnsupportedCall("torch.Tensor.__getitem__, which the program has replaced"))
+    return enter(vm, ITEM, [self, key])

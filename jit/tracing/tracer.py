@@ -488,7 +488,7 @@ class Tracer:
         return found
 
     def pin(self, value: Any) -> Object:
-        if isinstance(value, FunctionType) and library.is_stand_in(value):
+        if type(value) is FunctionType and library.is_stand_in(value):
             return self.pin_app(value)
         wrapper = wrapper_for(type(value))
         if wrapper.by_identity or type(value) in SCALARS:
