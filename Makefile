@@ -3,6 +3,7 @@
 #   make demo                  real models compiled, checked against eager and timed   (make demo ARGS="--only bert --backend eager")
 #   make test                  ruff, mypy and the test suite, in WORKERS processes     (make test ARGS="tests/runtime -k threads")
 #   make test-fast             a part of the tests, in a minute or two
+#   make test-slow             the tests that take long: memory that must not grow, debugging allocators, Inductor at many sizes
 #   make test-aot              the tests with AOTAutograd's forward and backward graphs (make test-aot ARGS="tests/objects")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
@@ -38,7 +39,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-aot lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts clean force
+.PHONY: all setup build demo test test-fast test-slow test-aot lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -81,6 +82,9 @@ FAST = test_architecture.py user/test_api.py user/test_explain.py traces guards/
 	tracing/test_predictions.py
 test-fast: $(INSTALLED)
 	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(FAST:%=tests/%) $(ARGS)
+
+test-slow: $(INSTALLED)
+	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q -m slow $(ARGS)
 
 test-aot: $(INSTALLED)
 	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q --backend aot_eager $(ARGS)

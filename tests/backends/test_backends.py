@@ -449,6 +449,7 @@ print(json.dumps([dict(counters["aot_autograd"]), dict(counters["inductor"]), ou
 """
 
 
+@pytest.mark.slow
 def test_second_process_hits_both_caches(tmp_path):
     env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     runs = []

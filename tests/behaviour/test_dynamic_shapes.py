@@ -102,6 +102,7 @@ def test_models(make_model, make, backend: str) -> None:
     assert counts["graphs"] <= 3 and not counts["graph_breaks"] and not counts["fallbacks"], counts["reasons"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_training_with_a_ragged_last_batch(backend: str) -> None:
     """Gradients are eager's for each length; symbolic sizes are saved for the backward pass."""

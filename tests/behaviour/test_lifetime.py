@@ -203,6 +203,7 @@ def test_an_exception_of_the_program_keeps_nothing():
     assert alive(references) == []
 
 
+@pytest.mark.slow
 def test_a_failed_compile_keeps_nothing():
     def backend(gm, example_inputs):
         raise ZeroDivisionError
@@ -286,6 +287,7 @@ RAISING = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", RAISING, ids=lambda program: program.__name__)
 def test_a_call_that_raises_lets_go_at_once(program):
     compiled = framejit.compile(program, backend="eager")
@@ -342,6 +344,7 @@ print(reference() is None)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_first_call_of_a_process_lets_go_of_its_arguments(backend):
     assert run_python(FIRST_OF_THE_PROCESS.format(backend=backend)).split() == ["True"]
@@ -534,6 +537,7 @@ def growth(step: Callable[[], object], times: int, warm: int) -> tuple[int, int]
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.only_eager("torch keeps the source text of each graph that AOTAutograd makes, with torch.compile too")
 def test_compiling_and_dropping_does_not_grow():
     def cycle() -> None:
@@ -551,6 +555,7 @@ def test_compiling_and_dropping_does_not_grow():
     assert process < 24 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.only_eager("torch keeps the source text of each graph that AOTAutograd makes, with torch.compile too")
 def test_compiling_and_resetting_does_not_grow():
     model = Net()
@@ -565,6 +570,7 @@ def test_compiling_and_resetting_does_not_grow():
     assert process < 24 << 20
 
 
+@pytest.mark.slow
 def test_calls_do_not_grow():
     compiled = framejit.compile(lambda t, n, items: (t + items[0], n, [t]), backend="eager")
     items = [x]
@@ -572,6 +578,7 @@ def test_calls_do_not_grow():
     assert python < 50_000 and process < 4 << 20
 
 
+@pytest.mark.slow
 def test_misses_do_not_grow():
     compiled = framejit.compile(lambda t, n: t * n, backend="eager", dynamic=False)
     numbers = iter(range(10**6))
@@ -580,6 +587,7 @@ def test_misses_do_not_grow():
     assert python < 50_000 and process < 4 << 20
 
 
+@pytest.mark.slow
 def test_recompiling_does_not_grow():
     """Changing shapes, with the entries thrown away again and again."""
     compiled = framejit.compile(lambda t: t * 2, backend="eager")

@@ -364,6 +364,7 @@ def test_look_ups_while_others_compile_and_reset():
     together(lambda: call(1), lambda: call(2), compile_others, reset, interval=OFTEN)
 
 
+@pytest.mark.slow
 def test_models_are_deleted_while_others_are_called():
     """What a thread drops, another may be calling: entries, their guards and graphs live as long as a call needs them."""
     shelf: list[Any] = [None] * 4

@@ -36,6 +36,7 @@ def test_a_score_may_only_rise(monkeypatch):
     assert score.faults(score.Report("test_nothing", {"A.test_a": "same", "A.test_b": "same"}), {}) == []
 
 
+@pytest.mark.slow
 def test_what_differs_is_seen(tmp_path, monkeypatch):
     """A method that looks at its own caller passes as written and fails compiled."""
     module = tmp_path / "test_of_ours.py"

@@ -511,6 +511,7 @@ def test_recursion():
         assert torch.equal(eager(depth)(x, n), depth(x, n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiles", [True, False])
 def test_recursion_is_as_deep_as_without_a_region(compiles):
     def down(n, v):

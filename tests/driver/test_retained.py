@@ -373,6 +373,7 @@ def test_what_the_code_makes_is_not_kept():
     assert is_gone(cls)
 
 
+@pytest.mark.slow
 def test_a_backend_is_not_kept():
     class Mark:
         pass
@@ -404,6 +405,7 @@ def test_what_guards_compare_with():
     assert is_gone(entry) and not retained._records
 
 
+@pytest.mark.slow
 def test_a_model_that_compiles_itself():
     class Selfish(Net):
         def __init__(self) -> None:

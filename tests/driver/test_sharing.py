@@ -475,6 +475,7 @@ def test_reset_forgets_shared_entries(backend):
     assert backend.graphs == 4
 
 
+@pytest.mark.slow
 def test_entries_that_can_never_match_again_make_room(backend):
     fast = framejit.compile(lambda t, key: t + 1 if key.__name__ == "Key" else t - 1, backend=backend)
     for _ in range(20):

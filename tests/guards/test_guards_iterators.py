@@ -174,6 +174,7 @@ def test_other_iterators_show_nothing() -> None:
             assert look(value, IteratorField, name) is MISSING
 
 
+@pytest.mark.slow
 def test_under_the_debug_allocator() -> None:
     """Reference counts of what is peeked at, and nothing read past an end."""
     program = """

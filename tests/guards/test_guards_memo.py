@@ -386,6 +386,7 @@ def test_tuple_replaced_at_its_address_far_from_its_dict() -> None:
 # ---- life times ----
 
 
+@pytest.mark.slow
 def test_memo_keeps_nothing_alive_and_outlives_everything() -> None:
     class Own(Layer):
         """A class of the test's own."""
@@ -415,6 +416,7 @@ def test_memo_keeps_nothing_alive_and_outlives_everything() -> None:
     assert tree.match((None,), frame_function) is None
 
 
+@pytest.mark.slow
 def test_many_models_in_turn() -> None:
     models = [model() for _ in range(4)]
     built = guarded(models[0])

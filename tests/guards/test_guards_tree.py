@@ -464,6 +464,7 @@ def test_malformed_specs_are_refused() -> None:
             tree(nodes, given_leaves, relations, captures)
 
 
+@pytest.mark.slow
 def test_under_the_debug_allocator() -> None:
     """The tests of guard trees pass under CPython's checking allocator, which ends the process at overruns and uses after free."""
     selected = "test_matches_and or test_tree_keeps or test_accessor or test_malformed or test_dead_object or test_random"

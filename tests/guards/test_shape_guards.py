@@ -350,6 +350,7 @@ def test_which_number_changed(before: Any, now: Any, known: bool) -> None:
     assert [tuple(number) for number in change.numbers] == ([("value", 0, before, now)] if known else [])
 
 
+@pytest.mark.slow
 def test_under_the_debug_allocator() -> None:
     """The tests of this file and of programs pass under CPython's checking allocator."""
     selected = "numbers or sizes or strange or malformed or corners or share or lists"

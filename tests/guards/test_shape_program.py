@@ -225,6 +225,7 @@ def is_small(program: ShapeProgram, values: list[int | float]) -> bool:
     return max(numbers, default=0) < 1000 and not any(i.operation in ("floordiv", "mod") for i in program.instructions)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(expression_lists(), PAIRS)
 def test_random_expressions(expressions: list[Any], pairs: list[tuple[int, int]]) -> None:
@@ -250,6 +251,7 @@ def test_what_may_be_beyond_64_bits_is_not_left_out() -> None:
         compile_shapes([sympy.Ne((N + 2**62) ** 2, 2**124, evaluate=False)])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(expression_lists(), PAIRS)
 def test_text_is_python_that_says_the_same(expressions: list[Any], pairs: list[tuple[int, int]]) -> None:

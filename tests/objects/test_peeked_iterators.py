@@ -402,6 +402,7 @@ def test_loops_with_a_break(number: int) -> None:
     assert counts[-1] <= 9, counts
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_iterations() -> None:
     framejit.reset()
     compiled = framejit.compile(over_range, backend="eager")

@@ -432,6 +432,7 @@ def blocks_used(call: Callable[[], object], n: int = 2000) -> int:
     return sys.getallocatedblocks() - before
 
 
+@pytest.mark.slow
 def test_calls_do_not_leak():
     token = Token()
     f = compiled("return inputs, captures", captures=(0, 1, 2), n_inputs=1)(lambda a, *b, **c: None)
@@ -502,6 +503,7 @@ def test_everything_may_die_during_the_call():
 # ---- memory debugging ----
 
 
+@pytest.mark.slow
 def test_under_the_debugging_allocator():
     program = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', %r, '-k', %r]))"
     chosen = "(parameters or entries or exceptions or callback or recursion or methods or die or leak or chunk) and not (debugging or huge)"

@@ -781,6 +781,7 @@ def test_threads_share_entries():
     assert f.entries[0].direct_hits == 20_000
 
 
+@pytest.mark.slow
 def test_under_the_debugging_allocator():
     program = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', %r, '-k', %r]))"
     assert " passed" in run_python(program % (__file__, "not (debugging or interrupt or keep)"), PYTHONMALLOC="debug")

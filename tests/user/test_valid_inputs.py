@@ -71,6 +71,7 @@ def test_every_size_is_in_a_region_that_does_what_the_program_does() -> None:
             assert torch.equal(raised, outcome(of_int, args)) and isinstance(raised, torch.Tensor)
 
 
+@pytest.mark.slow
 def test_a_matrix_product() -> None:
     """Sizes of 0 and 1, equal and unequal ones; errors with the program's line; the condition says where."""
     explored = explore(rows_and_columns, (torch.randn(3, 4), torch.randn(4, 5)), max_regions=200, seconds=120)
@@ -207,6 +208,7 @@ def test_methods_and_modules_and_callables() -> None:
         assert {0, 1, 2, 4} <= set(bound)
 
 
+@pytest.mark.slow
 def test_ints_in_containers() -> None:
     """In a tuple that is an argument of an operator, in a dict that is walked through."""
     reshaped = explore(lambda x, shape: x.reshape(shape), (torch.randn(6), (2, 3)), max_regions=20)

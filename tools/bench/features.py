@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -108,30 +109,33 @@ def tried(name: str, compiler_name: str, backend: str, threads: int) -> Found:
     return (verdict, str(counts.graphs), str(counts.graph_breaks)), tuple(dict.fromkeys(reasons))
 
 
+def row_of(name: str, backend: str, options: argparse.Namespace) -> dict[str, Found]:
+    """What each compiler makes of a feature; what was not asked for is left empty."""
+    found: dict[str, Found] = {}
+    for subject in SUBJECTS:
+        try:
+            asked = subject in options.compiler.split(",")
+            found[subject] = isolate.call(tried, name, subject, backend, options.threads) if asked else (("-", "-", "-"), ())
+        except isolate.Crash as crash:
+            found[subject] = ("crash", "-", "-"), (one_line(str(crash)[-200:], 200),)
+    return found
+
+
 def table_of(options: argparse.Namespace, backend: str, names: list[str]) -> tuple[str, bool]:
     """The section of a backend, and whether framejit has failed or given something else than eager."""
     rows: list[tuple[str, ...]] = []
     reasons: list[str] = []
     print(f"backend {backend}")
     failed = False
-    compilers = options.compiler.split(",")
-    for name in names:
-        cells: list[str] = []
-        for subject in SUBJECTS:
-            found: Found = (("-", "-", "-"), ())
-            if subject in compilers:
-                try:
-                    found = isolate.call(tried, name, subject, backend, options.threads)
-                except isolate.Crash as crash:
-                    found = ("crash", "-", "-"), (one_line(str(crash)[-200:], 200),)
-            cells += found[0]
-            if subject == "framejit":
-                failed = failed or found[0][1] == "-" or found[0][0].startswith("WRONG")
-                reasons += [f"- {name}: {reason}" for reason in found[1]]
-                if options.why:
-                    print(*(f"    {reason}" for reason in found[1]), sep="\n")
-        rows.append((FEATURES[name].family, name, *cells))
-        print(markdown.fixed(rows[-1], WIDTHS), flush=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for name, found in zip(names, pool.map(lambda name: row_of(name, backend, options), names)):
+            (verdict, *_), why = found["framejit"]
+            failed = failed or found["framejit"][0][1] == "-" or verdict.startswith("WRONG")
+            reasons += [f"- {name}: {reason}" for reason in why]
+            if options.why:
+                print(*(f"    {reason}" for reason in why), sep="\n")
+            rows.append((FEATURES[name].family, name, *(cell for subject in SUBJECTS for cell in found[subject][0])))
+            print(markdown.fixed(rows[-1], WIDTHS), flush=True)
     section = [f"## Backend `{backend}`", "", summary(rows), "", markdown.table(HEADER, rows, right=(3, 4, 6, 7)), ""]
     if reasons:
         section += ["### What framejit says where it breaks graphs", "", *reasons, ""]
@@ -165,6 +169,7 @@ def is_behind(row: tuple[str, ...]) -> bool:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = table_options(__doc__, sorted({feature.family for feature in FEATURES.values()}))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows at a time (default: as many as there are cores)")
     parser.add_argument("--why", action="store_true", help="print why framejit breaks graphs, or what it raises")
     return parsed(parser, select)
 
