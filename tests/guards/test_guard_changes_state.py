@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from change_kinds import Kind
+from handmade import run_python
 from scenarios import BACK, EITHER, NEW, NEW_UNSEEN, OTHER, SAME, Adding, Table, each, play, start, start_any
 from torch import nn
 from torch.autograd import forward_ad
@@ -76,14 +77,29 @@ def an_operator_of_tensors_patched():
 
 
 @scenario(Kind.LIBRARY_CLASS)
-def indexing_of_tensors_patched():
-    original = torch.Tensor.__getitem__
+def the_length_of_tensors_patched():
     yield start(lambda t: t[0] + len(t), x)
-    with put(torch.Tensor, "__getitem__", lambda self, key: original(self, key) * 5):
-        yield NEW
     with put(torch.Tensor, "__len__", lambda self: 50):
         yield NEW
     yield EITHER
+
+
+INDEXING_PATCHED = """
+import framejit, torch
+
+x = torch.arange(6.0).view(2, 3)
+original = torch.Tensor.__getitem__
+program = lambda t: t[0] + len(t)
+compiled = framejit.compile(program, backend="eager")
+assert torch.equal(compiled(x), program(x))
+torch.Tensor.__getitem__ = lambda self, key: original(self, key) * 5
+assert torch.equal(compiled(x), program(x)) and program(x)[1] == 7
+"""
+
+
+def test_indexing_of_tensors_patched() -> None:
+    """In a process of its own: once torch.Tensor has had a `__getitem__`, torch.tensor() takes tensors for sequences."""
+    run_python(INDEXING_PATCHED)
 
 
 @scenario(Kind.LIBRARY_CLASS)

@@ -384,8 +384,8 @@ def own_variables(t):
     return (lambda: (id(locals()), t + 1))()[1]
 
 
-def in_a_device(t):
-    torch.set_default_device("cpu")
+def sets_a_default(t):
+    torch.set_default_dtype(torch.float32)
     return t + torch.ones(3)
 
 
@@ -574,7 +574,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ020", own_variables, None, plain, None),
     ("FJ020", lambda t: (sys._getframe(), t + 1)[1], None, plain, None),
     ("FJ021", lambda t: t + context.get()[0], None, lambda t, n: t + n, lambda: (x, context.get()[0])),
-    ("FJ021", in_a_device, None, lambda t: t + torch.ones(3, device="cpu"), None),
+    ("FJ021", sets_a_default, None, lambda t: t + torch.ones(3, dtype=torch.float32), None),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, names: t + names["k"], lambda: (x, {"k": 2})),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, o: t + {o: 2}[o], lambda: (x, Plain())),
     ("FJ023", lambda t: (torch.rand(3, generator=generator), t)[1], None, lambda t: (torch.rand(3), t)[1], None),
