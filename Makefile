@@ -20,6 +20,8 @@ SHELL := /bin/sh
 VENV ?= .venv
 TORCH ?= 2.13.0
 ARGS ?=
+# Each process of the tests has a core: threads in it would wait for one another.
+TESTING = FRAMEJIT_STRICT=1 OMP_NUM_THREADS=1
 PROGRAMS ?= 5000
 WORKERS ?= 2
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/framejit
@@ -76,18 +78,18 @@ types: $(INSTALLED)
 	$(BIN)/python -m mypy
 
 test: lint types
-	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS)
+	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS)
 
 FAST = test_architecture.py user/test_api.py user/test_explain.py traces guards/test_guards.py graph/test_graph.py codegen/test_codegen.py codegen/test_resume.py \
 	tracing/test_predictions.py
 test-fast: $(INSTALLED)
-	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(FAST:%=tests/%) $(ARGS)
+	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q $(FAST:%=tests/%) $(ARGS)
 
 test-slow: $(INSTALLED)
-	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q -m slow $(ARGS)
+	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q -m slow $(ARGS)
 
 test-aot: $(INSTALLED)
-	FRAMEJIT_STRICT=1 $(BIN)/python -m pytest -n $(WORKERS) -q --backend aot_eager $(ARGS)
+	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q --backend aot_eager $(ARGS)
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)

@@ -597,8 +597,6 @@ class GraphBuilder:
         self.refresh()
         body = self.body
         assert body is self.outermost
-        if self.demands.lifts_symbols:
-            self.shapes.lift(self.input_fakes())
         graph, kept, notes = body.fx, body.kept, body.notes
         spent = [] if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
         mutated = self.fakes.changed_inputs(kept)
@@ -625,12 +623,16 @@ class GraphBuilder:
     def _used_inputs(self) -> list[GraphInput]:
         """The inputs that nodes use, in order; the other placeholders go."""
         graph = self.outermost.fx
+        needed = {described.node for described in self._inputs.values() if described.node.users}
+        if self.demands.lifts_symbols:
+            tensors = [described.node for described in self._inputs.values() if described.is_tensor and described.node in needed]
+            needed |= self.shapes.lift(node.meta["example_value"] for node in tensors)
         by_node = {described.node: described for described in self._inputs.values()}
         inputs = []
         for node in list(graph.nodes):
             if node.op != "placeholder":
                 break
-            if node.users or (self.demands.lifts_symbols and not by_node[node].is_tensor):
+            if node in needed:
                 inputs.append(by_node[node])
             else:
                 graph.erase_node(node)

@@ -10,7 +10,7 @@ class GraphDemands:
     """What the trace asks before something enters the graph. Where the answer is no, the call is split, or its frame runs as written.
 
     one_autograd_node: autograd sees the graph as one operator, which forbids some (see autograd_node.py).
-    lifts_symbols: each symbol of an input is an input of the graph too, be it used or not.
+    lifts_symbols: each symbol in the sizes of a tensor that the graph takes is an input of the graph too, be it used or not.
     takes_unbacked: the graph may hold numbers out of tensors, and sizes that depend on data.
     takes_gradients: it may ask autograd for gradients.
     takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that comes once, the graph would run once.

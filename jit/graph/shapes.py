@@ -304,13 +304,15 @@ class Shapes:
         assert number.node is not None
         return number.node
 
-    def lift(self, fakes: Iterable[torch.Tensor]) -> None:
-        """Make an input of each symbol in the sizes, strides and offsets of these fakes: AOTAutograd's caches need them to tell calls apart."""
+    def lift(self, fakes: Iterable[torch.Tensor]) -> set[fx.Node]:
+        """The inputs of the symbols in the sizes, strides and offsets of these fakes: AOTAutograd's caches need them to tell calls apart."""
+        found = set()
         for fake in fakes:
             for sym in (*fake.size(), *fake.stride(), fake.storage_offset()):
                 if type(sym) is SymInt:
                     for symbol in sorted(sym.node._expr.free_symbols & self.origins.keys(), key=str):
-                        self.placeholder(self.origins[symbol])
+                        found.add(self.placeholder(self.origins[symbol]))
+        return found
 
     # What the trace rests on.
 

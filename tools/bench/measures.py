@@ -30,6 +30,9 @@ TOLERANCE = 1e-3
 MOST_GRAPHS = 6
 """At most so many graphs are to be made: for the prompt, and for the tokens behind it, each of which attends to one position more."""
 
+PLACES = 8
+"""So many compiles of one function lie at different places of memory."""
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -138,8 +141,9 @@ def call_overhead(case: str, names: Sequence[str], repeat: int, device: str, dyn
 def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> Numbers:
     """Microseconds by which a call with symbolic sizes, and so with guards on them, is longer than one with constant sizes.
 
-    Where its data lie in memory changes a call of torch.compile's by more than one guard costs, so that one guard's number differs from process to process:
-    several processes measure it.
+    torch.compile is told so by its configuration while it compiles: `dynamic=False` and `dynamic=True` would each be written into its configuration in
+    every call, at costs that differ. Where its data lie in memory changes its call by more than one guard costs, so that one guard's number differs from
+    process to process and from compile to compile: several processes measure it, each the mean of `PLACES` compiles.
     """
     quiet()
     chosen = select(case)[0]
@@ -147,12 +151,14 @@ def shape_guards(case: str, names: Sequence[str], repeat: int, device: str) -> N
 
     def ready(name: str, dynamic: bool) -> Callable[[], Any]:
         own = FunctionType(function.__code__.replace(), function.__globals__)  # what is compiled belongs to the code object
-        call = chosen.calls(COMPILERS[name]().compile(own, stored_outputs, dynamic), args, kwargs)
-        call()
+        call = chosen.calls(COMPILERS[name]().compile(own, stored_outputs, None if name == "torch" else dynamic), args, kwargs)
+        with torch._dynamo.config.patch(assume_static_by_default=not dynamic):
+            call()
         return call
 
-    pairs = {name: (ready(name, False), ready(name, True)) for name in names}
-    return {name: found * 1e6 for name, found in differences(pairs, seconds=0.5 * repeat).items()}
+    pairs = {(name, place): (ready(name, False), ready(name, True)) for place in range(PLACES) for name in names}
+    found = differences(pairs, seconds=repeat)
+    return {name: statistics.mean(found[name, place] for place in range(PLACES)) * 1e6 for name in names}
 
 
 @torch.no_grad()
@@ -264,7 +270,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("overhead", "overhead of a call, stored outputs", "us", call_overhead),
     Measure("first-call-dynamic", "first call, dynamic=True", "s", partial(first_call, dynamic=True), target=0.33),
     Measure("overhead-dynamic", "overhead of a call, dynamic=True", "us", partial(call_overhead, dynamic=True), target=0.15),
-    Measure("shape-guards", "shape guards of a call", "us", shape_guards, processes=9, target=0.1, cases=tuple(case.name for case in GUARD_CASES)),
+    Measure("shape-guards", "shape guards of a call", "us", shape_guards, processes=3, target=0.1, cases=tuple(case.name for case in GUARD_CASES)),
     Measure(
         "generate",
         "generate(), backend eager",
