@@ -1,6 +1,7 @@
 """Settings of every test run: internal errors raise, a crash of native code prints where Python was, and no test leaves the hook up."""
 
 import faulthandler
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -41,6 +42,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     backends = getattr(metafunc.module, "IN_THE_PLACE_OF_EAGER", None)
     if backends is not None and "in_the_place_of_eager" in metafunc.fixturenames:
         metafunc.parametrize("in_the_place_of_eager", backends, indirect=True)
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: the garbage collector needn't go through it, and through thousands of tests, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,8 @@ FRAMES_FOR_TRACING = 5000
 
 ONE_AT_A_TIME = threading.RLock()
 """Held while a frame is compiled, by its backend too: torch's tracers patch `nn.Module` for the whole process, which no other trace may see."""
+_program_freezes = False
+"""Whether the program has been seen to keep objects from the garbage collector."""
 
 
 @contextlib.contextmanager
@@ -40,15 +42,25 @@ def collector(enabled: bool) -> Iterator[bool]:
     time and find nothing.
     """
     before = gc.isenabled()
-    if enabled and gc.get_freeze_count() == 0:
-        # What the trace has made so far becomes old without being looked at; most of it goes by its reference counts very soon.
-        gc.freeze()
-        gc.unfreeze()
+    if enabled:
+        age_what_is_there()
     (gc.enable if enabled else gc.disable)()
     try:
         yield before
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def age_what_is_there() -> None:
+    """Have what the trace has made so far become old without being looked at; most of it goes by its reference counts very soon.
+
+    Not where the program itself has frozen objects, which would be unfrozen with them. Once it has, it isn't asked again: counting them takes milliseconds.
+    """
+    global _program_freezes
+    _program_freezes = _program_freezes or gc.get_freeze_count() > 0
+    if not _program_freezes:
+        gc.freeze()
+        gc.unfreeze()
 
 
 @contextlib.contextmanager

@@ -133,8 +133,10 @@ class Unbacked:
         if self._graph.is_one_autograd_node:
             numbers = [number for number in numbers_in(args) if is_unbacked(number)]
             for number in numbers:
-                if name in POWERS or name in ("select", "setitem") or (type(number) is SymFloat and name not in FLOAT_OPERATORS):
+                if name in POWERS or name == "setitem" or (type(number) is SymFloat and name not in FLOAT_OPERATORS):
                     self._refuse(number.node.expr)
+            if name == "select" and numbers and not is_in_range(*args[:3]):
+                self._refuse(numbers[0].node.expr)
         for fake in fakes:
             for dim, size in enumerate(fake.shape):
                 if is_unbacked(size):
@@ -310,6 +312,12 @@ class Unbacked:
 def is_unbacked(value: Any) -> bool:
     """Whether a value is a SymInt, SymFloat or SymBool that depends on data."""
     return type(value) in CLASSES and bool(free_unbacked_symbols(value))
+
+
+def is_in_range(tensor: torch.Tensor, dim: Any, index: Any) -> bool:
+    """Whether it is known that a tensor has an item with this index. Inductor doesn't look."""
+    size = tensor.shape[dim] if type(dim) is int else 0
+    return statically_known_true(index >= -size) and statically_known_true(index < size)
 
 
 def is_of_result(fact: Any, made: Set[Any]) -> bool:

@@ -21,7 +21,7 @@ from framejit.objects.registry import app_of, call_model, model_of, models, refu
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import torch_call
 from framejit.objects.torchfunctions import operation_of
-from framejit.objects.unbackednumber import UnbackedNumber
+from framejit.objects.unbackednumber import UnbackedNumber, is_checked
 from framejit.torch_modes import MODES
 
 # Operations.
@@ -239,13 +239,6 @@ def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Obje
     if not isinstance(size, UnbackedNumber) or not all(is_checked(vm, condition) for condition in conditions):
         vm.unsupported(breaks.UnsupportedCall("torch._check_is_size"))
     return vm.const(None)
-
-
-def is_checked(vm: VM, condition: Object) -> bool:
-    """Whether a condition holds, as the graph checks, or as is known."""
-    if isinstance(condition, UnbackedNumber) and vm.graph.unbacked.value(condition) is None:
-        return vm.graph.unbacked.checks(condition)
-    return bool(condition.constant(vm))
 
 
 # What is refused, by name.

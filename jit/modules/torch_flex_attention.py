@@ -10,7 +10,6 @@ from torch import fx
 from torch._higher_order_ops.flex_attention import flex_attention
 from torch.nn.attention import flex_attention as flex
 
-from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import control_flow as plain
 from framejit.modules.inner_function import Functions
@@ -19,7 +18,6 @@ from framejit.objects.object import Object
 from framejit.objects.registry import app, models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
-from framejit.objects.torchfunctions import operation_of
 from framejit.objects.tupleobject import TupleObject
 
 PLACES = 4
@@ -80,20 +78,3 @@ def one_score(functions: Functions, function: Object, args: list[Object]) -> tup
     first = functions.vm.graph.nodes_of(args)
     operands = functions.operands((traced,), first)
     return functions.attached(traced, operands, bare=True), tuple(operands[len(first) :])
-
-
-ITEM = torch.Tensor.__getitem__
-
-
-@models(ITEM)
-def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
-    """Items of tensors. In the functions of a score, places are indices as if there were many: `bias[head, query - key]`."""
-    if vm.graph.body.items_by_index and isinstance(self, TensorObject):
-        parts = [vm.observe(part) for part in (abstract.iterate(vm, key) if vm.observe(key).cls is tuple else [key])]
-        if any(isinstance(part, TensorObject) for part in parts) and all(isinstance(part, TensorObject) or part.cls is int for part in parts):
-            device = {"dtype": vm.const(torch.int64), "device": vm.const(self.look(vm).device)}
-            indices = [part if isinstance(part, TensorObject) else enter(vm, torch.full, [vm.const(()), part], device) for part in parts]
-            return enter(vm, torch.ops.aten.index.Tensor, [self, TupleObject(indices)])
-    if operation_of(ITEM) is None:
-        vm.unsupported(breaks.UnsupportedCall("torch.Tensor.__getitem__, which the program has replaced"))
-    return enter(vm, ITEM, [self, key])

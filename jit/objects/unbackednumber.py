@@ -324,6 +324,13 @@ def sharper(vm: VM, condition: UnbackedNumber) -> UnbackedNumber:
     return condition
 
 
+def is_checked(vm: VM, condition: Object) -> bool:
+    """Whether a condition holds, as the graph checks, or as is known."""
+    if isinstance(condition, UnbackedNumber) and vm.graph.unbacked.value(condition) is None:
+        return vm.graph.unbacked.checks(condition)
+    return bool(condition.constant(vm))
+
+
 def negation(vm: VM, number: Object) -> Object | None:
     """`not number` of one whose truth isn't known; None of others."""
     if not isinstance(number, UnbackedNumber):

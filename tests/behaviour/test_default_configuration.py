@@ -16,7 +16,7 @@ SLICE = {
 }
 
 
-@pytest.mark.parametrize("files", SLICE.values(), ids=SLICE)
+@pytest.mark.parametrize("files", [pytest.param(SLICE["breaks"], marks=pytest.mark.slow), SLICE["calls"]], ids=SLICE)
 def test_as_users_run(files: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--as-users-run", *(str(TESTS / file) for file in files)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FRAMEJIT_")}

@@ -94,7 +94,7 @@ def test_one_compilation_by_inductor_serves_all_sizes(name: str) -> None:
 
 
 @pytest.mark.parametrize(("make_model", "make"), [row[1:] for row in MODELS], ids=[row[0] for row in MODELS])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 def test_models(make_model, make, backend: str) -> None:
     """One graph for the first sizes, one with symbols, one for a batch of one."""
     torch.manual_seed(3)

@@ -114,7 +114,10 @@ def trained(seed: int, compile: Callable[[Any], Any]) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize(("backend", "seed"), [*(("eager", seed) for seed in range(12)), *(("aot_eager", seed) for seed in range(12, 15))])
+SEEDS = [*(("eager", seed) for seed in range(12)), *(pytest.param("aot_eager", seed, marks=pytest.mark.slow) for seed in range(12, 15))]
+
+
+@pytest.mark.parametrize(("backend", "seed"), SEEDS)
 def test_changes_between_steps(backend: str, seed: int) -> None:
     framejit.reset()
     with config.replace(recompile_limit=64):

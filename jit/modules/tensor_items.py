@@ -1,0 +1,127 @@
+"""`tensor[key]` where the key holds a number that isn't known: an item of a tensor, or a tensor without dimensions, which stands for its item."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import torch
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.objects import abstract, operators
+from framejit.objects.object import Object
+from framejit.objects.registry import models
+from framejit.objects.sliceobject import SliceObject
+from framejit.objects.tensorobject import TensorObject, number_out_of
+from framejit.objects.torchcall import enter
+from framejit.objects.torchfunctions import operation_of
+from framejit.objects.tupleobject import TupleObject
+from framejit.objects.unbackednumber import UnbackedNumber, is_checked
+
+ITEM = torch.Tensor.__getitem__
+STORE = torch.Tensor.__setitem__
+MASKS = (torch.bool, torch.uint8)
+
+
+@models(ITEM)
+def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
+    """An item of a tensor, or a part of it."""
+    refuse_replaced(vm, ITEM)
+    parts = parts_of(vm, key)
+    if not isinstance(self, TensorObject):
+        return enter(vm, ITEM, [self, key])
+    if vm.graph.body.items_by_index:
+        return by_index(vm, self, key, parts)
+    places = checked_places(vm, self, parts)
+    rest = [part for part in parts if not is_place(part)]
+    if not places:
+        return enter(vm, ITEM, [self, key])
+    found = selected(vm, self, places)
+    return enter(vm, ITEM, [found, TupleObject(rest)]) if rest else found
+
+
+@models(STORE)
+def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) -> Object:
+    """Storing to an item of a tensor, or to a part of it."""
+    refuse_replaced(vm, STORE)
+    parts = parts_of(vm, key)
+    places = checked_places(vm, self, parts) if isinstance(self, TensorObject) else {}
+    if places:
+        self, key = selected(vm, self, places), TupleObject([part for part in parts if not is_place(part)])
+    return enter(vm, STORE, [self, key, value])
+
+
+def refuse_replaced(vm: TorchVM, method: Any) -> None:
+    if operation_of(method) is None:
+        vm.unsupported(breaks.UnsupportedCall(f"torch.Tensor.{method.__name__}, which the program has replaced"))
+
+
+def parts_of(vm: TorchVM, key: Object) -> list[Object]:
+    """What a key has for the dimensions of a tensor."""
+    return [vm.observe(part) for part in (abstract.iterate(vm, key) if vm.observe(key).cls is tuple else [key])]
+
+
+def selected(vm: TorchVM, tensor: Object, places: dict[int, UnbackedNumber]) -> Object:
+    """The part of a tensor that lies at these places."""
+    for dim in sorted(places, reverse=True):
+        tensor = enter(vm, torch.Tensor.select, [tensor, vm.const(dim), places[dim]])
+    return tensor
+
+
+def by_index(vm: TorchVM, tensor: TensorObject, key: Object, parts: list[Object]) -> Object:
+    """An item in a function that stands for many: places are indices as if there were many, `bias[head, query - key]`."""
+    if not any(isinstance(part, TensorObject) for part in parts) or not all(isinstance(part, TensorObject) or part.cls is int for part in parts):
+        return enter(vm, ITEM, [tensor, key])
+    device = {"dtype": vm.const(torch.int64), "device": vm.const(tensor.look(vm).device)}
+    indices = [part if isinstance(part, TensorObject) else enter(vm, torch.full, [vm.const(()), part], device) for part in parts]
+    return enter(vm, torch.ops.aten.index.Tensor, [tensor, TupleObject(indices)])
+
+
+def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> dict[int, UnbackedNumber]:
+    """The places that parts of a key choose, by dimension, once the graph checks that they are in range. None where there are none, or not all can be checked.
+
+    In eager such an item is a view of the tensor, chosen by a number: a tensor without dimensions is no index like those with dimensions.
+    """
+    dims = dimensions_of(parts, tensor.look(vm).dim()) if vm.graph.unbacked.may_begin() and any(map(is_place, parts)) else None
+    if dims is None:
+        return {}
+    found = {}
+    for part, dim in zip(parts, dims, strict=True):
+        if is_place(part):
+            number = number_out_of(vm, part, "__index__") if isinstance(part, TensorObject) else part
+            size = vm.graph.size(tensor, dim)
+            conditions = ((">=", operators.unary_op(vm, "-", size)), ("<", size))
+            if not isinstance(number, UnbackedNumber) or not all(is_checked(vm, operators.compare(vm, symbol, number, end)) for symbol, end in conditions):
+                return {}
+            found[dim] = number
+    return found
+
+
+def is_place(part: Object) -> bool:
+    """Whether a part of a key chooses one place of a dimension, which one the data of a tensor say."""
+    if isinstance(part, TensorObject):
+        fake = part.fake
+        return fake.dim() == 0 and fake.dtype not in MASKS and not (fake.is_floating_point() or fake.is_complex())
+    return isinstance(part, UnbackedNumber) and part.cls is int
+
+
+def dimensions_of(parts: list[Object], count: int) -> list[int] | None:
+    """For each part of a key the first dimension that it is about, of so many; None where that isn't known."""
+    is_rest = [part.cls is type(...) for part in parts]
+    takes = [0 if rest else taken(part) for part, rest in zip(parts, is_rest, strict=True)]
+    known = [number for number in takes if number is not None]
+    more = count - sum(known)
+    if len(known) < len(takes) or more < 0 or sum(is_rest) > 1:
+        return None
+    steps = [more if rest else number for number, rest in zip(known, is_rest, strict=True)]
+    return list(accumulate(steps, initial=0))[:-1]
+
+
+def taken(part: Object) -> int | None:
+    """Of how many dimensions a part of a key is; None where that isn't known."""
+    if isinstance(part, TensorObject):
+        return part.fake.dim() if part.fake.dtype in MASKS else 1
+    if isinstance(part, (SliceObject, UnbackedNumber)) or part.cls is int:
+        return 1
+    return 0 if part.cls is type(None) else None

@@ -1,0 +1,175 @@
+"""Items of tensors that the data of another tensor choose: `x[i]` with a tensor without dimensions, `x[i.item()]`. They are views, as in eager."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from agreement import Comparison
+
+import framejit
+
+BACKENDS = ("eager", "aot_eager")
+PLACES = (3, -2, 0, -5)
+
+
+def matrix(rows=5, columns=6):
+    return torch.arange(float(rows * columns)).reshape(rows, columns) + 1
+
+
+def run(function, args):
+    args = copy.deepcopy(args)
+    try:
+        return function(*args), args
+    except (IndexError, RuntimeError) as error:
+        return type(error), str(error), args
+
+
+def statistics_of(function, *calls, **options):
+    """What compiling took; each call is compared with eager's result and what it has made of its arguments."""
+    framejit.reset()
+    compiled = framejit.compile(function, **{"backend": "eager", **options})
+    for args in calls:
+        Comparison().same(run(function, args), run(compiled, args), str(args))
+    return framejit.statistics()
+
+
+def one_place(x, i):
+    return x[i] * 2
+
+
+def an_item(x, i):
+    return x[i.item()] * 2
+
+
+def second_dimension(x, i):
+    return x[:, i] + x[..., i] + x[None, :, i]
+
+
+def two_places(x, i):
+    return x[i, i] * 2, x[i, i + 1 - 1, None]
+
+
+def with_slices(x, i):
+    return x[i, 1:4], x[1:3, i], x[i, ...], x[..., i, :]
+
+
+def with_indices(x, i):
+    return x[torch.tensor([0, 2]), i] * 2, x[x[:, 0] > 3, i], x[[0, 1], i]
+
+
+def computed(x, i):
+    return x[x.sum(1).argmax()] + x[(i + 5) % 5], x[i % 2 + 1]
+
+
+def of_an_item(x, i):
+    return x[i][i] - x[i][1:][0]
+
+
+def itself(x, i):
+    return x[i], x[:, i]
+
+
+def stored(x, i):
+    y = x * 2
+    y[i] = 5
+    y[:, i] += x[i, :1]
+    y[i, i] = x[0, 0]
+    y[i, 1:3] = x[0, 1:3]
+    return y
+
+
+def through_a_view(x, i):
+    y = x * 2
+    row = y[i]
+    row.add_(1)
+    y[0] = 0
+    return y, row * 2
+
+
+PROGRAMS = (one_place, an_item, second_dimension, two_places, with_slices, computed, of_an_item, itself, stored, through_a_view)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+def test_one_graph_for_all_places(function, backend):
+    calls = [(matrix(), torch.tensor(place)) for place in PLACES]
+    counts = statistics_of(function, *calls, backend=backend)
+    assert (counts["graphs"], counts["graph_breaks"], counts["fallbacks"]) == (1, 0, 0), counts["reasons"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_beside_other_indices(backend):
+    counts = statistics_of(with_indices, *[(matrix(), torch.tensor(place)) for place in PLACES], backend=backend)
+    assert not counts["fallbacks"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [one_place, an_item, two_places, with_slices, stored, itself], ids=lambda function: function.__name__)
+def test_places_out_of_range_raise_as_in_eager(function, backend):
+    places = (3, 5, 2, -6, 6, 100, 1)
+    counts = statistics_of(function, *[(matrix(), torch.tensor(place)) for place in places], backend=backend)
+    assert counts["graphs"] == 1 and not counts["fallbacks"]
+
+
+@pytest.mark.parametrize("function", [one_place, second_dimension, of_an_item, stored], ids=lambda function: function.__name__)
+def test_inductor(function):
+    calls = [(matrix(), torch.tensor(place)) for place in (*PLACES, 7)]
+    counts = statistics_of(function, *calls, backend="inductor")
+    assert not counts["fallbacks"]
+    assert function is stored or counts["graphs"] == 1, counts["reasons"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.uint8, torch.bool])
+def test_dtypes(dtype, backend):
+    """A tensor of bools or bytes is a mask, even without dimensions."""
+    statistics_of(one_place, *[(matrix(), torch.tensor(place, dtype=dtype)) for place in (1, 0, 1)], backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_item_is_a_view_of_what_is_outside(backend):
+    framejit.reset()
+    compiled = framejit.compile(itself, backend=backend)
+    x = matrix()
+    for place in PLACES:
+        row, column = compiled(x, torch.tensor(place))
+        assert row.data_ptr() == x[place].data_ptr() and column.data_ptr() == x[:, place].data_ptr()
+        row.zero_()
+        assert x[place].eq(0).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients(backend):
+    def loss(x, i):
+        return (x[i] ** 2).sum() + x[:, i].prod()
+
+    framejit.reset()
+    compiled = framejit.compile(loss, backend=backend)
+    for place in PLACES:
+        x, y = matrix().requires_grad_(), matrix().requires_grad_()
+        loss(x, torch.tensor(place)).backward()
+        compiled(y, torch.tensor(place)).backward()
+        assert torch.equal(x.grad, y.grad)
+    assert framejit.statistics()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_that_vary(backend):
+    calls = [(matrix(rows, 6), torch.tensor(place)) for rows, place in ((5, 1), (6, -6), (7, 6), (8, 8), (9, -9), (9, -10))]
+    assert statistics_of(one_place, *calls, backend=backend)["graphs"] == 2
+    assert statistics_of(stored, *[(matrix(rows, 7), torch.tensor(2)) for rows in (5, 6, 7)], backend=backend)["graphs"] <= 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_changed_argument_breaks_the_graph(backend):
+    """A check that fails has the call run once more, which can't be where an argument has been changed before it."""
+
+    def store(x, i):
+        x.add_(1)
+        x[i] = 0
+        return x + 1
+
+    counts = statistics_of(store, *[(matrix(), torch.tensor(place)) for place in (*PLACES, 9)], backend=backend)
+    assert counts["graph_breaks"] == 1 and not counts["fallbacks"]
