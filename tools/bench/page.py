@@ -24,7 +24,7 @@ LEGEND = """
 the backend that runs the graph as it is. The overhead of a call is what remains when the backend returns stored
 outputs. Peak memory is the highest resident size of a process that builds, compiles and calls. Growth is what one
 more compile, call and reset leaves behind in the process. What shape guards cost is the time of a call with
-`dynamic=True`, less that of one with `dynamic=False`, both with stored outputs; the functions compare sizes, and no two are equal.
+symbolic sizes, less that of one with constant sizes, both with stored outputs; the functions compare sizes, and no two are equal.
 Calls with Inductor give eager's results, or the row says that it failed; with `dynamic=True` the time is that of one call for each of the
 sizes in turn, all of which one graph must have served.
 """
