@@ -16,6 +16,7 @@ from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from framejit.backends.registry import Backend
+from framejit.backends.shared_numbers import compute_once
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 
 
@@ -82,7 +83,7 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs
     depends on that. So graphs with such inputs are compiled without it.
     """
     with functorch_config.patch(enable_autograd_cache=False) if share_memory(example_inputs) else contextlib.nullcontext():
-        return compile_fx(gm, example_inputs, inner_compile=compile_without_alpha, **kwargs)
+        return compile_fx(gm, example_inputs, inner_compile=compile_inner, **kwargs)
 
 
 def share_memory(inputs: Sequence[Any]) -> bool:
@@ -91,23 +92,29 @@ def share_memory(inputs: Sequence[Any]) -> bool:
     return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
 
 
-def compile_without_alpha(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
-    """torch's `compile_fx_inner` for a graph of ATen's operators, in which no sum has a factor.
+def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+    """torch's `compile_fx_inner`, on a graph of ATen's operators in other words."""
+    without_alpha(gm.graph)
+    compute_once(gm.graph)
+    gm.recompile()
+    return compile_fx_inner(gm, example_inputs, **kwargs)
+
+
+def without_alpha(graph: fx.Graph) -> None:
+    """Write the factors of sums as products of their own.
 
     From a sum with a product of matrices, `p + alpha * (a @ b)`, Inductor makes one operator (torch 2.13), and loses the factor: as in the step of SGD
     on a weight whose gradient is such a product, and is needed no further.
     """
-    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
         alpha = node.kwargs.get("alpha", 1)
         values = [arg.meta.get("val") for arg in node.args if isinstance(arg, fx.Node)]
         dtypes = {value.dtype if isinstance(value, torch.Tensor) else None for value in values}
         if alpha != 1 and len(values) == 2 and len(dtypes) == 1 and all(dtype is not None and dtype.is_floating_point for dtype in dtypes):
-            with gm.graph.inserting_before(node):
-                scaled = gm.graph.call_function(torch.ops.aten.mul.Tensor, (node.args[1], alpha))
+            with graph.inserting_before(node):
+                scaled = graph.call_function(torch.ops.aten.mul.Tensor, (node.args[1], alpha))
             scaled.meta = dict(node.args[1].meta)
             node.args, node.kwargs = (node.args[0], scaled), {}
-    gm.recompile()
-    return compile_fx_inner(gm, example_inputs, **kwargs)
 
 
 BACKEND = InductorBackend(
