@@ -1,4 +1,4 @@
-"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints; and the tensor of an array."""
+"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints; the tensor of an array; torch's function modes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 import torch
 
+from framejit import torch_function_stack
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_spec import size_of, strides_and_offset
 
@@ -91,8 +92,22 @@ class ArrayTensor(Source):
         return of(self.base)
 
 
+class FunctionModeInForce(Source):
+    """A mode on the stack of torch's function modes at the call. Payload: its place, the outermost is 0. MISSING where there are fewer."""
+
+    __slots__ = ()
+    accessor = "function_mode"
+
+    def step(self, value: Any) -> Any:
+        stack = torch_function_stack.stack()
+        return stack[self.payload] if self.payload < len(stack) else MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        return f"torch.overrides._get_current_function_mode_stack()[{self.payload}]"
+
+
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
 """The steps from a tensor to a number; the C++ side has one accessor for each."""
 
-TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor)
+TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, FunctionModeInForce)
 """All steps of this file."""

@@ -54,3 +54,21 @@ def as_class(tensor: torch.Tensor, cls: type) -> torch.Tensor:
     with torch._C.DisableTorchFunction(), torch.enable_grad():
         found: torch.Tensor = BASE.as_subclass(tensor, cls)
     return found
+
+
+def store_grad(grad: torch.Tensor | None, tensor: torch.Tensor) -> None:
+    """`tensor.grad = grad` (runs in generated code); nothing is asked, as the trace has done so."""
+    with torch._C.DisableTorchFunction():
+        tensor.grad = grad
+
+
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
+    """`tensor.untyped_storage()` (runs in generated code); nothing is asked."""
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage()
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """`tensor.data_ptr()` (runs in generated code); nothing is asked."""
+    with torch._C.DisableTorchFunction():
+        return tensor.data_ptr()

@@ -7,7 +7,7 @@ there) and the default dtype are read from c10 by the guards' leaf in C++. The r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,11 +15,13 @@ from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils._device import DeviceContext
 
+from framejit import torch_function_stack
+
 NATIVE = torch._C
 
 Probe = tuple[Callable[..., Any], tuple[Any, ...], Any, str]
 """A builtin function, its arguments, what it should return, and how the leaf compares that."""
-EQUAL, IDENTICAL, DEVICE_CONTEXT = "equal", "identical", "device_context"
+EQUAL, DEVICE_CONTEXT = "equal", "device_context"
 """How a probe compares, as the leaf names it; a DeviceContext is compared by the device that it holds."""
 
 
@@ -106,39 +108,35 @@ def autocast_probes(counted: tuple[Any, ...]) -> list[Probe]:
 # Modes that see each of torch's functions.
 
 
+@dataclass(frozen=True, slots=True)
 class FunctionMode:
-    """A mode on the stack of torch function modes. Equal if it is the same mode, or makes the same device the default."""
+    """A mode on the stack of torch's function modes, as the guard of the global state sees it.
 
-    __slots__ = ("mode", "device")
+    Attributes:
+        device: what a mode at the bottom of the stack makes the default device. None for a mode of the program's: the trace has its own guards of what it
+            has seen of that.
+        name: for reports.
+    """
 
-    def __init__(self, mode: Any) -> None:
-        self.mode = mode
-        self.device = mode.device if type(mode) is DeviceContext else None
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FunctionMode):
-            return NotImplemented
-        return self.mode is other.mode or (self.device is not None and self.device == other.device)
-
-    def __hash__(self) -> int:
-        return hash(self.device) if self.device is not None else id(self.mode)
+    device: torch.device | None
+    name: str = field(compare=False)
 
     def __repr__(self) -> str:
-        return f"default device {self.device}" if self.device is not None else f"a {type(self.mode).__qualname__}"
+        return f"default device {self.device}" if self.device is not None else f"a {self.name}"
 
 
 def function_modes() -> tuple[FunctionMode, ...]:
     """The stack of these modes, the outermost first."""
-    return tuple([FunctionMode(NATIVE._get_function_stack_at(i)) for i in range(NATIVE._len_torch_function_stack())])
+    found = torch_function_stack.stack()
+    bottom = torch_function_stack.default_devices()
+    return tuple([FunctionMode(mode.device if i < bottom else None, type(mode).__qualname__) for i, mode in enumerate(found)])
 
 
 def function_mode_probes(modes: tuple[FunctionMode, ...]) -> list[Probe]:
-    """How many modes, and that each is the same. For modes that set the default device: the same device."""
+    """How many modes there are, and that those at the bottom set the same default devices."""
     probes: list[Probe] = [(NATIVE._len_torch_function_stack, (), len(modes), EQUAL)]
     for i, mode in enumerate(modes):
-        if mode.device is None:
-            probes.append((NATIVE._get_function_stack_at, (i,), mode.mode, IDENTICAL))
-        else:
+        if mode.device is not None:
             probes.append((NATIVE._get_function_stack_at, (i,), (DeviceContext, mode.device), DEVICE_CONTEXT))
     return probes
 

@@ -199,6 +199,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             return tensor_numbers(base, &numbers) ? keep(tree, tensor_number(node, numbers)) : nullptr;
         }
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
+        case Accessor::function_mode: return keep(tree, function_mode(node.number));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
             PyObject *object = FJ_Weakref_Object(base);
@@ -269,6 +270,7 @@ int lower_payload(Node &node, PyObject *payload) {
         case Accessor::tensor_size:
         case Accessor::tensor_stride:
         case Accessor::array_tensor:
+        case Accessor::function_mode:
         case Accessor::iterator_item: return read_number(node, payload);
         case Accessor::function_field: return find_field(function_fields, payload, &node.number);
         case Accessor::method_field: return find_field(method_fields, payload, &node.number);

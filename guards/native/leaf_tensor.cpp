@@ -84,6 +84,7 @@ struct PythonDevice {
 };
 
 PyTypeObject *tensor_base, *plain_tensor, *dtype_type, *layout_type, *device_type;
+PyObject *function_stack_at; /* torch._C._get_function_stack_at */
 
 /* Names protected members; only its non-virtual functions are called, on any TensorImpl. */
 struct Reader : c10::TensorImpl {
@@ -167,14 +168,12 @@ bool is_device_context(PyObject *mode, PyObject *expected) {
     return device != nullptr && same_constant(device, PyTuple_GET_ITEM(expected, 1));
 }
 
-bool is_identical(PyObject *found, PyObject *expected) { return found == expected; }
-
 /* How probes compare, by the names that torch_modes.py gives; NULL with an exception set for another. */
 auto comparison(const char *name) -> decltype(Probe::is_as) {
     constexpr struct {
         const char *name;
         decltype(Probe::is_as) is_as;
-    } known[] = {{"equal", same_constant}, {"identical", is_identical}, {"device_context", is_device_context}};
+    } known[] = {{"equal", same_constant}, {"device_context", is_device_context}};
     for (const auto &row : known) {
         if (std::strcmp(row.name, name) == 0) return row.is_as;
     }
@@ -497,6 +496,14 @@ static bool global_state_matches(const Leaf &leaf, PyObject *) {
 
 static const Registered<LeafKind> global_state({.name = "global_state", .read = read_global_facts, .holds = global_state_matches});
 
+/* As torch hands it out: its stack is C++'s, and no other library of torch's than c10 is linked. */
+PyObject *function_mode(Py_ssize_t place) {
+    PyObject *number = PyLong_FromSsize_t(place);
+    PyObject *mode = number == nullptr ? nullptr : PyObject_CallOneArg(function_stack_at, number);
+    Py_XDECREF(number);
+    return mode;
+}
+
 int init_leaf_tensor(PyObject *module) {
     PyObject *torch = PyImport_ImportModule("torch");
     if (torch == nullptr) return -1;
@@ -508,7 +515,8 @@ int init_leaf_tensor(PyObject *module) {
         dtype_type = type_attribute(torch, "dtype");
         layout_type = type_attribute(torch, "layout");
         device_type = type_attribute(torch, "device");
-        if (tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
+        function_stack_at = PyObject_GetAttrString(native, "_get_function_stack_at");
+        if (function_stack_at != nullptr && tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
     }
     Py_XDECREF(native);
     Py_DECREF(torch);

@@ -20,6 +20,7 @@ from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
 from framejit.torch_classes import as_class
+from framejit.torch_function_stack import put, take
 from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
 
 MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, _enter_autocast, _enter_inference_mode})
@@ -180,6 +181,19 @@ def without_overrides(fn: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             return fn(*args)
+
+    return run
+
+
+def without_function_modes(fn: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """`fn`, which runs without the innermost `count` of torch's function modes: they have been asked while it was traced."""
+
+    def run(*args: Any) -> Any:
+        taken = take(count)
+        try:
+            return fn(*args)
+        finally:
+            put(taken)
 
     return run
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from framejit import logs
-from framejit.backends.calling import with_draws_put_back
+from framejit.backends.calling import with_draws_put_back, without_function_modes
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.request import (
@@ -62,6 +62,8 @@ def compile_planned(planned: Planned) -> Compiled:
             raise WithoutUnbacked from None
         raise
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
+    if attempt.tracer.graph.function_modes.initial:
+        fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
     STATISTICS.add("graphs")
     attempt.stopwatch.lap("backend")
     if logs.enabled("backends"):

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from framejit import breaks, config, directives, interrupts, logs
+from framejit import breaks, config, directives, interrupts, logs, torch_function_stack
 from framejit._runtime import CompiledFunction, Entry, Unset
 from framejit.backends.ecosystem import begin_cudagraph_step
 from framejit.driver import compiled_module, loader, profile, retained
@@ -130,7 +130,9 @@ class Compiler:
         call = call_of(function, args)
         number = entry.tree.failing(call.locals, function)
         guard: Any = entry.spec.guards[number] if number is not None and number >= 0 else None
-        holds = hasattr(guard, "check") and guard.check(guard.source.fetch(call), call) and entry.tree.failing(call.locals, function) == number
+        with torch_function_stack.set_aside():
+            holds = hasattr(guard, "check") and guard.check(guard.source.fetch(call), call)
+        holds = holds and entry.tree.failing(call.locals, function) == number
         if holds or threading.active_count() == 1:
             error = InternalError(f"guards of a new entry reject the call that they were made for: {guard}")
             self._internal_error(function, error)
@@ -171,7 +173,11 @@ class Compiler:
     # A call that no entry matches.
 
     def _entry_for(self, call: Call) -> Any:
-        """An entry made for another function, a new one, or none: then the call runs as written."""
+        """An entry made for another function, a new one, or none: then the call runs as written. The program's function modes see nothing of it."""
+        with torch_function_stack.set_aside():
+            return self._found_or_made(call)
+
+    def _found_or_made(self, call: Call) -> Any:
         if call.locals and compiled_module.catch_up(call.locals[0]):
             return None  # from the next call on it is the new class's `__call__` that runs
         entries = self._entries()

@@ -10,6 +10,7 @@ from framejit._runtime import CompiledFunction, Entry, Unset, set_call_checker, 
 from framejit.driver import second_run
 from framejit.errors import CheckError
 from framejit.guards.source import MISSING, Call
+from framejit.torch_function_stack import set_aside
 
 
 def install(settings: config.Config) -> None:
@@ -52,7 +53,8 @@ def compare_verdicts(entry: Entry, call: Call) -> str | None:
     if guards is None or not entry.tree.alive:
         return None
     before = entry.tree.match(call.locals, call.function) is not None
-    failing = next((guard for guard in guards if not guard.check(guard.source.fetch(call), call)), None)
+    with set_aside():
+        failing = next((guard for guard in guards if not guard.check(guard.source.fetch(call), call)), None)
     if before == (failing is None) or entry.tree.failing(call.locals, call.function) == -1 or not entry.tree.alive:
         return None
     if before != (entry.tree.match(call.locals, call.function) is not None):

@@ -3,7 +3,7 @@
 A graph has other operations than the program (none whose result nobody needs, views taken once, decompositions of a backend), and what a mode
 answers may have another shape or type than the trace has found. So under a FLOP counter, a logger, `torch.jit.trace`, `make_fx` or
 `torch.fx.symbolic_trace` the program is what is looked at, not what was compiled of it. Entries made outside don't match there: they are guarded by
-the dispatch keys in force and by the types of what they use.
+the dispatch keys in force and by the types of what they use. Modes that see torch's functions are traced (graph/function_modes.py).
 
 Inside the program's own `vmap` or `grad`, what runs on tensors is the transform's too: compiled code could not be transformed.
 """
@@ -16,21 +16,17 @@ from torch._ops import _len_torch_dispatch_stack_pre_dispatch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from framejit import breaks
-from framejit.torch_modes import function_modes
 
 TRANSFORM = breaks.Observed("a transform of torch.func's")
 TRACER_OF_FX = breaks.Observed("a tracer of torch.fx")
 
 
 def observer() -> breaks.Observed | None:
-    """Why a call on this thread has to run as written now, or None. A default device is no observer: it is guarded and traced under."""
+    """Why a call on this thread has to run as written now, or None."""
     if torch._C._len_torch_dispatch_stack():
         return breaks.Observed(f"{named(_get_current_dispatch_mode())}, a mode that sees each operator,")
     if _len_torch_dispatch_stack_pre_dispatch():
         return breaks.Observed("a mode that sees each operator before it is decomposed")
-    for function_mode in function_modes():
-        if function_mode.device is None:
-            return breaks.Observed(f"{named(function_mode.mode)}, a mode that sees each of torch's functions,")
     if torch._C._functorch.maybe_current_level() is not None:
         return TRANSFORM
     if torch._C._get_tracing_state() is not None:

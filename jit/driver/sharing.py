@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from framejit._runtime import Entry
+from framejit.torch_function_stack import in_force
 
 TRIES = 64
 """Entries of other functions that a call without an entry of its own is tried on, the newest first."""
@@ -55,7 +56,8 @@ class Pool:
     def find(self, function: types.FunctionType, args: tuple[Any, ...], own: tuple[Entry, ...]) -> Entry | None:
         """An entry that matches the call and is none of its `own`."""
         others = [entry for entry in self.entries() if entry not in own][:TRIES]
-        return next((entry for entry in others if entry.tree.match(args, function) is not None), None)
+        with in_force():
+            return next((entry for entry in others if entry.tree.match(args, function) is not None), None)
 
 
 def pool_of(function: types.FunctionType, options: Any) -> Pool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
-from framejit.objects.object import Object
+from framejit.objects.object import Codegen, Object
+from framejit.torch_function_stack import restack
 
 if TYPE_CHECKING:
     from framejit.trail import Trail
@@ -24,18 +26,53 @@ def level_in_force() -> int:
     return ALL if torch._C._is_torch_function_enabled() else NO_SUBCLASSES
 
 
+@dataclass(frozen=True, slots=True)
+class StackLeft:
+    """The effect of leaving the trace with other modes in force than it began with: so many have ended, and these have begun."""
+
+    ended: int
+    begun: tuple[Object, ...]
+
+    def replay(self, cg: Codegen) -> None:
+        """Emit the call that changes the stack for real."""
+        cg.load_const(self.ended)
+        for mode in self.begun:
+            cg.load(mode)
+        cg.call_const(restack, 1 + len(self.begun))
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return list(self.begun)
+
+
 class FunctionModes:
     """The state of one trace; changed through the trail.
 
     Attributes:
+        initial: the program's modes that are in force at the call, the innermost last.
         stack: the modes that are asked, the innermost last.
         level: what overrides at all.
     """
 
     def __init__(self, trail: Trail) -> None:
         self._trail = trail
+        self.initial: tuple[Object, ...] = ()
         self.stack: tuple[Object, ...] = ()
         self.level = level_in_force()
+
+    def begin(self, modes: tuple[Object, ...]) -> None:
+        """The trace begins with these modes of the program in force."""
+        self.initial = self.stack = modes
+
+    def final_difference(self) -> StackLeft | None:
+        """The effect of the modes that the trace so far leaves in force; None where these are those that it began with."""
+        same = 0
+        for before, now in zip(self.initial, self.stack):
+            if before is not now:
+                break
+            same += 1
+        left = StackLeft(len(self.initial) - same, self.stack[same:])
+        return left if left.ended or left.begun else None
 
     def set_level(self, level: int) -> None:
         """Let only this override from here on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import (
+    BuiltinFunctionType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -35,6 +36,12 @@ def descriptor_get(vm: VM, self: Object, obj: Object, cls: Object | None = None)
     owner = obj.cls if cls is None or vm.observe(cls).cls is type(None) else vm.observe(cls).constant(vm)
     get = self.native_get if isinstance(self, DescriptorObject) else self.descriptor_get
     return get(vm, None if missing else obj, owner)
+
+
+@models(*[cls.__repr__ for cls in (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType, BuiltinFunctionType)])
+def descriptor_repr(vm: VM, self: Object) -> Object:
+    """The text of a C function or descriptor, which is known by identity."""
+    return vm.const(repr(vm.observe(self).constant(vm)))
 
 
 @models(property.__set__, MemberDescriptorType.__set__)

@@ -13,51 +13,45 @@ from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.overrides import arguments, ask_modes
 from framejit.objects.registry import model_of, models
+from framejit.torch_function_stack import AT, LENGTH, POP, PUSH, default_devices
 
 NATIVE = torch._C
-PUSH, POP = NATIVE._push_on_torch_function_stack, NATIVE._pop_torch_function_stack
-ELSEWHERE = breaks.GlobalStateUnsupported("leaving a mode that was entered elsewhere, or out of order")
+ELSEWHERE = breaks.GlobalStateUnsupported("a default device that was set elsewhere")
 
 
-def push(vm: TorchVM, mode: Object, owner: Object, enter: Any) -> None:
-    """Put a mode in force. `enter(owner)` does so for real, where the trace ends with it in force."""
-    vm.graph.modes.enter_nominally(owner, enter)
+def push(vm: TorchVM, mode: Object) -> None:
+    """Put a mode in force."""
     modes = vm.graph.function_modes
     modes.set_stack((*modes.stack, mode))
 
 
-def pop(vm: TorchVM, owner: Object | None) -> Object:
-    """End the innermost mode, which this owner has put in force; None for any."""
-    stack = vm.graph.function_modes.stack
-    if not stack or not vm.graph.modes.exit_nominally(stack[-1] if owner is None else owner):
-        vm.unsupported(ELSEWHERE)
-    vm.graph.function_modes.set_stack(stack[:-1])
-    return stack[-1]
-
-
 @models(PUSH)
 def push_on_stack(vm: TorchVM, mode: Object) -> Object:
-    mode = vm.observe(mode)
-    push(vm, mode, mode, PUSH)
+    push(vm, vm.observe(mode))
     return vm.const(None)
 
 
 @models(POP)
 def pop_from_stack(vm: TorchVM) -> Object:
-    return pop(vm, None)
+    """End the innermost mode. Default devices below the program's modes are in force while graphs run too: they end natively."""
+    stack = vm.graph.function_modes.stack
+    if not stack:
+        vm.unsupported(ELSEWHERE)
+    vm.graph.function_modes.set_stack(stack[:-1])
+    return stack[-1]
 
 
 @models(torch.device.__enter__)
 def enter_device(vm: TorchVM, self: Object) -> Object:
     """THPDevice_enter."""
-    mode = vm.observe(abstract.call(vm, vm.const(DeviceContext), [self]))
-    push(vm, mode, self, torch.device.__enter__)
+    push(vm, vm.observe(abstract.call(vm, vm.const(DeviceContext), [self])))
     return self
 
 
 @models(torch.device.__exit__)
 def leave_device(vm: TorchVM, self: Object, *error: Object) -> Object:
-    pop(vm, self)
+    """THPDevice_exit: it ends the innermost mode, whichever that is."""
+    pop_from_stack(vm)
     return vm.const(None)
 
 
@@ -71,7 +65,7 @@ def device_override(vm: TorchVM, self: Object, func: Object, types: Object, args
     return abstract.call(vm, func, positional, by_name)
 
 
-# What asks for the stack. Its lowest part is what is in force at the call, which is guarded.
+# What asks for the stack. The default devices at its bottom, which are not the trace's, are guarded with the global state.
 
 
 @models(NATIVE._is_torch_function_mode_enabled)
@@ -79,16 +73,16 @@ def is_mode_enabled(vm: TorchVM) -> Object:
     return vm.const(vm.graph.function_modes.asks_modes() or NATIVE._is_torch_function_mode_enabled())
 
 
-@models(NATIVE._len_torch_function_stack)
+@models(LENGTH)
 def stack_length(vm: TorchVM) -> Object:
-    return vm.const(len(vm.graph.function_modes.stack) + NATIVE._len_torch_function_stack())
+    return vm.const(len(vm.graph.function_modes.stack) + default_devices())
 
 
-@models(NATIVE._get_function_stack_at)
+@models(AT)
 def stack_at(vm: TorchVM, level: Object) -> Object:
-    index = vm.observe(level).constant(vm) - NATIVE._len_torch_function_stack()
+    index = vm.observe(level).constant(vm) - default_devices()
     if not 0 <= index < len(vm.graph.function_modes.stack):
-        vm.unsupported(breaks.GlobalStateUnsupported("a mode that is in force at the call, asked for itself"))
+        vm.unsupported(ELSEWHERE)
     return vm.graph.function_modes.stack[index]
 
 
@@ -115,6 +109,9 @@ asks_for_device = model_of(torch.get_default_device)
 
 @models(torch.get_default_device)
 def get_default_device(vm: TorchVM) -> Object:
+    """Other modes see how torch finds the index of the device: then its own code is traced."""
+    if any(mode.cls is not DeviceContext for mode in vm.graph.function_modes.stack):
+        return vm.run_function(vm.pin(torch.get_default_device), {})
     for mode in reversed(vm.graph.function_modes.stack):
         if mode.cls is DeviceContext:
             device = vm.observe(abstract.getattr_(vm, mode, "device"))

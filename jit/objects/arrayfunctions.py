@@ -456,17 +456,18 @@ def numpy_fill(a: torch.Tensor, value: Any) -> None:
 
 
 def as_array(tensor: torch.Tensor) -> Any:
-    """The array of a tensor that a graph has given."""
-    return tensor.numpy()
+    """The array of a tensor that a graph has given. No function mode of the program's sees that there was a tensor."""
+    with torch._C.DisableTorchFunction():
+        return tensor.numpy()
 
 
 def as_read_only(tensor: torch.Tensor) -> Any:
     """An array that may not be written to."""
-    array = tensor.numpy()
+    array = as_array(tensor)
     array.flags.writeable = False
     return array
 
 
 def as_scalar(tensor: torch.Tensor) -> Any:
     """The NumPy scalar that a tensor without dimensions stands for."""
-    return tensor.numpy()[()]
+    return as_array(tensor)[()]

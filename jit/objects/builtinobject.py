@@ -79,7 +79,7 @@ class BuiltinObject(IdentityConstant):
         return super().call_as_method(vm, receiver, args, kwargs, delivery)
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if symbol not in ("==", "!=") or not (isinstance(other, BuiltinObject) or other.cls is FunctionType):
+        if symbol not in ("==", "!=") or not (isinstance(other, BuiltinObject) or other.cls in (FunctionType, type)):
             return None
         return vm.const((isinstance(other, BuiltinObject) and self.value == other.value) == (symbol == "=="))
 

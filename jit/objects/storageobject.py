@@ -9,6 +9,7 @@ import torch
 from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects.object import VM, Codegen, Object
+from framejit.torch_classes import address_of, storage_of
 
 if TYPE_CHECKING:
     from framejit.objects.tensorobject import TensorObject
@@ -58,7 +59,7 @@ class StorageObject(Object):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.tensor)
-        cg.call_const(torch.Tensor.untyped_storage, 1)
+        cg.call_const(storage_of, 1)
 
     def referents(self) -> list[Object]:
         return [self.tensor]
@@ -112,7 +113,7 @@ class AddressObject(Object):
             cg.call_const(torch.UntypedStorage.data_ptr, 1)
         else:
             cg.load(self.tensor)
-            cg.call_const(torch.Tensor.data_ptr, 1)
+            cg.call_const(address_of, 1)
 
     def referents(self) -> list[Object]:
         return [self.storage if self.tensor is None else self.tensor]

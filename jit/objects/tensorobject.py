@@ -21,7 +21,7 @@ from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import RandomGeneratorObject, SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
-from framejit.torch_classes import as_class, is_disguised, is_plain, is_wrapper
+from framejit.torch_classes import as_class, is_disguised, is_plain, is_wrapper, store_grad
 
 if TYPE_CHECKING:
     from torch import fx
@@ -219,7 +219,8 @@ class TensorObject(Object):
         if self.grad is not MISSING:
             cg.load(self.grad)
             cg.load(self)
-            cg.store_attr("grad")
+            cg.call_const(store_grad, 2)
+            cg.pop_top()
 
     def referents(self) -> list[Object]:
         found = [] if self.grad is MISSING else [self.grad]

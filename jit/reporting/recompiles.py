@@ -17,6 +17,7 @@ from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, Guard
 from framejit.guards.source import Call, Path
 from framejit.library import MODULE_CALLS
+from framejit.torch_function_stack import in_force
 
 NOTHING: Mapping[Path, Dimensions] = {}
 UNKNOWN = Change((), Guard)
@@ -37,7 +38,8 @@ def name_of(function: types.FunctionType, module: nn.Module | None) -> str:
 
 def first_failing(entry: Entry, call: Call) -> Any:
     """The guard of the entry that fails first; None where all hold."""
-    number = entry.tree.failing(call.locals, call.function)
+    with in_force():
+        number = entry.tree.failing(call.locals, call.function)
     if number is None or number < 0:
         return None
     return entry.spec.guards[number]

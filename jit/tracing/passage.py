@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from framejit import torch_function_stack
 from framejit.ceval.frame import Frame
 from framejit.codegen.tracebacks import Passed, without_variables
 from framejit.errors import UserFrame
 from framejit.guards.source import HandledException
+from framejit.guards.tensor_source import FunctionModeInForce
 from framejit.objects.exceptions import ExceptionObject
 from framejit.objects.object import Object
 from framejit.tracing.splitting import AppNamespace
@@ -38,3 +40,10 @@ def context_of_caller(tracer: Trace, exc: Object) -> Object | None:
 
 def whatever_caller_handles(tracer: Trace) -> Object:
     return tracer.wrap(tracer.handled_by_caller, tracer.root_source.child(HandledException))
+
+
+def modes_of_caller(tracer: Trace) -> tuple[Object, ...]:
+    """torch's function modes that are in force at the call, without the default devices below them. Their types are guarded."""
+    below = torch_function_stack.default_devices()
+    modes = torch_function_stack.of_program()
+    return tuple([tracer.observe(tracer.wrap(mode, tracer.root_source.child(FunctionModeInForce, below + i))) for i, mode in enumerate(modes)])

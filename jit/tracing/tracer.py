@@ -132,6 +132,7 @@ class Tracer:
         root.checked = True
         self._shared[id(self.function)] = root
         self.root = self.new_frame(root, bound)
+        self.graph.function_modes.begin(passage.modes_of_caller(self))
         return self.run_frame(self.root)
 
     def new_frame(self, function: FunctionObject, bound: dict[str, Object | None]) -> Frame:

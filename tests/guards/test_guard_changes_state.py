@@ -284,10 +284,10 @@ def a_dispatch_mode():
 def two_function_modes():
     yield start(lambda t: torch.mul(t, 2), x)
     one, other = Adding(), Adding()
-    with one:  # calls under one run as written
+    with one:
         yield NEW
         with other:
-            yield OTHER
+            yield NEW
         yield BACK
     with other:
         yield BACK
