@@ -537,9 +537,9 @@ class NotInsideAutogradNode(Break):
 class OptimizerStep(SkippedFrame):
     """A step of an optimizer of torch.optim, or of a learning rate scheduler.
 
-    With the backends "eager", "aot_eager" and "inductor", the arithmetic of most of torch's optimizers is part of the graph. It isn't for LBFGS, SparseAdam and
-    Adafactor, nor for settings such as `capturable=True`, nor, where AOTAutograd would have to trace it, for RAdam, ASGD and fused optimizers: then a step runs
-    as written, as a whole. Schedulers compute with nothing but Python's numbers. The model's forward and backward, and what a closure computes, are compiled.
+    With the backends "eager", "aot_eager" and "inductor", the arithmetic of torch's optimizers is part of the graph. It isn't for LBFGS and SparseAdam,
+    nor for settings such as `capturable=True`: then a step runs as written, as a whole. Schedulers compute with nothing but Python's numbers. The model's
+    forward and backward, and what a closure computes, are compiled.
     """
 
     id = "FJ036"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -17,10 +18,11 @@ from torch.optim import lr_scheduler
 from torch.optim.optimizer import _use_grad_for_differentiable
 
 from framejit import breaks
+from framejit.graph import optimizer_steps
 from framejit.graph.builder import TorchVM
 from framejit.graph.on_fakes import stand_in
 from framejit.modules.app import optim as app
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
@@ -29,10 +31,12 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, rest_on
 from framejit.objects.vm import FrameView
 
-ARITHMETIC = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop", "asgd", "rprop")
-"""The modules of torch.optim that have a function of their name for the arithmetic of a step."""
-DECIDES = frozenset({"radam", "asgd"})
-"""Of these, the arithmetic takes another way for some numbers of steps: AOTAutograd can't trace it."""
+MODULES = ("adam", "sgd", "nadam", "radam", "adamax", "adagrad", "adadelta", "rmsprop", "asgd", "rprop", "_adafactor", "_muon")
+"""Modules of torch.optim with a function of their name, which does the arithmetic of a step."""
+BY_TENSORS: dict[str, Callable[..., None]] = {"radam": optimizer_steps.radam, "asgd": optimizer_steps.asgd, "adafactor": optimizer_steps.adafactor}
+"""By the names of those functions that look at data: what AOTAutograd traces instead."""
+DECIDES = ("weight_decay", "momentum")
+"""Settings that the arithmetic compares with 0."""
 
 MADE = "momentum_buffer_list"
 """The list in which the arithmetic of SGD puts buffers where there are none yet."""
@@ -56,8 +60,7 @@ def wrapped(function: Any) -> Any:
 
 def is_traceable(vm: TorchVM, function: Any) -> bool:
     """Whether the function in STEP is the step of an optimizer of torch's whose arithmetic can be one node."""
-    inner = wrapped(function)
-    return vm.graph.demands.takes_gradients and getattr(inner, "__module__", None) in MODULES and getattr(inner, "__code__", None) is WITH_GRAD_MODE
+    return vm.graph.demands.takes_gradients and getattr(wrapped(function), "__module__", None) in TRACEABLE
 
 
 def scheduler_steps() -> set[CodeType]:
@@ -86,10 +89,22 @@ def is_from_outside(frame: FrameView[Object] | None) -> bool:
     return isinstance(optimizer, Object) and optimizer.source is not None
 
 
+def as_traced(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with which AOTAutograd can trace the arithmetic of a step."""
+    for name in DECIDES:
+        if isinstance(given.get(name), torch.SymFloat):
+            torch._check(given[name] > 0)  # enter_graph has guarded it
+    if not given.get("fused"):
+        return given
+    on_gpu = {"capturable": any(step.is_cuda for step in given["state_steps"])} if "capturable" in given else {}
+    return {**given, "fused": False, "foreach": False, **on_gpu}  # the backend fuses by itself, and AOTAutograd can't trace the kernels; steps stay on a GPU
+
+
 def arithmetic(function: Callable[..., Any]) -> None:
     """Have the arithmetic of a step be one node, which changes all tensors that it is given but the gradients, and gives the buffers that it makes."""
     signature = inspect.signature(function)
     parameters, gradients = list(signature.parameters)[:2]
+    by_tensors = BY_TENSORS.get(function.__name__, function)
 
     def enter_graph(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         given = {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()}
@@ -97,12 +112,11 @@ def arithmetic(function: Callable[..., Any]) -> None:
         for name in ("differentiable", "capturable", "grad_scale", "found_inf"):
             if name in given and given[name].constant(vm) not in (None, False):
                 vm.unsupported(breaks.OptimizerStep(f"an optimizer with {name}="))
-        if vm.graph.autograd_node is not None and (function.__name__ in DECIDES or abstract.truth(vm, given.get("fused", vm.const(None)))):
-            vm.unsupported(breaks.OptimizerStep("an optimizer that AOTAutograd can't trace"))
         for tensor in (item for items in lists.values() for item in items if item.cls is not type(None)):
             if not isinstance(tensor, TensorObject) or tensor.look(vm).layout is not torch.strided or tensor.look(vm).is_inference():
                 vm.unsupported(breaks.OptimizerStep("an optimizer with other than dense tensors"))
-        makes_state = any(item.source is None for name, items in lists.items() if name not in (parameters, gradients) for item in items)
+        made_before = [item for name, items in lists.items() if name not in (parameters, gradients) for item in items if item.cls is not type(None)]
+        makes_state = any(item.source is None for item in (*made_before, *lists.get(MADE, ())))
         if makes_state and not vm.graph.demands.takes_first_steps and is_from_outside(vm.frame) and not vm.is_in_loop():
             for number in given.values():
                 if isinstance(number, NumberObject):
@@ -110,6 +124,9 @@ def arithmetic(function: Callable[..., Any]) -> None:
             vm.unsupported(breaks.FirstStep(f"torch.optim's {function.__name__}"))
         if vm.graph.autograd_node is not None:
             vm.trail.set(vm.graph.autograd_node, "asks", True)
+            for name in DECIDES:
+                if isinstance(given.get(name), NumberObject) and not abstract.truth(vm, operators.compare(vm, ">", given[name], vm.const(0))):
+                    given[name].constant(vm)
         made = enter(vm, compute, args, kwargs)
         for index, item in enumerate(lists.get(MADE, ())):
             if item.cls is type(None):
@@ -117,15 +134,19 @@ def arithmetic(function: Callable[..., Any]) -> None:
         return vm.const(None)
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        given = {name: list(value) if isinstance(value, list) else value for name, value in signature.bind(*args, **kwargs).arguments.items()}
-        function(**given)
+        given: dict[str, Any] = signature.bind(*args, **kwargs).arguments
+        given = {name: list(value) if isinstance(value, list) else value for name, value in given.items()}
+        if torch._C._len_torch_dispatch_stack() == 0:
+            function(**given)
+        else:
+            by_tensors(**as_traced(given))
         return given.get(MADE)
 
     def change(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         for name, value in given.items():
             if isinstance(value, (list, tuple)) and name != gradients:
-                increment_version([item for item in value if item is not None])
+                increment_version([item for item in value if isinstance(item, torch.Tensor)])
         made = given.get(MADE)
         return made and [gradient.clone() if item is None else item for item, gradient in zip(made, given[gradients], strict=True)]
 
@@ -134,9 +155,10 @@ def arithmetic(function: Callable[..., Any]) -> None:
     stand_in(compute, change)
 
 
-MODULES = frozenset(f"torch.optim.{name}" for name in (*ARITHMETIC, "adamw"))
-for _name in ARITHMETIC:
-    arithmetic(getattr(importlib.import_module(f"torch.optim.{_name}"), _name))
+TRACEABLE = frozenset(f"torch.optim.{name}" for name in (*MODULES, "adamw"))
+for _name in MODULES:
+    if find_spec(f"torch.optim.{_name}") is not None:
+        arithmetic(getattr(importlib.import_module(f"torch.optim.{_name}"), _name.removeprefix("_")))
 
 
 @models(torch.optim.Optimizer.zero_grad)
