@@ -40,6 +40,7 @@ from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.state import GlobalModes, Modes
+from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping, with_article
@@ -69,6 +70,7 @@ T = TypeVar("T")
 EMPTY: dict[str, Any] = {}
 INPLACE = re.compile(r"(?<!_)_$")
 """Names of operators that change their argument, maybe only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
+UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by flags of torch.backends, which the compiled function has set")
 FEW_NODES = 8
 """A graph of so few nodes has hardly a layer that repeats: what its operators give isn't noted."""
 
@@ -354,6 +356,8 @@ class GraphBuilder:
         place, name = self.vm.place(), getattr(target, "__name__", str(target))
         self.refresh()
         fakes: list[torch.Tensor] = []
+        if self.modes.switches.mattering(self.input_fakes()):
+            self.vm.unsupported(UNDER_FLAGS)
         try:
             with contextlib.nullcontext() if raises else keeping_dispatch_keys():
                 result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
@@ -391,6 +395,9 @@ class GraphBuilder:
         fake_args = tuple([fake_of(arg, fakes) for arg in fx_args])
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        switched = self.modes.switches.mattering(fakes)
+        if switched:
+            op, target = "call_function", self._with_switches(getattr(type(fake_args[0]), target) if isinstance(target, str) else target, switched)
         self.unbacked.before(name, fakes, [arg for arg in (*fake_args, *fake_kwargs.values()) if not self.shapes.is_free_float(arg)])
         try:
             result, changes = self._run(op, target, name, fakes, fake_args, fake_kwargs)
@@ -421,6 +428,12 @@ class GraphBuilder:
         if changes:
             self.body.keep(node)
         return self._wrap(result, node, name)
+
+    def _with_switches(self, target: Callable[..., Any], switched: Switched) -> Callable[..., Any]:
+        """An operator that runs with settings as the program has set them."""
+        if self.is_one_autograd_node:
+            self.vm.unsupported(UNDER_FLAGS)
+        return with_switches(target, switched)
 
     def _run(
         self, op: str, target: Any, name: str, fakes: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,10 +1,13 @@
-"""Switches of torch's that a trace only remembers: which ones the program has set, and what is left of that at the end."""
+"""Settings of torch's that a trace only remembers: which ones the program has set, which operators they mean something for, what is left of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 if TYPE_CHECKING:
     from framejit.guards.recorder import GuardRecorder
@@ -14,10 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A setting of the process, by the functions in C that read and write it."""
+    """A setting of the process, by the functions in C that read and write it.
+
+    Attributes:
+        devices: types of devices on which operators compute in another way because of it; none where only functions with a model of their own ask for it.
+        shown_by: other functions that give something else when it is set.
+    """
 
     read: Callable[[], Any]
     write: Callable[[Any], Any]
+    devices: frozenset[str] = frozenset()
+    shown_by: frozenset[Callable[..., Any]] = frozenset()
 
 
 Switched = tuple[tuple[Switch, Any], ...]
@@ -44,6 +54,17 @@ class Switches:
         """The switches that are not as they were when the trace began."""
         return tuple([(switch, value) for switch, value in self._set if value != switch.read()])
 
+    def mattering(self, tensors: Iterable[torch.Tensor]) -> Switched:
+        """Those of the differences that mean something for operators on these tensors."""
+        if not self._set:
+            return ()
+        devices = {tensor.device.type for tensor in tensors}
+        return tuple([(switch, value) for switch, value in self.differences() if switch.devices & devices])
+
+    def is_shown_by(self, function: Callable[..., Any]) -> bool:
+        """Whether the program has set a switch so that a function would give something else."""
+        return bool(self._set) and any(function in switch.shown_by for switch, _ in self.differences())
+
     def final_difference(self) -> SwitchesLeft | None:
         """The effect of leaving switches set; None where all are as they were."""
         switched = self.differences()
@@ -65,3 +86,22 @@ class SwitchesLeft:
 
     def referents(self) -> list[Object]:
         return []
+
+
+@functools.cache
+def with_switches(function: Callable[..., Any], switched: Switched) -> Callable[..., Any]:
+    """`function`, which runs with these switches set, and leaves all as they were."""
+
+    @functools.wraps(function, assigned=("__name__", "__qualname__"), updated=())
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before = [switch.read() for switch, _ in switched]
+        for switch, value in switched:
+            switch.write(value)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            for (switch, _), value in zip(switched, before):
+                switch.write(value)
+
+    del run.__wrapped__  # type: ignore[attr-defined]
+    return run

@@ -73,6 +73,8 @@ def read_for_real(function: Callable[..., Any]) -> Callable[..., Object]:
     def read(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         real_args = [vm.observe(arg).as_real(vm) for arg in args]
         real_kwargs = {name: vm.observe(arg).as_real(vm) for name, arg in kwargs.items()}
+        if vm.graph.modes.switches.is_shown_by(function):
+            vm.unsupported(breaks.GlobalStateUnsupported("a setting that another one, which the compiled function has set, changes too"))
         try:
             found = function(*real_args, **real_kwargs)
         except Exception as error:

@@ -6,14 +6,14 @@ makes the choice when it compiles: with it, entries with such a node are guarded
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.switches import Switch, Switched
+from framejit.graph.switches import Switch, with_switches
+from framejit.modules.torch_backends import switch_of_program
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.torchcall import enter
@@ -33,25 +33,6 @@ SWITCHES = tuple(
 models(type(torch._C._SDPBackend).__getattribute__)(type_getattribute)  # of classes made by pybind11: pybind11_meta_getattro
 
 
-@functools.cache
-def with_switches(function: Callable[..., Any], switched: Switched) -> Callable[..., Any]:
-    """`function`, which runs with these switches set, and leaves all as they were."""
-
-    @functools.wraps(function, assigned=("__name__", "__qualname__"), updated=())
-    def run(*args: Any, **kwargs: Any) -> Any:
-        before = [switch.read() for switch, _ in switched]
-        for switch, value in switched:
-            switch.write(value)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            for (switch, _), value in zip(switched, before):
-                switch.write(value)
-
-    del run.__wrapped__  # type: ignore[attr-defined]
-    return run
-
-
 def attention(function: Callable[..., Any]) -> None:
     """Have a function be a node with the switches as the program has set them."""
 
@@ -61,19 +42,6 @@ def attention(function: Callable[..., Any]) -> None:
             vm.guards.read(switch.read)
         switched = vm.graph.modes.switches.differences()
         return enter(vm, with_switches(function, switched) if switched else function, args, kwargs)
-
-
-def switch_of_program(switch: Switch) -> None:
-    """Reading a switch, and setting it."""
-
-    @models(switch.read)
-    def read(vm: TorchVM) -> Object:
-        return vm.const(vm.graph.modes.switches.read(vm.guards, switch))
-
-    @models(switch.write)
-    def write(vm: TorchVM, value: Object) -> Object:
-        vm.graph.modes.switches.write(vm.guards, switch, vm.observe(value).constant(vm))
-        return vm.const(None)
 
 
 for _function in ATTENTION:
