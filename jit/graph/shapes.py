@@ -53,7 +53,9 @@ OPERATORS: dict[Any, str] = {
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
 }  # fmt: skip
 """Functions of sympy's, by the operation on Python's ints that they are."""
-FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "**", "float", "max", "min"})
+FUNCTIONS = frozenset({"math.exp", "math.log", "math.sin", "math.cos"})
+"""Functions that are computed in Python only: sympy has exact ones."""
+FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "**", "float", "max", "min", "math.sqrt"}) | FUNCTIONS
 """The operations on symbolic floats that can wait. That they don't fail is guarded before."""
 NOT_AS_IN_SYMPY = frozenset({"**", "max", "min"})
 """Operations on floats of which sympy makes something else."""
@@ -210,7 +212,7 @@ class Shapes:
         """The symbolic number of what is computed from such and from known ones; None where it isn't what Python computes."""
         if any(type(part) is SymFloat and not part.node.has_hint() for part in parts):
             return self._free_float() if operation in FLOAT_OPERATIONS and type(value) is float else None
-        if operation in NOT_AS_IN_SYMPY and type(parts[0]) in (float, SymFloat):
+        if operation in FUNCTIONS or (operation in NOT_AS_IN_SYMPY and type(parts[0]) in (float, SymFloat)):
             return self._free_float() if self.dynamic.floats and type(value) is float else None
         sym = self._noting(function_of(operation), *parts)
         if type(sym) is not (SymInt if type(value) is int else SymFloat):

@@ -24,10 +24,20 @@ def prod(vm: VM, iterable: Object, *, start: Object | None = None) -> Object:
     return total
 
 
-@models(math.sqrt)
-def sqrt(vm: VM, x: Object) -> Object:
-    x = vm.observe(x)
-    return converted(vm, "math.sqrt", x) or fold(vm, math.sqrt, x.as_real(vm))
+def of_one_number(name: str) -> None:
+    """A function of which the result can be computed later, where its argument isn't known."""
+    function = getattr(math, name)
+
+    def model(vm: VM, x: Object, *others: Object) -> Object:
+        x = vm.observe(x)
+        symbolic = None if others else converted(vm, f"math.{name}", x)
+        return symbolic or fold(vm, function, x.as_real(vm), *[other.as_real(vm) for other in others])
+
+    models(function)(model)
+
+
+for _name in ("sqrt", "exp", "log", "sin", "cos"):
+    of_one_number(_name)
 
 
 def rounding(name: str) -> None:

@@ -59,8 +59,9 @@ def wrapped(function: Any) -> Any:
 
 
 def is_traceable(vm: TorchVM, function: Any) -> bool:
-    """Whether the function in STEP is the step of an optimizer of torch's whose arithmetic can be one node."""
-    return vm.graph.demands.takes_gradients and getattr(wrapped(function), "__module__", None) in TRACEABLE
+    """Whether the function in STEP is a step that the program has written, or one of torch's whose arithmetic can be one node."""
+    module = str(getattr(wrapped(function), "__module__", None))
+    return not module.startswith("torch.optim.") or (vm.graph.demands.takes_gradients and module in TRACEABLE)
 
 
 def scheduler_steps() -> set[CodeType]:

@@ -6,13 +6,18 @@ The bounds are computed by the operations of Python's that compute the number it
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-ROUNDING_OF_POWERS = 1 + 2**-50
-"""The C library's `pow` rounds well, but not always to the nearest float."""
-ASCENDING: dict[str, Callable[[Any], Any]] = {"float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt}
+ROUNDING = 2**-50
+"""The C library's functions round well, but not always to the nearest float: relative to the result."""
+ASCENDING: dict[str, Callable[[Any], Any]] = {
+    "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
+}  # fmt: skip
 """Functions whose results are in the order of their arguments."""
+NEARLY_ASCENDING: dict[str, Callable[[float], float]] = {"math.exp": math.exp, "math.log": math.log}
+"""Functions of the C library of which that is true but for rounding."""
 
 
 class Bounds(NamedTuple):
@@ -36,14 +41,19 @@ def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
     if operation in ASCENDING:
         function = ASCENDING[operation]
         return Bounds(function(first.least), function(first.greatest))
+    if operation in NEARLY_ASCENDING:
+        least, greatest = NEARLY_ASCENDING[operation](first.least), NEARLY_ASCENDING[operation](first.greatest)
+        return Bounds(least - abs(least) * ROUNDING, greatest + abs(greatest) * ROUNDING)
+    if operation in ("math.sin", "math.cos"):
+        return Bounds(-1.0, 1.0)
     if operation == "+":
         return Bounds(first.least + last.least, first.greatest + last.greatest)
     if operation == "-":
         return Bounds(first.least - last.greatest, first.greatest - last.least)
-    if operation in ("*", "/") and first.least >= 0 and last.least >= 0:
-        if operation == "*":
-            return Bounds(first.least * last.least, first.greatest * last.greatest)
-        return Bounds(first.least / last.greatest, first.greatest / last.least)
+    if operation == "*" or (operation == "/" and (last.least > 0 or last.greatest < 0)):
+        compute = operator.mul if operation == "*" else operator.truediv
+        corners = [compute(a, b) for a in first for b in last]
+        return Bounds(min(corners), max(corners))
     if operation == "**":
         return bounds_of_power(first, last)
     if operation in ("min", "max"):
@@ -57,5 +67,5 @@ def bounds_of_power(base: Bounds, exponent: Bounds) -> Bounds | None:
     if base.least >= 1 and exponent.greatest <= 0:
         return Bounds(0.0, 1.0)
     if base.least > 0 and base.greatest <= 1 and exponent.least >= 0:
-        return Bounds(0.0, min(1.0, base.greatest * ROUNDING_OF_POWERS) if exponent.least >= 1 else 1.0)
+        return Bounds(0.0, min(1.0, base.greatest * (1 + ROUNDING)) if exponent.least >= 1 else 1.0)
     return None

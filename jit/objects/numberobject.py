@@ -31,8 +31,11 @@ MAX_DEPTH = 16
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "/": operator.truediv, "**": operator.pow,
     "max": max, "min": min, "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
+    "math.exp": math.exp, "math.log": math.log, "math.sin": math.sin, "math.cos": math.cos,
 }  # fmt: skip
 """What can be deferred."""
+MAY_FAIL = frozenset({"math.sqrt", "math.exp", "math.log", "math.sin", "math.cos"})
+"""Functions that fail on some numbers, or on infinite ones."""
 UNFAILING = frozenset("+-*")
 """The operators that can't fail on two ints or on two floats. With one of each they fail where the int is too large for a float: see `defers`."""
 SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
@@ -341,8 +344,13 @@ def converted(vm: VM, operation: str, obj: Object) -> Object | None:
     """A function of one number, computed from symbolic ones, as a deferred number; None where it must be computed now."""
     if not isinstance(obj, NumberObject) or not obj.pending or sym_of(vm, obj) is None:
         return None
-    if operation == "math.sqrt" and not (obj.cls is int and obj.value >= 0 and vm.graph.shapes.decide(operator.ge, sym_of(vm, obj), 0)):
-        return None
+    if operation == "math.sqrt" and obj.cls is int:
+        if obj.value < 0 or not vm.graph.shapes.decide(operator.ge, sym_of(vm, obj), 0):
+            return None
+    elif operation in MAY_FAIL:
+        within = bounds(vm, obj)
+        if within is None or bounds_of(operation, within, within) is None:
+            return None
     made = DeferredNumber(operation, (obj,), OPERATIONS[operation](obj.value))
     return made if made.symbol(vm) is not None else None
 

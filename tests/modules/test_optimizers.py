@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -303,6 +304,62 @@ def test_an_optimizer_of_the_program() -> None:
     compiled = framejit.compile(training_step, backend="eager")
     for _ in range(STEPS):
         same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
+
+
+class AdamByHand(torch.optim.Optimizer):
+    """As many programs have it: the number of steps is a Python int, and the state is made in the first step."""
+
+    def __init__(self, params: Any, lr: float, betas: tuple[float, float] = (0.9, 0.99)) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state.update(step=0, average=torch.zeros_like(p), squares=torch.zeros_like(p))
+                state["step"] += 1
+                state["average"].lerp_(p.grad, 1 - beta1)
+                state["squares"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                denominator = (state["squares"].sqrt() / math.sqrt(1 - beta2 ** state["step"])).add_(1e-8)
+                p.addcdiv_(state["average"], denominator, value=-group["lr"] / (1 - beta1 ** state["step"]))
+
+
+class Lookahead(torch.optim.Optimizer):
+    """An optimizer around another one, whose groups it shares."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        self.base = torch.optim.SGD(params, lr=lr)
+        super().__init__(self.base.param_groups, {})
+        self.param_groups = self.base.param_groups
+        self.count, self.slow = 0, [p.detach().clone() for p in self.param_groups[0]["params"]]
+
+    def step(self, closure: Any = None) -> None:
+        self.base.step(closure)
+        self.count += 1
+        if self.count % 5 == 0:
+            with torch.no_grad():
+                for p, slow in zip(self.param_groups[0]["params"], self.slow, strict=True):
+                    p.copy_(slow.add_(p - slow, alpha=0.5))
+
+
+@pytest.mark.only_eager("the test names the backends that it is about")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("cls", [AdamByHand, Lookahead])
+def test_steps_that_the_program_has_written_are_part_of_the_graph(cls: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CASES, "by hand", (cls, {"lr": 0.1}))
+    expected, run = Run("by hand", False), Run("by hand", False)
+    framejit.reset()
+    compiled = framejit.compile(training_step, backend=backend)
+    for step in range(STEPS):
+        run.optimizer.param_groups[0]["lr"] = expected.optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
+        same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
+    found = framejit.statistics()
+    assert found["graphs"] <= 3 and found["graph_breaks"] == 0, found
 
 
 def test_functions_of_torch_optim_are_not_told_that_they_are_compiled() -> None:
