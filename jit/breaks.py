@@ -538,14 +538,18 @@ class OptimizerStep(SkippedFrame):
     """A step of an optimizer of torch.optim, or of a learning rate scheduler.
 
     With the backends "eager", "aot_eager" and "inductor", the arithmetic of torch's optimizers is part of the graph. It isn't for LBFGS and SparseAdam,
-    nor for settings such as `capturable=True`: then a step runs as written, as a whole. Schedulers compute with nothing but Python's numbers. The model's
-    forward and backward, and what a closure computes, are compiled.
+    nor for settings such as `capturable=True`: then a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are
+    compiled.
+
+    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless something looks at
+    the new learning rate before the call ends, a learning rate is a tensor, the step may warn, it has an argument, or the schedule is code of the program's
+    that does more than to compute a number.
     """
 
     id = "FJ036"
     message = "a step of {reason}, which runs as written"
     explanation = "Its arithmetic is no part of a graph: it depends on numbers in tensors, or is none of tensors."
-    hints = ("Compile the model, or the function that computes the loss, rather than the step.",)
+    hints = ("Compile the model, or the function that computes the loss, rather than the step; read the learning rate outside the compiled function.",)
 
 
 @dataclass(frozen=True)

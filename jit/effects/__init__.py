@@ -65,6 +65,14 @@ class Effects:
         if first:
             del self._mutated[id(obj)]
 
+    def in_order(self, effect: Effect) -> None:
+        """An effect that is no object's mutation, and is replayed behind the mutations that have begun before it."""
+        self._mutated[id(effect)] = Logged(effect, self._tracer.root_position())
+        self._tracer.trail.log(self._take_back_call, effect)
+
+    def _take_back_call(self, effect: Effect) -> None:
+        del self._mutated[id(effect)]
+
     def at_end(self, effect: Effect) -> None:
         """An effect that is no object's mutation: global modes, generators. Replayed after all mutations, in order."""
         self._last.append(Logged(effect, self._tracer.root_position()))
@@ -75,12 +83,18 @@ class Effects:
 
     def has_changed_since(self, mark: int) -> bool:
         """Whether anything outside the trace has been changed since a position of the trail, be it for the first time or once more."""
-        changes = (Effects._take_back, Effects._take_back_last)
+        changes = (Effects._take_back, Effects._take_back_call, Effects._take_back_last)
         return any(getattr(undo, "__func__", None) in changes for undo, _ in self._tracer.trail.since(mark))
 
     def mutated_since(self, mark: int) -> Iterator[Object]:
         """The values from outside that have been announced as mutated since a position of the trail."""
         return (args[0] for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back)
+
+    def mutated_before_and_since(self, mark: int) -> Iterator[Object]:
+        """The values from outside whose one replay belongs before as well as behind a position of the trail."""
+        later = [(args[0], args[1]) for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back]
+        first = {id(obj) for obj, is_first in later if is_first}
+        return (obj for obj, _ in later if id(obj) not in first)
 
     def is_mutated(self, obj: Object) -> bool:
         """Whether the value from outside was announced as mutated."""

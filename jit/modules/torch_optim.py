@@ -1,6 +1,6 @@
 """torch.optim: steps of optimizers are traced up to the function that does the arithmetic, which is one node of the graph.
 
-Where the backend takes no such graph, steps run as written, and so do those of learning rate schedulers.
+Where the backend takes no such graph, steps run as written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import increment_version
-from torch.optim import lr_scheduler
 from torch.optim.optimizer import _use_grad_for_differentiable
 
 from framejit import breaks
@@ -64,14 +63,6 @@ def is_traceable(vm: TorchVM, function: Any) -> bool:
     return not module.startswith("torch.optim.") or (vm.graph.demands.takes_gradients and module in TRACEABLE)
 
 
-def scheduler_steps() -> set[CodeType]:
-    """The code of each `step` of torch's learning rate schedulers: of the one that most inherit, and of those that have their own."""
-    classes: list[Any] = [value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)]
-    return {found.step.__code__ for found in classes}
-
-
-for _step in scheduler_steps():
-    runs_as_written(_step, breaks.OptimizerStep("a learning rate scheduler"))
 runs_as_written(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_traceable)
 
 

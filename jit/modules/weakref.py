@@ -7,6 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from framejit import breaks
 from framejit.guards.kinds import IsMissing
@@ -14,6 +15,9 @@ from framejit.guards.source import Referent, Source
 from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, Object
 from framejit.objects.registry import refuse, wrapper_for, wraps
+
+OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
+"""What programs don't let go of in the middle of a call."""
 
 
 class WeakReferenceObject(Object):
@@ -27,7 +31,7 @@ class WeakReferenceObject(Object):
         if target is None:
             vm.guard(IsMissing, source)
             return vm.const(None)
-        if vm.resumed and not issubclass(type(target), (nn.Module, nn.Parameter)):
+        if vm.resumed and not issubclass(type(target), OUTLIVE_STEPS):
             # What only the state of a resumed frame keeps alive may be gone by now in eager.
             vm.unsupported(breaks.UnsupportedCall("a weak reference after a graph break"))
         return vm.wrap(target, source)

@@ -9,6 +9,7 @@ original, so a store observes nothing.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Container
 from typing import Any
 
 from framejit import breaks, classes
@@ -224,6 +225,12 @@ class DictObject(Namespace):
             vm.trail.set(self, "stores", dict(entries))
             vm.trail.set(self, "removed", set())
             vm.effects.mutated(self)
+
+    def outdate(self, vm: VM, kept: Container[str], unknown: Object) -> None:
+        """Native code will have given the keys other values, all but those that are kept: each is `unknown` from here on. Guards all keys."""
+        entries = {key: entry if key in kept else (entry[0], unknown) for key, entry in self.open(vm).items()}
+        vm.trail.set(self, "entries", entries)
+        vm.effects.mutated(self)
 
     # Protocols.
 

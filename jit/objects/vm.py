@@ -54,8 +54,14 @@ class EffectsView(Protocol[Obj_contra]):
     def at_end(self, effect: Any) -> None:
         """Something to be replayed after all mutations that is no value's mutation: an effects.Effect."""
 
+    def in_order(self, effect: Any) -> None:
+        """Something that is no value's mutation, to be replayed behind the mutations that have begun before it: an effects.Effect."""
+
     def mutated_since(self, mark: int) -> Iterator[Any]:
         """The values from outside that have been announced as mutated since a position of the trail."""
+
+    def mutated_before_and_since(self, mark: int) -> Iterator[Any]:
+        """The values from outside whose one replay belongs before as well as behind a position of the trail."""
 
     def has_changed_since(self, mark: int) -> bool:
         """Whether anything outside the trace has been changed since a position of the trail, be it for the first time or once more."""
@@ -250,6 +256,9 @@ class Classes(Protocol[Obj_co]):
 
 class Running(Protocol[Obj]):
     """The frames that run: those of functions, and those of generators."""
+
+    def computes_number(self, function: Any) -> bool:
+        """Whether calls of a function with numbers change nothing, and read nothing but numbers."""
 
     @property
     def frame(self) -> FrameView[Obj] | None:

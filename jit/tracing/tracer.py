@@ -53,7 +53,7 @@ from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.object import LazyObject, NotConstant, Object, Raise, settle
 from framejit.objects.registry import AS_WRITTEN, GIVES, wrapper_for
 from framejit.reporting import stacks
-from framejit.tracing import boundary, looks, passage, splitting
+from framejit.tracing import boundary, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import GraphBreak, Place, Restart
 from framejit.trail import Trail
@@ -379,6 +379,9 @@ class Tracer:
         while frame is not None and not (frame.is_in_loop() and library.kind_of(frame.code, frame.globals.value) in OF_PROGRAM):
             frame = frame.parent
         return frame is not None
+
+    def computes_number(self, function: Any) -> bool:
+        return plain_code.computes_number(function)
 
     def uses_up_result(self) -> bool:
         return self.frame is not None and looks.uses_up_result(self.frame)

@@ -143,12 +143,13 @@ def test_training_steps(name: str, backend: str, scheduled: bool) -> None:
         same([compiled(run), run.seen()], [training_step(expected), expected.seen()], tolerance)
     found = framejit.statistics()
     if name.startswith(AS_WRITTEN):  # torch.compile, where the process has used it, marks the steps of LBFGS and SparseAdam as not to be compiled
-        assert any(reason.startswith(("FJ036", "FJ009", "FJ003")) for reason in found["reasons"])
+        assert any(id in reason for reason in found["reasons"] for id in ("FJ036", "FJ009", "FJ003"))
     else:
         first = backend != "eager" and name not in MAKE_NO_STATE
+        changes_tensor = scheduled and name.endswith("-lr")
         ids = sorted(id for reason in found["reasons"] for id in ("FJ036", "FJ040") if id in reason)
-        assert ids == ["FJ036"] * scheduled + ["FJ040"] * first and len(ids) == len(found["reasons"])
-        assert found["graphs"] <= 2 + scheduled - first, found
+        assert ids == ["FJ036"] * changes_tensor + ["FJ040"] * first and len(ids) == len(found["reasons"])
+        assert found["graphs"] <= 2 + changes_tensor - first, found
 
 
 def in_a_loop(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> None:
@@ -207,32 +208,6 @@ SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
     "ReduceLROnPlateau": lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, patience=1),
     "SequentialLR": lambda optimizer: lr_scheduler.SequentialLR(optimizer, [lr_scheduler.ConstantLR(optimizer), lr_scheduler.LinearLR(optimizer)], [3]),
 }
-
-
-@pytest.mark.parametrize("name", ["ReduceLROnPlateau", "SequentialLR", "CosineAnnealingWarmRestarts"])
-def test_schedulers_with_a_step_of_their_own_are_one_break(name: str) -> None:
-    """Those that count in a way of their own are compiled no more often than others."""
-    framejit.reset()
-    told = []
-    for compile in (lambda f: f, lambda f: framejit.compile(f, backend="eager")):
-        torch.manual_seed(0)
-        model = nn.Linear(3, 4)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        scheduler = (SCHEDULERS.get(name) or (lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 5)))(optimizer)
-
-        def step(x: torch.Tensor) -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = model(x).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            scheduler.step(*([loss.detach()] if name == "ReduceLROnPlateau" else []))
-            return loss.detach()
-
-        step = compile(step)
-        told.append([(step(torch.ones(2, 3)), optimizer.param_groups[0]["lr"]) for _ in range(12)])
-    same(told[1], told[0])
-    found = framejit.statistics()
-    assert found["graph_breaks"] <= 3 and all(reason.startswith("FJ036") for reason in found["reasons"]), found
 
 
 def scaled_step(model: Any, optimizer: Any, scheduler: Any, scaler: Any, average: Any, x: torch.Tensor) -> Any:

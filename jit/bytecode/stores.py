@@ -1,0 +1,26 @@
+"""Whether code changes anything but its own variables, as far as its bytecode says."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from framejit.bytecode.decode import decode
+
+OWN = frozenset({"STORE_FAST", "DELETE_FAST", "STORE_CELL"})
+CHANGES = ("STORE_", "DELETE_", "IMPORT_", "YIELD_", "GET_YIELD", "MAKE_FUNCTION", "LOAD_BUILD_CLASS", "BEFORE_WITH")
+"""The beginnings of the names of operations that change what isn't the code's own, or begin code that might."""
+
+
+def only_computes(code: CodeType) -> bool:
+    """Whether the instructions of code change nothing but its own variables. What it calls may."""
+    return not any(instruction.op.startswith(CHANGES) and instruction.op not in OWN for instruction in decode(code).instructions)
+
+
+def global_names(code: CodeType) -> set[str]:
+    """The names that code looks up among the globals and builtins."""
+    return {instruction.value for instruction in decode(code).instructions if instruction.op == "LOAD_GLOBAL"}
+
+
+def attribute_names(code: CodeType) -> set[str]:
+    """The names of the attributes that code reads."""
+    return {instruction.value for instruction in decode(code).instructions if instruction.op in ("LOAD_ATTR", "LOAD_METHOD")}

@@ -1,0 +1,129 @@
+"""Learning rate schedulers: a step is the real call, made behind the graph. So it costs no compilation, whatever the schedule is.
+
+A step changes the scheduler and the optimizer's groups of parameters, and needs nothing of the graph. What it will have changed the trace doesn't know
+(objects/outdated.py): code that looks at the new learning rate breaks the graph there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from torch.optim import lr_scheduler, swa_utils
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.modules.app import schedulers as app
+from framejit.objects import abstract
+from framejit.objects.dictobject import DictObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.outdated import Outdated
+from framejit.objects.registry import models, runs_as_written
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.userobject import UserObject
+
+REASON = breaks.OptimizerStep("a learning rate scheduler")
+CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
+CLASSES |= {swa_utils.SWALR}
+CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it looks at what the program has measured
+OF_RULES = (lr_scheduler.LambdaLR, lr_scheduler.MultiplicativeLR)
+"""Schedulers that call functions of the program's."""
+OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
+"""Schedulers that have others make their steps."""
+KEPT = frozenset({"optimizer", "_schedulers", "lr_lambdas"})
+"""Attributes of schedulers that no step changes."""
+KEPT_IN_GROUPS = frozenset({"params"})
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStep:
+    """A step of a scheduler, to be made for real. `mark`: where the trail stood when it was asked for; `runs_rules`: it calls functions of the program's."""
+
+    vm: VM
+    place: tuple[CodeType, int]
+    mark: int
+    function: Callable[[Any], None]
+    scheduler: Object
+    runs_rules: bool
+
+    def replay(self, cg: Codegen) -> None:
+        if self.runs_rules and not all(isinstance(obj, TensorObject) for obj in self.vm.effects.mutated_before_and_since(self.mark)):
+            self.vm.restart(self.place, REASON)  # a value that such a function may read has its one replay in front of the step
+        cg.load(self.scheduler)
+        cg.call_const(self.function, 1)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [self.scheduler]
+
+
+def check_scheduler(vm: VM, obj: Object) -> list[Object]:
+    """The schedulers that a step changes. A break if the step can't be made behind the graph."""
+    obj = vm.observe(obj)
+    if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
+        vm.unsupported(REASON)
+    if obj.cls is lr_scheduler.CyclicLR and vm.observe(abstract.getattr_(vm, obj, "_scale_fn_custom")).cls is not type(None):
+        vm.unsupported(REASON)
+    if issubclass(obj.cls, OF_RULES):
+        rules = vm.observe(abstract.getattr_(vm, obj, "lr_lambdas"))
+        for rule in abstract.iterate(vm, rules):
+            real = vm.observe(rule)
+            if real.source is None or not vm.computes_number(real.value):
+                vm.unsupported(REASON)
+    if not issubclass(obj.cls, OF_OTHERS):
+        return [obj]
+    others = [other for part in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, obj, "_schedulers"))) for other in check_scheduler(vm, part)]
+    return [obj, *others]
+
+
+def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
+    """The groups of parameters of a scheduler's optimizer. A break where a learning rate is a tensor."""
+    groups = vm.observe(abstract.getattr_(vm, vm.observe(abstract.getattr_(vm, scheduler, "optimizer")), "param_groups"))
+    if not isinstance(groups, ListObject) or vm.effects.is_mutated(groups):
+        vm.unsupported(REASON)
+    found = [vm.observe(group) for group in groups.items(vm)]
+    for group in found:
+        rate = group.lookup(vm, "lr") if isinstance(group, DictObject) and group.source is not None else None
+        if rate is None or vm.observe(rate).cls not in (float, int):
+            vm.unsupported(REASON)
+    return found  # type: ignore[return-value]
+
+
+def namespace_of(vm: VM, scheduler: Object) -> DictObject:
+    """The attributes of a scheduler."""
+    found = scheduler.instance_dict(vm)
+    assert isinstance(found, DictObject)
+    return found
+
+
+def step(function: Callable[[Any], None]) -> None:
+    """Have a step, which is this function, be made behind the graph."""
+
+    def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
+        place = vm.place()
+        if args or kwargs or vm.note_handlers():
+            vm.unsupported(REASON)  # a handler of the program's wouldn't see what the step raises behind the graph
+        changed = check_scheduler(vm, self)
+        uneventful = [vm.observe(vm.call_app(app.is_uneventful, [scheduler])) for scheduler in changed if not issubclass(scheduler.cls, OF_OTHERS)]
+        groups = {id(group): group for scheduler in changed for group in groups_of(vm, scheduler)}
+        namespaces = {id(scheduler): namespace_of(vm, scheduler) for scheduler in changed}
+        if not all(one.constant(vm) for one in uneventful) or any(map(vm.effects.is_mutated, (*groups.values(), *namespaces.values()))):
+            vm.unsupported(REASON)
+        runs_rules = any(issubclass(scheduler.cls, OF_RULES) for scheduler in changed)
+        vm.effects.in_order(SchedulerStep(vm, place, vm.trail.mark(), function, changed[0], runs_rules))
+        unknown = Outdated(vm, place, REASON)
+        for namespace in namespaces.values():
+            namespace.outdate(vm, KEPT, unknown)
+        for group in groups.values():
+            group.outdate(vm, KEPT_IN_GROUPS, unknown)
+        return vm.const(None)
+
+    models(function)(model)
+    runs_as_written(function.__code__, REASON)
+
+
+for _step in {found.step for found in CLASSES}:
+    step(_step)

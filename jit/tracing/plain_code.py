@@ -1,0 +1,56 @@
+"""Functions of the program's that only compute a number from numbers, so that it makes no difference when they run."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+from types import BuiltinFunctionType, FunctionType, SimpleNamespace
+from typing import Any
+
+from framejit.bytecode.stores import attribute_names, global_names, only_computes
+from framejit.guards.source import MISSING
+from framejit.objects.constobject import SCALARS
+
+NUMERIC: frozenset[Any] = frozenset({abs, bool, divmod, float, int, len, max, min, pow, range, round, sum})
+"""Builtins that change nothing where they are called with numbers and containers of numbers."""
+CONTAINERS = (list, tuple, dict)
+RECORDS = (SimpleNamespace, argparse.Namespace)
+METHODS = frozenset(name for cls in CONTAINERS for name in dir(cls))
+
+
+def only_numbers(value: Any) -> bool:
+    """Whether a value is a number, a text or None, or a list, tuple or dict of such."""
+    if type(value) in CONTAINERS:
+        return all(type(item) in SCALARS or item is None for item in (value.values() if type(value) is dict else value))
+    return type(value) in SCALARS or value is None
+
+
+def computes_number(function: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """Whether calls of a function with numbers change nothing, and read nothing but numbers: by its code, what it finds by name, and its closure."""
+    if type(function) is functools.partial:
+        return computes_number(function.func, seen) and all(map(only_numbers, (*function.args, *function.keywords.values())))
+    if type(function) is not FunctionType or function in seen:
+        return type(function) is FunctionType
+    code = function.__code__
+    if not only_computes(code) or not METHODS.isdisjoint(attribute_names(code)):
+        return False
+    builtins: Any = function.__builtins__  # type: ignore[attr-defined]
+    used = [function.__globals__.get(name, builtins.get(name, MISSING)) for name in global_names(code)]
+    used += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    try:
+        used += [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:
+        return False
+    return all(may_be_used(value, seen | {function}) for value in used)
+
+
+def may_be_used(value: Any, seen: frozenset[Any]) -> bool:
+    """Whether what a function does with a value that it finds changes nothing."""
+    if value is math or (type(value) is BuiltinFunctionType and value.__self__ is math) or only_numbers(value):
+        return True
+    if type(value) in RECORDS:
+        return all(map(only_numbers, vars(value).values()))
+    if type(value) is FunctionType:
+        return computes_number(value, seen)
+    return isinstance(value, (type, BuiltinFunctionType)) and value in NUMERIC

@@ -1,0 +1,247 @@
+"""Learning rate schedulers in compiled training steps: made behind the graph where nothing tells the difference, against eager, rate for rate."""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer, swa_utils
+from torch.optim import lr_scheduler as schedulers
+
+import framejit
+
+SETTINGS = types.SimpleNamespace(warm=4)
+
+
+def warm_up(step: int, *, total: int) -> float:
+    """A schedule as transformers writes it."""
+    if step < SETTINGS.warm:
+        return float(step) / float(max(1, SETTINGS.warm))
+    return max(0.0, 0.5 * (1.0 + math.cos(math.pi * (step - SETTINGS.warm) / total)))
+
+
+def in_turn(optimizer: Optimizer) -> Any:
+    parts: list[Any] = [schedulers.LinearLR(optimizer, total_iters=4), schedulers.CosineAnnealingLR(optimizer, 10)]
+    return schedulers.SequentialLR(optimizer, parts, [4])
+
+
+SCHEDULES: dict[str, Callable[[Optimizer], Any]] = {
+    "LambdaLR": lambda optimizer: schedulers.LambdaLR(optimizer, [functools.partial(warm_up, total=9), lambda step: [1.0, 0.5][step % 2]]),
+    "MultiplicativeLR": lambda optimizer: schedulers.MultiplicativeLR(optimizer, lambda step: 0.9),
+    "MultiStepLR": lambda optimizer: schedulers.MultiStepLR(optimizer, [3, 7]),
+    "CosineAnnealingLR": lambda optimizer: schedulers.CosineAnnealingLR(optimizer, 5),
+    "CosineAnnealingWarmRestarts": lambda optimizer: schedulers.CosineAnnealingWarmRestarts(optimizer, 4),
+    "OneCycleLR": lambda optimizer: schedulers.OneCycleLR(optimizer, 0.1, total_steps=25),
+    "CyclicLR": lambda optimizer: schedulers.CyclicLR(optimizer, 0.01, 0.1, step_size_up=3),
+    "PolynomialLR": lambda optimizer: schedulers.PolynomialLR(optimizer, 9, 2.0),
+    "SequentialLR": in_turn,
+    "ChainedScheduler": lambda optimizer: schedulers.ChainedScheduler([schedulers.ConstantLR(optimizer), schedulers.ExponentialLR(optimizer, 0.9)]),
+    "SWALR": lambda optimizer: swa_utils.SWALR(optimizer, 0.01),
+}
+
+
+class Training:
+    """A model of two groups of parameters, its optimizer and its scheduler."""
+
+    def __init__(self, schedule: Callable[[Optimizer], Any]) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Linear(3, 2)
+        groups = [{"params": [self.model.weight]}, {"params": [self.model.bias], "lr": 0.3}]
+        self.optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.9)
+        self.scheduler = schedule(self.optimizer)
+        self.inputs = torch.randn(4, 3)
+        self.log: list[Any] = []
+
+    def learn(self) -> torch.Tensor:
+        loss: torch.Tensor = self.model(self.inputs).pow(2).sum()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def step(self) -> Any:
+        loss = self.learn()
+        self.scheduler.step()
+        self.optimizer.zero_grad()
+        return loss
+
+    def seen(self) -> Any:
+        rates = [{key: value for key, value in group.items() if key != "params"} for group in self.optimizer.param_groups]
+        numbers = {key: value for key, value in vars(self.scheduler).items() if isinstance(value, (int, float, list)) and key != "_schedulers"}
+        return [p.tolist() for p in self.model.parameters()], rates, {k: v for k, v in numbers.items() if k != "lr_lambdas"}, self.scheduler.get_last_lr()
+
+
+def trained(schedule: Callable[[Optimizer], Any], step: Callable[[Training], Any], calls: int, wrap: Callable[[Any], Any]) -> list[Any]:
+    """What each of some calls of a step gives, warns of and leaves behind."""
+    training, told = Training(schedule), []
+    run = wrap(step)
+    for _ in range(calls):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                result = run(training)
+            except ValueError as error:
+                result = type(error), str(error)
+        told.append((result, *training.seen(), list(training.log), [str(warning.message) for warning in warned]))
+    return told
+
+
+def compared(schedule: Callable[[Optimizer], Any], step: Callable[[Training], Any], calls: int = 12, backend: str = "eager") -> dict[str, Any]:
+    """Compare a step with eager's; what has been counted."""
+    framejit.reset()
+    expected = trained(schedule, step, calls, lambda f: f)
+    assert trained(schedule, step, calls, lambda f: framejit.compile(f, backend=backend)) == expected
+    return framejit.statistics()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_whole_step_is_one_graph(name: str) -> None:
+    found = compared(SCHEDULES[name], Training.step, 20)
+    assert (found["graph_breaks"], found["fallbacks"]) == (0, 0) and found["recompiles"] <= 2, found
+
+
+@pytest.mark.only_eager("the test names its backend")
+def test_a_whole_step_with_aot_eager() -> None:
+    found = compared(SCHEDULES["CosineAnnealingLR"], Training.step, backend="aot_eager")
+    assert [reason[:5] for reason in found["reasons"]] == ["FJ040"], found
+
+
+def looks_at_the_rate(self: Training) -> Any:
+    loss = self.step()
+    return loss, self.scheduler.get_last_lr()[0] * 2, self.optimizer.param_groups[1]["lr"]
+
+
+def passes_the_rate_on(self: Training) -> Any:
+    loss = self.step()
+    return loss, [group["lr"] for group in self.optimizer.param_groups]
+
+
+def copies_the_group(self: Training) -> Any:
+    loss = self.step()
+    return loss, {key: value for key, value in self.optimizer.param_groups[0].items() if key != "params"}
+
+
+def counts_the_steps(self: Training) -> Any:
+    loss = self.step()
+    self.log.append(self.scheduler.last_epoch)
+    return loss
+
+
+def twice(self: Training) -> Any:
+    return self.step() + self.step()
+
+
+def changes_the_group_behind_it(self: Training) -> Any:
+    loss = self.step()
+    self.optimizer.param_groups[0]["weight_decay"] = 0.25
+    self.optimizer.param_groups[1]["lr"] = 0.125
+    return loss
+
+
+def changes_the_group_before_it(self: Training) -> Any:
+    self.optimizer.param_groups[0]["lr"] = 0.5
+    return self.step()
+
+
+def before_the_optimizer(self: Training) -> Any:
+    self.scheduler.step()
+    return self.learn()
+
+
+def under_a_handler(self: Training) -> Any:
+    loss = self.learn()
+    try:
+        self.scheduler.step()
+    except ValueError as error:
+        self.log.append(str(error))
+    return loss + 1
+
+
+def of_an_epoch(self: Training) -> Any:
+    loss = self.learn()
+    self.scheduler.step(3)
+    return loss
+
+
+def takes_the_state(self: Training) -> Any:
+    loss = self.step()
+    return loss, self.scheduler.state_dict()["last_epoch"], sorted(vars(self.scheduler))
+
+
+@pytest.mark.parametrize("step", [
+    looks_at_the_rate, passes_the_rate_on, copies_the_group, counts_the_steps, twice, changes_the_group_behind_it, changes_the_group_before_it,
+    before_the_optimizer, under_a_handler, of_an_epoch, takes_the_state,
+])  # fmt: skip
+def test_what_tells_the_difference(step: Callable[[Training], Any]) -> None:
+    compared(lambda optimizer: schedulers.OneCycleLR(optimizer, 0.1, total_steps=4), step, 6)
+
+
+def test_a_break_behind_it_sees_its_changes() -> None:
+    def step(self: Training) -> Any:
+        loss = self.step()
+        framejit.graph_break()
+        return loss * self.optimizer.param_groups[0]["lr"]
+
+    assert [reason[:5] for reason in compared(SCHEDULES["CosineAnnealingLR"], step)["reasons"]] == ["FJ008"]
+
+
+def test_the_optimizer_is_found_behind_a_break() -> None:
+    """Schedulers put a wrapper around its `step`, which refers to it weakly."""
+
+    def step(self: Training) -> Any:
+        loss = self.model(self.inputs).pow(2).sum()
+        loss.backward()
+        framejit.graph_break()
+        self.optimizer.step()
+        self.scheduler.step()
+        return loss.detach()
+
+    assert [reason[:5] for reason in compared(SCHEDULES["CosineAnnealingLR"], step)["reasons"]] == ["FJ008"]
+
+
+def test_a_rate_that_is_a_tensor() -> None:
+    def schedule(optimizer: Optimizer) -> Any:
+        for group in optimizer.param_groups:
+            group["lr"] = torch.tensor(0.5)
+        return schedulers.ExponentialLR(optimizer, 0.5)
+
+    def step(self: Training) -> Any:
+        loss = self.step()
+        return loss, float(self.optimizer.param_groups[0]["lr"] * 3)
+
+    told = [trained(schedule, step, 3, wrap) for wrap in (lambda f: f, lambda f: framejit.compile(f, backend="eager"))]
+    assert [[row[0] for row in rows] for rows in told][0] == [[row[0] for row in rows] for rows in told][1]
+
+
+class OfTheProgram(schedulers.LRScheduler):
+    def get_lr(self) -> Any:
+        return [base / (1 + self.last_epoch) for base in self.base_lrs]
+
+
+CALLS: list[int] = []
+
+
+@pytest.mark.parametrize("schedule", [
+    OfTheProgram,
+    lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: CALLS.append(step) or 0.5),
+    lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: len(CALLS) / (step + 1)),
+    lambda optimizer: schedulers.CyclicLR(optimizer, 0.01, 0.1, scale_fn=lambda x: CALLS.append(x) or 0.5),
+])  # fmt: skip
+def test_code_of_the_program(schedule: Callable[[Optimizer], Any]) -> None:
+    def step(self: Training) -> Any:
+        CALLS.append(1)
+        loss = self.step()
+        CALLS.append(2)
+        return loss, len(CALLS)
+
+    told = []
+    for wrap in (lambda f: f, lambda f: framejit.compile(f, backend="eager")):
+        CALLS.clear()
+        told.append((trained(schedule, step, 6, wrap), list(CALLS)))
+    assert told[0] == told[1]
