@@ -61,7 +61,7 @@ class OperatorGraph(Protocol):
         """Whether the innermost graph is another than the outermost."""
 
     def transform_around(self) -> str | None:
-        """The transform of torch.func's inside of which the trace is, by name."""
+        """The innermost transform of torch.func's inside of which the trace is, by name."""
 
     def keeps(self, node: fx.Node) -> bool:
         """Whether the node is there for what it changes."""

@@ -305,11 +305,16 @@ class GraphBuilder:
         return obj
 
     def transform_around(self) -> str | None:
-        """The transform of torch.func's inside of which the trace is, by name."""
+        """The innermost transform of torch.func's inside of which the trace is, by name."""
+        return next(self.transforms_around(), None)
+
+    def transforms_around(self) -> Iterator[str]:
+        """The transforms of torch.func's inside of which the trace is, by name, the innermost first."""
         body: Body | None = self.body
-        while body is not None and body.transform is None:
+        while body is not None:
+            if body.transform is not None:
+                yield body.transform.name
             body = body.outer
-        return None if body is None or body.transform is None else body.transform.name
 
     def check_record(self, obj: TensorObject) -> None:
         """The program asks what autograd knows of a tensor: inside a transform that may be more than the fake's."""

@@ -10,6 +10,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 Tensors = tuple[torch.Tensor | None, ...]
+TENSOR = object()
+"""Stands for a tensor that is among those saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,17 @@ class GradientRule:
     again: bool
     backwards: dict[tuple[bool, ...], BackwardGraph]
 
+    def operator_in_transform(self, copied: tuple[bool, ...]) -> Callable[..., Any]:
+        """The function that a node calls in a graph which one of torch.func's transforms runs. `copied`: which results lie in memory of their own."""
+        function: Any = type(self.name, (TransformedGradient,), {})
+
+        def differentiable_(graphs: tuple[Any, ...], results: Tensors, saved: Tensors, kept: tuple[Any, ...], inputs: Tensors) -> Any:
+            used = (*saved, *kept)
+            own = tuple([next((place for place, result in enumerate(results) if result is value), None) for value in used])
+            return function.apply(Applied(self, graphs, copied, own, len(saved)), *results, *used, *inputs)
+
+        return differentiable_
+
     def operator(self) -> Callable[..., Any]:
         """The function that a node of the graph calls. Its name says to the graph that it changes its arguments: what autograd knows of them."""
         function: Any = type(self.name, (CustomGradient,), {})
@@ -75,18 +88,78 @@ class CustomGradient(torch.autograd.Function):
         rule: GradientRule = ctx.rule
         if torch.is_grad_enabled() and not rule.once and not rule.again:
             raise RuntimeError(f"the backward of {rule.name} was compiled so that it can't be differentiated in turn")
-        return None, None, None, None, None, *(once_differentiable(run) if rule.once else run)(ctx, *gradients)
+        return None, None, None, None, None, *differentiated(run, rule.once)(ctx, *gradients)
+
+
+def differentiated(run: Callable[..., Any], once: bool) -> Callable[..., Any]:
+    """A function that computes gradients, maybe only `once`. What raises in the place of a second time comes as a tensor where it is one."""
+
+    def run_once(ctx: Any, *gradients: Any) -> Any:
+        found = once_differentiable(run)(ctx, *gradients)
+        return found if isinstance(found, tuple) else (found,)
+
+    return run_once if once else run
 
 
 def run(ctx: Any, *gradients: Any) -> Any:
     """The gradients of a Function's inputs."""
-    rule: GradientRule = ctx.rule
-    which = tuple(gradient is not None for gradient in gradients)
+    return gradients_of(ctx.rule, ctx.graphs, gradients, ctx.saved_tensors, ctx.kept)
+
+
+def gradients_of(rule: GradientRule, graphs: tuple[Any, ...], gradients: Tensors, saved: Tensors, kept: tuple[Any, ...]) -> Any:
+    """What the traced backward for these gradients gives."""
+    which = tuple([gradient is not None for gradient in gradients])
     if which not in rule.backwards:
         raise TypeError(f"the backward of {rule.name} raised where one of its arguments was None")
-    values = {"gradient": [None if gradient is None else laid_out(gradient) for gradient in gradients], "saved": ctx.saved_tensors, "kept": ctx.kept}
-    graph = ctx.graphs[list(rule.backwards).index(which)]
+    values = {"gradient": [None if gradient is None else laid_out(gradient) for gradient in gradients], "saved": saved, "kept": kept}
+    graph = graphs[list(rule.backwards).index(which)]
     return graph(*[values[kind][index] for kind, index in rule.backwards[which].operands])
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A Function's rule with its traced backwards, which of its results are copied, and of each value that the backward uses which result it is, if it
+    is one: the first `saved` of these are what the forward has saved."""
+
+    rule: GradientRule
+    graphs: tuple[Any, ...]
+    copied: tuple[bool, ...]
+    own: tuple[int | None, ...]
+    saved: int
+
+
+class TransformedGradient(torch.autograd.Function):
+    """What CustomGradient is, inside transforms of torch.func's: those ask for a `setup_context`, look for tensors among the arguments only, and run
+    `setup_context` and `backward` once for each level of theirs, with tensors of this level."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(applied: Applied, *values: Any) -> Any:
+        return tuple([result.clone() if copied else result.view_as(result) for result, copied in zip(values, applied.copied)])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        applied, *values = inputs
+        used = [value if own is None else output[own] for value, own in zip(values[len(applied.copied) :], applied.own)]
+        ctx.set_materialize_grads(applied.rule.materializes)
+        ctx.mark_non_differentiable(*[output[index] for index in applied.rule.non_differentiable])
+        ctx.save_for_backward(*[value for value in used if isinstance(value, torch.Tensor)])
+        ctx.applied, ctx.used = applied, [TENSOR if isinstance(value, torch.Tensor) else value for value in used]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        applied: Applied = ctx.applied
+        others = 1 + len(applied.copied) + len(applied.own)
+        return *[None] * others, *differentiated(run_in_transform, applied.rule.once)(ctx, *gradients)
+
+
+def run_in_transform(ctx: Any, *gradients: Any) -> Any:
+    """The gradients of a Function's inputs at one level of a transform."""
+    applied: Applied = ctx.applied
+    tensors = iter(ctx.saved_tensors)
+    used = tuple([next(tensors) if value is TENSOR else value for value in ctx.used])
+    return gradients_of(applied.rule, applied.graphs, gradients, used[: applied.saved], used[applied.saved :])
 
 
 def laid_out(gradient: torch.Tensor) -> torch.Tensor:

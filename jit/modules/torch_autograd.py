@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
+from torch import fx
 from torch.autograd.function import NestedIOFunction, once_differentiable
 
 from framejit import breaks, classes
@@ -24,6 +25,8 @@ from framejit.objects.tupleobject import TupleObject
 from framejit.torch_classes import is_disguised
 
 ONCE = once_differentiable(lambda ctx: None).__code__
+COMPUTED = "keeps for its backward what its setup_context computes"
+"""Inside transforms, each level computes its own, in eager."""
 MOST_RESULTS = 3
 """Of a Function whose backward is given None for results that nothing is computed from: it is traced for each choice of them."""
 APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
@@ -34,20 +37,38 @@ APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     """Stops the trace where the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
     real = vm.observe(cls).constant(vm)
-    around = vm.graph.transform_around()
-    if around is not None:
-        vm.unsupported(breaks.InsideTransform(around, "of a function that uses an autograd.Function"))
+    transforms = list(vm.graph.transforms_around())
+    if transforms:
+        check_transforms(vm, vm.const(real), transforms)
     if classes.is_subtype(real, NestedIOFunction):
         vm.unsupported(breaks.UnsupportedOperation("an autograd.Function with nested arguments"))
     given = bound(vm, real, args, kwargs)
-    needs_grad = tuple([isinstance(value, TensorObject) and value.look(vm).requires_grad for value in given])
+    before = next(reversed(vm.graph.body.fx.nodes)) if transforms else None
+    needs_grad = tuple([isinstance(value, TensorObject) and may_need_grad(vm, value, bool(transforms)) for value in given])
     made = vm.observe(vm.call_app(plain.forward, [vm.const(real), vm.const(needs_grad), TupleObject(given)]))
     assert isinstance(made, TupleObject)
     ctx, result = made.items(vm)
     modes = vm.graph.modes.current
-    if not (modes.grad and not modes.inference and any(needs_grad)):
+    if not ((modes.grad or transforms) and not modes.inference and any(needs_grad)):
         return vm.call_app(plain.without_gradient, [ctx, result, TupleObject(given)])
-    return Application(vm, real, ctx, vm.observe(result), given).differentiable()
+    return Application(vm, real, ctx, vm.observe(result), given, before if transforms else None).differentiable()
+
+
+def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str]) -> None:
+    """Stop the trace where torch would not run a Function's own forward and backward inside these transforms, the innermost first: a `vmap` method
+    takes their place, a `jvp` belongs to them, and without a `setup_context` torch refuses."""
+    if not abstract.truth(vm, vm.call_app(plain.sets_up_context, [cls])):
+        vm.unsupported(breaks.InsideTransform(transforms[0], "of a function that uses an autograd.Function without a setup_context"))
+    if "torch.func.jvp" in transforms:
+        vm.unsupported(breaks.InsideTransform("torch.func.jvp", "of a function that uses an autograd.Function"))
+    if "torch.vmap" in transforms and not abstract.truth(vm, vm.call_app(plain.is_mapped_as_written, [cls])):
+        vm.unsupported(breaks.InsideTransform("torch.vmap", "of a function that uses an autograd.Function without generate_vmap_rule"))
+
+
+def may_need_grad(vm: TorchVM, value: TensorObject, in_transform: bool) -> bool:
+    """Whether an argument of a Function requires a gradient. In a transform it may at each level, of which its fake doesn't know."""
+    fake = value.look(vm)
+    return fake.requires_grad or (in_transform and (fake.is_floating_point() or fake.is_complex()))
 
 
 def bound(vm: TorchVM, real: type[torch.autograd.Function], args: Sequence[Object], kwargs: dict[str, Object]) -> list[Object]:
@@ -65,10 +86,16 @@ def bound(vm: TorchVM, real: type[torch.autograd.Function], args: Sequence[Objec
 
 
 class Application:
-    """A Function whose forward has been traced: `ctx`, what it gave, and its arguments."""
+    """A Function whose forward has been traced: `ctx`, what it gave, and its arguments.
 
-    def __init__(self, vm: TorchVM, real: type[torch.autograd.Function], ctx: Object, result: Object, args: list[Object]) -> None:
-        self.vm, self.real, self.ctx, self.result, self.args = vm, real, ctx, result, args
+    `before`: inside a transform of torch.func's, the last node of the graph before the forward; else None.
+    """
+
+    def __init__(
+        self, vm: TorchVM, real: type[torch.autograd.Function], ctx: Object, result: Object, args: list[Object], before: fx.Node | None
+    ) -> None:
+        self.vm, self.real, self.ctx, self.result, self.args, self.before = vm, real, ctx, result, args, before
+        self.transformed = before is not None
         items = result.items(vm) if isinstance(result, TupleObject) and result.cls is tuple else [result]
         self.items = [vm.observe(item) for item in items]
         self.tensors = [item for item in self.items if isinstance(item, TensorObject)]
@@ -97,7 +124,7 @@ class Application:
         reason = self.reason("whose backward reads what changes before it runs")
         for body in bodies.values():
             graph.runs_later(body.reached, body.reads_outside, reason)
-        node = graph.node_of(rule.operator(), args)
+        node = graph.node_of(rule.operator_in_transform(self.copied()) if self.transformed else rule.operator(), args)
         if graph.autograd_node is not None and not rule.once and not rule.again:
             graph.autograd_node.differentiable_once(node)
         made = graph.result_of(node)
@@ -105,6 +132,11 @@ class Application:
         results = iter(made.items(vm))
         items = [next(results) if isinstance(item, TensorObject) else item for item in self.items]
         return TupleObject(items) if isinstance(self.result, TupleObject) else items[0]
+
+    def copied(self) -> tuple[bool, ...]:
+        """Which results share memory with nothing else that the Function has been given, gives or has saved: copying these changes nothing."""
+        memory = [obj.fake.untyped_storage()._cdata for obj in (*self.inputs(), *self.tensors, *self.saved) if isinstance(obj, TensorObject)]
+        return tuple([memory.count(obj.fake.untyped_storage()._cdata) == 1 + (obj in self.saved) for obj in self.tensors])
 
     def inputs(self) -> list[TensorObject]:
         """The arguments that have gradients."""
@@ -114,7 +146,8 @@ class Application:
         """What stands for the gradients of the results, and the backward for each choice of those that are no None."""
         gradients, found = gradients_like(self.vm, self.tensors), {}
         for which in self.choices():
-            body = self.backward([gradient if given else self.vm.const(None) for gradient, given in zip(gradients, which)])
+            given = [gradient if is_given else self.vm.const(None) for gradient, is_given in zip(gradients, which)]
+            body = self.backward(given) if all(which) else self.backward_without(given)
             if body is not None:
                 found[which] = body
             elif all(which):
@@ -129,6 +162,14 @@ class Application:
         if count > MOST_RESULTS:
             self.refuse("has gradients that are None, and many results")
         return itertools.product((True, False), repeat=count)
+
+    def backward_without(self, gradients: list[Object]) -> BackwardCode | None:
+        """The backward where some gradients are None; None where it raises."""
+        found = self.vm.attempt(lambda: (self.backward(gradients),))
+        if found is None:
+            self.refuse("has a backward that can't be traced where a gradient is None")
+        body: BackwardCode | None = found[0]
+        return body
 
     def backward(self, gradients: list[Object]) -> BackwardCode | None:
         """The backward for these gradients; None where it gives none."""
@@ -163,11 +204,15 @@ class Application:
         """What the graph tells autograd. What the backward uses and the forward hasn't saved is appended to `kept`."""
         dirty, non_differentiable = self.told("dirty_tensors"), self.told("non_differentiable")
         graph = self.vm.graph
+        if self.transformed and dirty:
+            self.refuse("changes a tensor in place")
         if any(obj not in self.tensors for obj in dirty):
             self.refuse("changes a tensor that it doesn't give")
         if graph.autograd_node is not None and self.share_memory(dirty, graph.input_fakes()):
             self.refuse("changes a tensor from outside")
-        saved = graph.nodes_of(self.saved)
+        saved, results = graph.nodes_of(self.saved), graph.nodes_of(self.tensors)
+        if self.transformed and any(node not in results and is_later(node, self.before) for node in saved):
+            self.refuse(COMPUTED)
         backwards = {}
         for which, body in bodies.items():
             operands = []
@@ -177,12 +222,14 @@ class Application:
                 elif node in saved:
                     operands.append(("saved", saved.index(node)))
                 else:
+                    if self.transformed and node not in results and is_later(node, self.before):
+                        self.refuse(COMPUTED)
                     if node not in kept:
                         kept.append(node)
                     operands.append(("kept", kept.index(node)))
             backwards[which] = BackwardGraph(tuple(operands))
         once, again = is_once_differentiable(self.real), all(body.again for body in bodies.values())
-        if graph.autograd_node is None and not once and not again:
+        if (graph.autograd_node is None or self.transformed) and not once and not again:
             self.refuse("has a backward of which autograd records something else than its operators")
         return GradientRule(
             self.real.__name__,
@@ -205,6 +252,9 @@ class Application:
 
     def reason(self, why: str) -> breaks.Break:
         """The reason for which it runs natively."""
+        around = self.vm.graph.transform_around()
+        if around is not None:
+            return breaks.InsideTransform(around, f"of a function that uses the autograd.Function {self.real.__name__}, {why}")
         return breaks.UnsupportedOperation(f"the autograd.Function {self.real.__name__}, {why}")
 
 
@@ -216,6 +266,11 @@ def is_once_differentiable(real: type[torch.autograd.Function]) -> bool:
             return True
         function = getattr(function, "__wrapped__", None)
     return False
+
+
+def is_later(node: Any, before: fx.Node | None) -> bool:
+    """Whether an argument of a node is a node that has been made after another, and no placeholder."""
+    return before is not None and isinstance(node, fx.Node) and node.op != "placeholder" and node > before
 
 
 def is_none(value: Object) -> bool:

@@ -13,7 +13,7 @@ from torch._functorch.predispatch import lazy_load_decompositions
 from torch.utils._device import DeviceContext
 
 from framejit import breaks
-from framejit.graph import transforms
+from framejit.graph import transforms, zero_tensors
 from framejit.graph.body import Transforming, without_record
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import func as plain
@@ -199,6 +199,7 @@ def call_grad_and_value(vm: TorchVM, function: Object, args: Object, which: Obje
 @models(plain.call_jvp)
 def call_jvp(vm: TorchVM, function: Object, args: Object, which: Object, tangents: Object, strict: Object) -> Object:
     vm.graph.fakes.stop_caching()
+    zero_tensors.keep_fakes()
     wanted = None if vm.observe(which).cls is type(None) else plain_list(vm, which)
     transform = Transform(vm, "torch.func.jvp", items(vm, args))
     places, along = transform.places(wanted), transform.checked(items(vm, tangents))

@@ -595,3 +595,26 @@ def test_sizes_that_vary(backend: str) -> None:
             told.append(x.grad)
         torch.testing.assert_close(told[0], told[1])
     assert framejit.statistics()["graph_breaks"] == 0 and framejit.statistics()["graphs"] <= 3
+
+
+def test_gradients_that_can_be_had_once_are_had_with_create_graph() -> None:
+    """Of a Function with one argument, that what comes of it raises comes as a tensor, and not in a tuple."""
+
+    class Tripled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, gradient):
+            return gradient * 3
+
+    def f(x):
+        return Tripled.apply(x)
+
+    x = torch.randn(4, 3, requires_grad=True)
+    for call in (f, framejit.compile(f, backend="eager")):
+        (gradient,) = torch.autograd.grad((call(x) * x).sum(), x, create_graph=True)
+        torch.testing.assert_close(gradient.detach(), x.detach() * 5)
+        torch.testing.assert_close(torch.autograd.grad(gradient.sum(), x)[0], torch.full_like(x, 3))

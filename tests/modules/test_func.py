@@ -173,6 +173,10 @@ def second_derivatives(m, x):
     return hessian(lambda y: (y.sin() * m.scale).prod())(x[0]), jacrev(jacrev(lambda y: (m(y) ** 2).sum()))(x[1])
 
 
+def second_derivatives_by_rows(m, x):
+    return vmap(hessian(lambda y: (m(y) ** 2).sum()))(x), vmap(jacfwd(jacfwd(lambda y: (y**3).sum())))(x)
+
+
 def along_a_tangent(m, x):
     return jvp(lambda y, z: {"a": m(y) * z["b"]}, (x, {"b": m.scale[:2]}), (x * 2, {"b": m.scale[1:]}))
 
@@ -226,7 +230,7 @@ WHOLE = (
     mapped, mapped_along_others, mapped_by_chunks, mapped_and_looked_at, mapped_twice, mapped_over_linear_algebra, mapped_with_other_random_numbers,
     mapped_with_the_same_random_numbers, changed_in_place, gradient, gradients_and_values, gradient_of_a_gradient, gradient_without_autograd,
     gradient_with_a_part_without, per_sample, per_sample_without_parameters, with_another_call, inner_loop, inner_loops, jacobian_backward,
-    jacobian_backward_in_chunks, jacobian_forward, second_derivatives, along_a_tangent, along_tangents, pulled_back,
+    jacobian_backward_in_chunks, jacobian_forward, second_derivatives, second_derivatives_by_rows, along_a_tangent, along_tangents, pulled_back,
     pulled_back_through_random_numbers, that_counts, that_gives_what_it_is_given, with_autocast_inside, that_catches_what_is_wrong_outside,
 )  # fmt: skip
 
@@ -356,13 +360,7 @@ def that_asks_autograd(m, x):
     return grad(lambda a: torch.autograd.grad((a**3).sum(), a, create_graph=True)[0].sum())(x)
 
 
-def second_derivatives_by_rows(m, x):
-    """On tensors without data, torch fails."""
-    return vmap(hessian(lambda y: (y**3).sum()))(x)
-
-
 SPLIT = (
-    second_derivatives_by_rows,
     that_breaks, that_breaks_in_a_jacobian, that_looks_at_data, that_keeps_a_tensor, that_keeps_a_tensor_in_a_variable, that_changes_what_is_outside,
     that_changes_its_argument, that_looks_at_what_autograd_knows, with_a_function_of_its_own, with_a_hook, with_pythons_random_numbers,
     whose_function_leaves, whose_function_passes_a_break, linear_part, that_asks_autograd,

@@ -51,6 +51,16 @@ def forward(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...])
         return ctx, result
 
 
+def sets_up_context(cls: Any) -> bool:
+    """Whether the Function's forward takes no `ctx`."""
+    return cls.setup_context is not DEFAULT_SETUP
+
+
+def is_mapped_as_written(cls: Any) -> bool:
+    """Whether torch.vmap maps the Function's forward and backward."""
+    return cls.generate_vmap_rule and cls.vmap is torch.autograd.Function.vmap
+
+
 def backward(cls: Any, ctx: Context, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
     """What the backward gives, for each argument of the forward."""
     result = cls.backward(ctx, *gradients)

@@ -31,6 +31,34 @@ def a_module() -> tuple[Any, ...]:
     return Perceptron(), torch.randn(4, 6)
 
 
+class Squared(torch.autograd.Function):
+    """With another gradient than the true one."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return 3 * ctx.saved_tensors[0] * gradient
+
+
+@feature("vmap of an autograd.Function with generate_vmap_rule")
+def function_mapped(x: torch.Tensor) -> Any:
+    return vmap(lambda row: Squared.apply(row).sum())(x)
+
+
+@feature("per-sample gradients through an autograd.Function")
+def function_per_sample(x: torch.Tensor) -> Any:
+    return vmap(grad(lambda row: Squared.apply(row.sin()).sum()))(x)
+
+
 @feature("vmap")
 def mapped(x: torch.Tensor) -> Any:
     return vmap(lambda row: row.sin() * row.sum())(x)

@@ -1,0 +1,21 @@
+"""Fake tensors of zeros that nobody has computed, which forward-mode differentiation makes for tangents: torch loses them in some of its views."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import torch
+
+VIEWS = ("view", "as_strided", "_reshape_alias")
+"""Operators with a kernel for such tensors by themselves: it is the kernel of all devices, but runs before a fake tensor is asked, and gives no fake."""
+
+
+@functools.cache
+def keep_fakes() -> torch.library.Library:
+    """Have these operators go on to the fake tensor, or to the kernel of the tensor's device, as torch's other views do. Stays so for the process."""
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings(action="ignore"):  # that a kernel is replaced
+        for name in VIEWS:
+            library.impl(name, torch.library.fallthrough_kernel, "ZeroTensor")
+    return library

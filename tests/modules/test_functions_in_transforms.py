@@ -1,0 +1,232 @@
+"""autograd.Functions inside torch.func's transforms: values, gradients at each level and around the transforms, and what runs natively."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.func import grad, jacrev, jvp, vjp, vmap
+from torch.utils import _pytree as pytree
+
+import framejit
+
+BACKENDS = ("eager", "aot_eager")
+
+
+class Scaled(Function):
+    """Gradients are another function than the true ones, and computed from the result, too."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any, w: Any) -> Any:
+        return x * x * w, x.sum()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.factor = 3
+        ctx.save_for_backward(*inputs, output[0])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any) -> Any:
+        x, w, result = ctx.saved_tensors
+        return ctx.factor * x * g * w * result + h if ctx.needs_input_grad[0] else None, (x * x * g).sum_to_size(w.shape)
+
+
+class Reversed(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any, factor: Any) -> Any:
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return -ctx.factor * g, None
+
+
+class Once(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Any) -> Any:
+        return 5 * g
+
+
+class Several(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.sin(), x.argmax(), x.cos()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, _: Any, h: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        result = torch.zeros_like(x)
+        if g is not None:
+            result = result + g * 7
+        return result if h is None else result + h * x * 11
+
+
+class Computed(Function):
+    """Keeps what it computes in its `setup_context`, where each level of a transform does that."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.twice = output * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * ctx.twice
+
+
+def total(x, w):
+    return sum(result.sum() for result in Scaled.apply(x, w))
+
+
+def mapped(x, w):
+    return vmap(Scaled.apply, in_dims=(0, None))(x, w)
+
+
+def mapped_twice(x, w):
+    return vmap(vmap(Scaled.apply, in_dims=(0, None)), in_dims=(None, 0))(x, torch.stack([w, w * 2]))
+
+
+def gradients(x, w):
+    return grad(total, argnums=(0, 1))(x, w)
+
+
+def per_sample(x, w):
+    return vmap(grad(total, argnums=(0, 1)), in_dims=(0, None))(x, w)
+
+
+def of_what_is_mapped(x, w):
+    return grad(lambda x, w: sum(result.sum() for result in mapped(x, w)), argnums=(0, 1))(x, w)
+
+
+def twice(x, w):
+    return grad(lambda y: grad(total)(y, w).pow(2).sum())(x)
+
+
+def jacobians(x, w):
+    return jacrev(lambda y: Scaled.apply(y, w))(x[0]), jacrev(jacrev(lambda y: total(y, w)))(x[0])
+
+
+def pulled_back(x, w):
+    return vjp(lambda y: Scaled.apply(y, w), x)[1]((x, x[0, 0]))
+
+
+def with_views(x, w):
+    return grad(lambda y: (Reversed.apply(y * 2, 0.3) * w).sum())(x), vmap(lambda y: Reversed.apply(y, 2.0) * w)(x)
+
+
+def that_differentiates_once(x, w):
+    first = grad(lambda y: (Once.apply(y * 2) * w).sum())(x)
+    return first, vmap(lambda y: Once.apply(y) * w)(x)
+
+
+def of_several_results(x, w):
+    return grad(lambda y: (Several.apply(y)[0] * w).sum())(x), vmap(Several.apply)(x), vmap(grad(lambda y: Several.apply(y)[2].sum()))(x)
+
+
+def without_grad_inside(x, w):
+    def f(y):
+        with torch.no_grad():
+            (z, _) = Scaled.apply(y, w)
+        return (y * z).sum()
+
+    return grad(f)(x)
+
+
+WHOLE = (
+    mapped, mapped_twice, gradients, per_sample, of_what_is_mapped, twice, jacobians, pulled_back, with_views, that_differentiates_once,
+    of_several_results, without_grad_inside,
+)  # fmt: skip
+
+
+def that_keeps_what_it_computes(x, w):
+    return grad(lambda y: grad(lambda z: Computed.apply(z * w).sum())(y).sum())(x) * w
+
+
+def without_a_rule_for_vmap(x, w):
+    return vmap(Computed.apply)(x)
+
+
+def along_a_tangent(x, w):
+    return jvp(lambda y: Scaled.apply(y, w), (x,), (x,))
+
+
+def told(call: Any) -> list[Any]:
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True)
+    try:
+        leaves = pytree.tree_leaves(call(x, w))
+    except (RuntimeError, NotImplementedError) as error:
+        return [str(error)]
+    found = torch.autograd.grad(sum([leaf.sum() for leaf in leaves if leaf.requires_grad]), [x, w], allow_unused=True)
+    return [[leaf.requires_grad for leaf in leaves], *[leaf.detach() for leaf in leaves], *found]
+
+
+def check(found: list[Any], expected: list[Any]) -> None:
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected):
+        if isinstance(b, torch.Tensor):
+            torch.testing.assert_close(a, b)
+        else:
+            assert a == b
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", WHOLE)
+def test_one_graph(program: Any, backend: str) -> None:
+    framejit.reset()
+    expected, compiled = told(program), framejit.compile(program, backend=backend, fullgraph=True)
+    check(told(compiled), expected)
+    check(told(compiled), expected)
+    assert framejit.statistics()["graphs"] == 1, framejit.statistics()
+
+
+@pytest.mark.parametrize("program", [that_keeps_what_it_computes, without_a_rule_for_vmap, along_a_tangent])
+def test_natively(program: Any) -> None:
+    framejit.reset()
+    check(told(framejit.compile(program, backend="eager")), told(program))
+    assert "FJ065" in str(framejit.statistics()["reasons"])
+
+
+def test_inside_a_compiled_training_step() -> None:
+    def step(x, w):
+        loss = vmap(lambda row: Scaled.apply(row, w)[0])(x).pow(2).mean()
+        return torch.autograd.grad(loss, [x, w])
+
+    torch.manual_seed(0)
+    x, w = torch.randn(4, 3, requires_grad=True), torch.randn(3, requires_grad=True)
+    for backend in BACKENDS:
+        framejit.reset()
+        torch.testing.assert_close(framejit.compile(step, backend=backend)(x, w), step(x, w))
