@@ -114,8 +114,9 @@ class _Translator:
 
     def call_graph(self) -> None:
         """Pass over the call of the graph, up to where its outputs are in temporaries."""
-        while self.next()[0] not in ("call", "call_with_tuple"):
-            pass
+        while (name := self.next()[0]) not in ("call", "call_with_tuple"):
+            if name == "store_attr":  # what comes before the graph
+                raise _NeedsFrame
         name, argument = self.next()
         if name == "store_local":
             self.output_list = argument

@@ -1,21 +1,21 @@
 """Emission: a plan as the code object that runs in the traced frame's place.
 
 The frame starts with its argument slots cleared, then the local `.inputs` (a fresh list of the graph's inputs, which the callee may
-empty) and `.captures` (the values that the guard walk fetched, in the order of `Plan.captures`). The code calls the graph, builds
+empty) and `.captures` (the values that the guard walk fetched, in the order of `Plan.captures`). The code does what comes before the graph, calls it, builds
 what is new, replays what was mutated, and returns the result.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 from framejit.bytecode.assemble import Assembler
 from framejit.bytecode.instruction import Position
 from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
-from framejit.codegen.plan import Group, Plan, Value
+from framejit.codegen.plan import Group, Plan, Statement, Value
 from framejit.codegen.recorder import CodeStep, StepKind
 from framejit.codegen.rerun import as_result, as_written, run_as_written
 
@@ -46,8 +46,10 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split
     emitter = _Emitter(plan)
     if plan.needs_graph:
         assert graph is not None
+        if not plan.trace.rerun:
+            emitter.statements(plan.before_graph)
         emitter.call_graph(graph, boxed)
-    emitter.statements()
+    emitter.statements(plan.statements)
     if split is not None:
         emitter.bind(split.step)
     emitter.op("return")
@@ -106,8 +108,8 @@ class _Emitter:
             for node in outputs:
                 self.outputs[id(node)] = self.store()
 
-    def statements(self) -> None:
-        for statement in self.plan.statements:
+    def statements(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
             self.position = statement.position
             for group in statement.groups:
                 self.build(group)

@@ -84,9 +84,13 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The order of everything. `outputs`: the FX nodes that the graph must return; `captures`: what the guard walk must fetch."""
+    """The order of everything. `outputs`: the FX nodes that the graph must return; `captures`: what the guard walk must fetch.
+
+    `before_graph`: what is replayed before the graph is called, unless the call may have to run as written from its beginning.
+    """
 
     trace: FinishedTrace
+    before_graph: list[Statement]
     statements: list[Statement]
     values: dict[int, Value]
     outputs: list[Any]
@@ -107,12 +111,15 @@ class Plan:
 
 def plan(trace: FinishedTrace) -> Plan:
     """Plan the replacement code: replays in order, then the result."""
-    statements = [
-        Statement(record(logged.effect.replay, 0, logged.effect), logged.position if logged.position.lineno else trace.return_position)
-        for logged in trace.effects.order()
-    ]
+    before_graph, statements = (
+        [
+            Statement(record(logged.effect.replay, 0, logged.effect), logged.position if logged.position.lineno else trace.return_position)
+            for logged in effects
+        ]
+        for effects in (trace.effects.before_graph(), trace.effects.order())
+    )
     statements.append(Statement(record(lambda cg: cg.load(trace.result), 1, trace.result), trace.return_position))
-    values = _record_values(statements)
+    values = _record_values([*before_graph, *statements])
     statements = _in_order(statements, values, trace.effects)
     grouper = _Grouper(values)
     for statement in statements:
@@ -120,7 +127,7 @@ def plan(trace: FinishedTrace) -> Plan:
     outputs: dict[int, Any] = {}
     captures: dict[int, Source] = {}
     source_uses: dict[int, int] = {}
-    for steps in _fragments(statements, values):
+    for steps in _fragments([*before_graph, *statements], values):
         for kind, payload in steps:
             if kind is StepKind.NODE:
                 outputs.setdefault(id(payload), payload)
@@ -131,7 +138,7 @@ def plan(trace: FinishedTrace) -> Plan:
     for source in reversed(trace.held):
         captures.pop(id(source), None)
         captures[id(source)] = source
-    return Plan(trace, statements, values, list(outputs.values()), list(captures.values()), source_uses)
+    return Plan(trace, before_graph, statements, values, list(outputs.values()), list(captures.values()), source_uses)
 
 
 def _fragments(statements: list[Statement], values: dict[int, Value]) -> Iterator[list[CodeStep]]:

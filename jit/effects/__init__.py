@@ -1,4 +1,4 @@
-"""The ordered log of what the trace changes outside itself: mutated objects, each replayed once, then effects of no object."""
+"""The ordered log of what the trace changes outside itself: what comes before the graph, mutated objects, each replayed once, then effects of no object."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ class Logged:
 class Effects:
     """The effects of one trace, in order of their first occurrence. Undone with the trail."""
 
-    __slots__ = ("_tracer", "_mutated", "_last")
+    __slots__ = ("_tracer", "_first", "_mutated", "_last")
 
     def __init__(self, tracer: EffectsTrace) -> None:
         self._tracer = tracer
+        self._first: list[Logged] = []
         self._mutated: dict[int, Logged] = {}
         self._last: list[Logged] = []
 
@@ -73,6 +74,17 @@ class Effects:
     def _take_back_call(self, effect: Effect) -> None:
         del self._mutated[id(effect)]
 
+    def at_start(self, effect: Effect) -> None:
+        """An effect that is replayed before the graph runs, which doesn't depend on it; it loads nothing but values from outside.
+
+        Calls that run as written where their graph raises do without it, so what it changes must be changed behind the graph as well.
+        """
+        self._first.append(Logged(effect, self._tracer.root_position()))
+        self._tracer.trail.log(self._take_back_first)
+
+    def _take_back_first(self) -> None:
+        self._first.pop()
+
     def at_end(self, effect: Effect) -> None:
         """An effect that is no object's mutation: global modes, generators. Replayed after all mutations, in order."""
         self._last.append(Logged(effect, self._tracer.root_position()))
@@ -100,8 +112,12 @@ class Effects:
         """Whether the value from outside was announced as mutated."""
         return id(settle(obj)) in self._mutated
 
+    def before_graph(self) -> list[Logged]:
+        """What is to be replayed before the graph runs, in order."""
+        return [*self._first]
+
     def order(self) -> list[Logged]:
-        """Everything to be replayed, in order: iterators from outside first, as none was stepped after a change of what it runs over."""
+        """Everything to be replayed behind the graph, in order: iterators from outside first, as none was stepped after a change of what it runs over."""
         mutated = sorted(self._mutated.values(), key=lambda logged: not isinstance(logged.effect, Object) or not logged.effect.replays_first)
         return [*mutated, *self._last]
 

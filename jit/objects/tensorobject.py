@@ -392,8 +392,25 @@ def write_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
         mine, others = self.look(vm), value.look(vm)
         if (mine.shape, mine.dtype, mine.device) != (others.shape, others.dtype, others.device):
             vm.unsupported(breaks.OperatorRaises("storing a .grad of another shape, dtype or device than its tensor's"))
+    if value.cls is type(None) and self.source is not None and self.grad is MISSING:
+        vm.effects.at_start(GradientDropped(self))
     vm.trail.set(self, "grad", value)
     vm.effects.mutated(self)
+
+
+class GradientDropped:
+    """An effect: `.grad` of a tensor from outside is set to None before the graph runs, so that its memory is free while the graph makes a new one."""
+
+    def __init__(self, tensor: TensorObject) -> None:
+        self.tensor = tensor
+
+    def replay(self, cg: Codegen) -> None:
+        cg.load_const(None)
+        cg.load(self.tensor)
+        cg.store_attr("grad")
+
+    def referents(self) -> list[Object]:
+        return [self.tensor]
 
 
 @sets(torch.Tensor.requires_grad)

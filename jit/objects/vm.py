@@ -51,6 +51,9 @@ class EffectsView(Protocol[Obj_contra]):
     def is_mutated(self, obj: Obj_contra) -> bool:
         """Whether the value from outside was announced as mutated."""
 
+    def at_start(self, effect: Any) -> None:
+        """Something to be replayed before the graph runs, which doesn't depend on it: an effects.Effect. `mutated` is to be told of it too."""
+
     def at_end(self, effect: Any) -> None:
         """Something to be replayed after all mutations that is no value's mutation: an effects.Effect."""
 

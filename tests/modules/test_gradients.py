@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from named import Programs
 from torch import nn
 
 import framejit
+from framejit.backends import eager as backend_eager
 
 BACKENDS = ("eager", "aot_eager")
 PROGRAMS = Programs()
@@ -511,3 +514,80 @@ def test_a_model_is_freed(backend: str) -> None:
     del state
     gc.collect()
     assert gone() is None
+
+
+def dropped_first(model, x):
+    model.zero_grad()
+    model(x).sum().backward()
+
+
+def dropped_between(model, x):
+    loss = model(x).sum()
+    model.zero_grad()
+    loss.backward()
+
+
+def read_before(model, x):
+    kept = model.weight.grad
+    model.weight.grad = None
+    model(x).sum().backward()
+    return kept * 2
+
+
+def put_back(model, x):
+    kept, model.weight.grad = model.weight.grad, None
+    model(x).sum().backward()
+    found, model.weight.grad = model.weight.grad, kept
+    return found
+
+
+def added_to(model, x):
+    model(x).sum().backward()
+
+
+@pytest.mark.only_eager("a backend of its own")
+@pytest.mark.parametrize("step, freed", [(dropped_first, True), (dropped_between, True), (read_before, False), (put_back, False), (added_to, False)])
+def test_gradients_that_are_dropped_are_freed_before_the_graph_runs(
+    step: Callable[..., Any], freed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a step would need memory for all gradients twice."""
+    alive: list[bool] = []
+    old: list[Any] = []
+
+    def watching(gm, example_inputs):
+        run = eager.call(gm, example_inputs)
+
+        def watched(inputs):
+            alive.append(old[-1]() is not None)
+            return run(inputs)
+
+        return backend_eager.boxed(watched)
+
+    eager = backend_eager.BACKEND
+    monkeypatch.setattr(backend_eager, "BACKEND", replace(eager, call=watching))
+    torch.manual_seed(0)
+    model = nn.Linear(3, 4, bias=False)
+    expected, compiled = copy.deepcopy(model), framejit.compile(step, backend="eager", isolate_recompiles=True)
+    for _ in range(3):
+        x = torch.randn(2, 3)
+        for each in (model, expected):
+            each.weight.grad = torch.ones(4, 3)
+        old.append(weakref.ref(model.weight.grad))
+        Comparison().same((step(expected, x), expected.weight.grad), (compiled(model, x), model.weight.grad))
+    assert alive == [not freed] * 3
+
+
+def test_an_error_of_the_graph_leaves_gradients_to_handlers_as_they_were() -> None:
+    def step(model, x, index):
+        try:
+            loss = model(x)[index].sum()
+            model.zero_grad()
+            loss.backward()
+        except IndexError:
+            return model.weight.grad
+
+    model = nn.Linear(3, 4, bias=False)
+    compiled = framejit.compile(step, backend="eager")
+    compiled(model, torch.randn(2, 3), torch.tensor([0, 1]))
+    before = model.weight.grad
+    assert compiled(model, torch.randn(2, 3), torch.tensor([7])) is before is model.weight.grad
