@@ -15,6 +15,7 @@ from torch._functorch import config as functorch_config
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
+from framejit.backends.layouts import weights_outweigh
 from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
@@ -97,7 +98,8 @@ def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: A
     without_alpha(gm.graph)
     compute_once(gm.graph)
     gm.recompile()
-    return compile_fx_inner(gm, example_inputs, **kwargs)
+    with config.patch(layout_optimization=False) if weights_outweigh(gm.graph) else contextlib.nullcontext():
+        return compile_fx_inner(gm, example_inputs, **kwargs)
 
 
 def without_alpha(graph: fx.Graph) -> None:
