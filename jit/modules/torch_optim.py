@@ -92,6 +92,14 @@ def as_traced(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "fused": False, "foreach": False, **on_gpu}  # the backend fuses by itself, and AOTAutograd can't trace the kernels; steps stay on a GPU
 
 
+def records(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> bool:
+    """Whether autograd is to record a step: with `differentiable=True`, of which SGD doesn't tell its arithmetic."""
+    if "differentiable" in given and abstract.truth(vm, given["differentiable"]):
+        return True
+    tensors = [item.look(vm) for items in lists.values() for item in items if isinstance(item, TensorObject)]
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
 def arithmetic(function: Callable[..., Any]) -> None:
     """Have the arithmetic of a step be one node, which changes all tensors that it is given but the gradients, and gives the buffers that it makes."""
     signature = inspect.signature(function)
@@ -101,7 +109,9 @@ def arithmetic(function: Callable[..., Any]) -> None:
     def enter_graph(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         given = {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()}
         lists = {name: [vm.observe(item) for item in value.items(vm)] for name, value in given.items() if isinstance(value, ListObject)}
-        for name in ("differentiable", "capturable", "grad_scale", "found_inf"):
+        if records(vm, given, lists):
+            vm.unsupported(breaks.OptimizerStep("an optimizer with differentiable="))
+        for name in ("capturable", "grad_scale", "found_inf"):
             if name in given and given[name].constant(vm) not in (None, False):
                 vm.unsupported(breaks.OptimizerStep(f"an optimizer with {name}="))
         for tensor in (item for items in lists.values() for item in items if item.cls is not type(None)):
@@ -160,6 +170,15 @@ def zero_grad(vm: VM, *args: Object, **kwargs: Object) -> Object:
 
 
 ZERO_GRAD = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+
+
+@models(torch.optim.Optimizer.add_param_group)
+def add_param_group(vm: VM, *args: Object, **kwargs: Object) -> Object:
+    """torch marks it as not to be compiled by its own tracer."""
+    return vm.call_app(app.plain, [vm.from_real(ADD_PARAM_GROUP), *args], kwargs)
+
+
+ADD_PARAM_GROUP = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
 
 @models(torch.nn.Module.zero_grad)

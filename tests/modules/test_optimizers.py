@@ -377,3 +377,24 @@ def test_marks_of_torchs_own_tracer() -> None:
     for _ in range(3):
         compiled(run)
     assert framejit.statistics()["reasons"] == []
+
+
+@pytest.mark.parametrize("cls", [torch.optim.SGD, torch.optim.Adam])
+def test_steps_that_autograd_records(cls: Any) -> None:
+    """They run as written, and the gradient goes through them."""
+
+    def learn(weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        inner = weight.clone()
+        optimizer = cls([inner], lr=0.1, differentiable=True)
+        for _ in range(2):
+            (inner.grad,) = torch.autograd.grad((x @ inner).pow(2).mean(), inner, create_graph=True)
+            optimizer.step()
+        return (x @ inner).pow(2).mean()
+
+    told = []
+    for compile in (lambda f: f, lambda f: framejit.compile(f, backend="eager")):
+        weight = torch.full((3, 2), 0.5, requires_grad=True)
+        loss = compile(learn)(weight, torch.ones(4, 3))
+        loss.backward()
+        told.append([loss.detach(), weight.grad])
+    same(told[1], told[0])

@@ -14,6 +14,11 @@ def step(function: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any
         return function(optimizer, *args, **kwargs)
 
 
+def plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function without what torch has put around it."""
+    return function(*args, **kwargs)
+
+
 def zero_grad(function: Callable[..., Any], optimizer: Any, set_to_none: bool = True) -> None:
     """torch.optim.Optimizer.zero_grad: whether there are gradients makes no difference where all are set to None, so a trace needn't rest on it."""
     if not set_to_none:
