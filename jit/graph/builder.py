@@ -23,6 +23,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.experimental.symbolic_shapes import SubclassSymbolicContext
 
 from framejit import breaks, classes, interrupts
 from framejit.errors import UserFrame
@@ -211,7 +212,7 @@ class GraphBuilder:
         if of_others:
             self.meet_wrapper()
         static = of_others or is_static(source, plain)
-        symbolic = None if static else self.shapes.context_of(source, plain)
+        symbolic = self.shapes.context_of_wrapper(source, plain) if of_others else None if static else self.shapes.context_of(source, plain)
         try:
             fake = self.fakes.of_input(tensor, symbolic)
         except (AttributeError, RuntimeError, NotImplementedError, TypeError) as error:
@@ -219,6 +220,8 @@ class GraphBuilder:
                 raise
             self.vm.unsupported(breaks.TensorSubclass(f"{type(tensor).__qualname__}, of which there is no tensor without data ({error})"))
         if symbolic is not None:
+            if isinstance(symbolic, SubclassSymbolicContext):
+                self.shapes.note_wrapper(source, tensor, symbolic)
             self.shapes.note_input(source, plain, fake)
             self.unbacked.note_input(source.told(), fake)
         self.vm.guard(TensorMatch, source, tensor_spec(tensor) if symbolic is None else without_symbols(tensor_spec(tensor), fake))

@@ -8,6 +8,7 @@ Nothing is taken back here when instructions are undone: the ShapeEnv remembers 
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeEnv,
     StatefulSymbolicContext,
     StrictMinMaxConstraint,
+    SubclassSymbolicContext,
     free_unbacked_symbols,
 )
 from torch.utils._sympy import functions
@@ -29,14 +31,16 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from framejit.errors import ConstraintViolation
 from framejit.graph.demands import GraphDemands
+from framejit.graph.inputs import is_static
 from framejit.graph.torch_sources import InputSource
 from framejit.guards.dynamic import ANY, NO_SIZES, NONE, STATIC, Dynamic, Sizes
 from framejit.guards.shape_program import UntranslatableError, shapes_hold
 from framejit.guards.shapes import STEPS, ShapesHold
-from framejit.guards.source import Call, Source, UserLine
+from framejit.guards.source import Call, InstanceDict, Item, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride
 from framejit.objects.numberobject import COMPARISONS, OPERATIONS, DeferredNumber, NumberObject
 from framejit.objects.object import Object
+from framejit.torch_classes import is_wrapper
 
 if TYPE_CHECKING:
     from framejit.trail import Trail
@@ -139,6 +143,25 @@ class Shapes:
             known = self._contexts[id(tensor)] = tensor, context
         return known[1]
 
+    def context_of_wrapper(self, source: Source, wrapper: torch.Tensor) -> SubclassSymbolicContext | None:
+        """How to make the fake of a tensor that wraps others; None where all sizes, its own and theirs, are constants. Those of wrappers in wrappers are."""
+        parts = {name: getattr(wrapper, name) for name in wrapper.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
+        if is_static(source, wrapper) or any(name not in wrapper.__dict__ or is_wrapper(type(part)) for name, part in parts.items()):
+            return None
+        namespace = source.child(InstanceDict)
+        inner = {name: self.context_of(namespace.child(Item, name), part) for name, part in parts.items()}
+        outer = self.context_of(source, wrapper)
+        if outer is None and not any(inner.values()):
+            return None
+        inner = {name: found or self._fixed(namespace.child(Item, name), parts[name]) for name, found in inner.items()}
+        outer = outer or self._fixed(source, wrapper)
+        fields = {field.name: getattr(outer, field.name) for field in dataclasses.fields(outer) if field.init}
+        return SubclassSymbolicContext(**fields, inner_contexts=inner)
+
+    def _fixed(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext:
+        """The context by which a fake gets no symbolic sizes."""
+        return symbolic_context(self._name(source), tensor, NONE, NO_SIZES, STATIC, NONE)
+
     def _name(self, source: Source) -> str:
         """The name of a source that symbols are told apart by."""
         name = source.describe()
@@ -157,10 +180,19 @@ class Shapes:
             self._note(source.child(TensorStride, dim), fake.stride(dim), tensor.stride(dim))
         self._note(source.child(TensorOffset), fake.storage_offset(), tensor.storage_offset())
 
+    def note_wrapper(self, source: Source, wrapper: torch.Tensor, context: SubclassSymbolicContext) -> None:
+        """Note that a wrapper's own sizes have symbols besides those of what it wraps, with which its fake is made."""
+        assert context.tensor_source is not None
+        made = context.shape_env_to_source_to_symbol_cache.get(id(self.env), {})
+        for dim in range(wrapper.dim()):
+            symbol = made.get(f"{context.tensor_source.name}.size()[{dim}]")
+            if isinstance(symbol, sympy.Symbol):
+                self._note(source.child(TensorSize, dim), self.env.create_symintnode(symbol, hint=wrapper.size(dim)), wrapper.size(dim))
+
     def _note(self, source: Source, sym: Any, value: int) -> None:
         if type(sym) is not SymInt:
             return
-        expr = self.properties[source] = sym.node._expr
+        expr = self.properties.setdefault(source, sym.node._expr)
         if isinstance(expr, sympy.Symbol) and expr not in self.origins and not free_unbacked_symbols(sym):
             self.origins[expr] = NumberObject(value, source, pending=True, sym=sym)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 
 from framejit import breaks, classes
 from framejit.graph.builder import TorchVM
-from framejit.objects import abstract
+from framejit.objects import abstract, operators
+from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import library, models
 from framejit.objects.tensorobject import TensorObject
@@ -24,7 +26,7 @@ class UnfinishedWrapper(UserObject):
 
     __slots__ = ("size", "stride", "requires_grad")
 
-    def __init__(self, cls: type, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool) -> None:
+    def __init__(self, cls: type, size: list[Object], stride: list[Object], requires_grad: bool) -> None:
         super().__init__(cls)
         self.size, self.stride, self.requires_grad = size, stride, requires_grad
 
@@ -42,9 +44,22 @@ def make_wrapper_subclass(
     real = vm.observe(cls).constant(vm)
     if not issubclass(type(real), type) or not is_wrapper(real):
         vm.unsupported(breaks.TensorSubclass(f"{real!r:.80}, made by _make_wrapper_subclass()"))
-    sizes = tuple(vm.observe(size).as_real(vm))
-    steps = torch.empty(sizes, device="meta").stride() if strides is None else tuple(vm.observe(strides).as_real(vm))
+    sizes = [vm.observe(item) for item in abstract.iterate(vm, size)]
+    steps = contiguous(vm, sizes) if strides is None else [vm.observe(item) for item in abstract.iterate(vm, strides)]
     return UnfinishedWrapper(real, sizes, steps, requires_grad is not None and bool(vm.observe(requires_grad).constant(vm)))
+
+
+def contiguous(vm: VM, sizes: list[Object]) -> list[Object]:
+    """The strides of a contiguous tensor of these sizes."""
+    steps = [vm.const(1)]
+    for size in sizes[:0:-1]:
+        steps.insert(0, vm.observe(operators.binary_op(vm, "*", steps[0], size if abstract.truth(vm, size) else vm.const(1))))
+    return steps[: len(sizes)]
+
+
+def number_in(vm: VM, number: Object) -> Any:
+    """A number as it is on fakes."""
+    return number.sym if isinstance(number, NumberObject) and number.sym is not None else number.constant(vm)
 
 
 @library
@@ -69,19 +84,22 @@ def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
     if not inner or not all(isinstance(part, TensorObject) for part in inner) or namespace is None:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, which doesn't wrap tensors"))
     vm.graph.meet_wrapper()
-    result = enter(vm, maker_of(made.cls, tuple(names), context, made.size, made.stride), inner)
+    result = enter(vm, maker_of(made.cls, tuple(names), context, len(made.size)), [*inner, *made.size, *made.stride])
     assert isinstance(result, TensorObject)
     fake = result.look(vm)
     lost = set(namespace.open(vm)) - set(vars(fake))
-    if result.cls is not made.cls or lost or tuple(fake.shape) != made.size or fake.requires_grad != made.requires_grad:
+    looks_alike = result.cls is made.cls and not lost and fake.requires_grad == made.requires_grad and fake.dim() == len(made.size)
+    if not looks_alike or not all(vm.graph.shapes.decide(operator.eq, size, number_in(vm, told)) for size, told in zip(fake.shape, made.size)):
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, which __tensor_unflatten__ doesn't make as it was"))
     return result
 
 
-def maker_of(cls: Any, names: tuple[str, ...], context: Any, size: tuple[int, ...], stride: tuple[int, ...]) -> Callable[..., Any]:
-    """The function of a node that makes a wrapper of its parts."""
+def maker_of(cls: Any, names: tuple[str, ...], context: Any, dims: int) -> Callable[..., Any]:
+    """The function of a node that makes a wrapper of its parts, its sizes and its strides."""
+    count = len(names)
 
-    def make_wrapper_of(*parts: torch.Tensor) -> Any:
-        return cls.__tensor_unflatten__(dict(zip(names, parts, strict=True)), context, size, stride)
+    def make_wrapper_of(*parts: Any) -> Any:
+        inner = dict(zip(names, parts[:count], strict=True))
+        return cls.__tensor_unflatten__(inner, context, parts[count : count + dims], parts[count + dims :])
 
     return make_wrapper_of

@@ -88,7 +88,7 @@ class TensorObject(Object):
     def part(self, vm: VM, name: str) -> Object:
         """An attribute that a wrapper of tensors has got from an operator's code."""
         value = self.look(vm).__dict__[name]
-        if not isinstance(value, (torch.Tensor, torch.dtype, torch.device, int, float, str, bool, type(None))):
+        if not isinstance(value, (torch.Tensor, torch.dtype, torch.device, int, float, str, bool, torch.SymInt, type(None))):
             vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, of which an operator has made .{name}"))
         return enter(vm, getattr, [self, vm.const(name)])
 

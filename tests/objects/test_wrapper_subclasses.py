@@ -237,3 +237,35 @@ def test_a_class_that_says_nothing_of_its_parts_breaks() -> None:
 
     with pytest.raises(framejit.Unsupported, match="Opaque"):
         framejit.compile(lambda x: x + 1, backend="eager", fullgraph=True)(torch.ones(2).as_subclass(Opaque))
+
+
+VARYING: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] = {
+    "operators": (lambda x, y: ((x * y + 1).relu(), x.shape[0]), lambda n: (pair(n, 4), torch.ones(n, 4))),
+    "views and parts": (lambda x: (x.view(x.shape[0] * 2, 2).sin(), x.a.sum() + x.b), lambda n: (pair(n, 4),)),
+    "made inside": (lambda a: Pair(a * 2, a + 1) @ a.T, lambda n: (torch.ones(n, 4),)),
+    "behind a break": (lambda x: (framejit.graph_break(), x * 2)[1], lambda n: (pair(n, 4),)),
+    "the second size": (lambda x: x.sum(0) * x.shape[1], lambda n: (pair(2, n),)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", VARYING)
+def test_sizes_that_vary_are_symbolic(name: str, backend: str) -> None:
+    program, make = VARYING[name]
+    framejit.reset()
+    compiled = framejit.compile(program, backend=backend)
+    for n in (3, 4, 5, 7):
+        assert plain(compiled(*make(n))) == plain(program(*make(n)))
+    assert framejit.statistics()["graphs"] == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_batch_of_varying_size_through_quantised_weights(backend: str) -> None:
+    model = nn.Linear(4, 3)
+    model.weight = nn.Parameter(Scaled(torch.ones(3, 4, dtype=torch.int8), torch.full((3,), 0.5)), requires_grad=False)
+    framejit.reset()
+    compiled = framejit.compile(model, backend=backend, fullgraph=True)
+    for n in (2, 3, 4, 5):
+        x = torch.randn(n, 4, requires_grad=True)
+        assert torch.allclose(compiled(x), model(x))
+    assert framejit.statistics()["graphs"] == 2
