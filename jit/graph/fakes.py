@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
 from framejit.graph.fake import make_fake_mode, to_fake, version_of
 from framejit.graph.inputs import GraphInput
+from framejit.graph.on_fakes import written_by
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
@@ -165,10 +165,5 @@ class Writes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if isinstance(func, OpOverload) and func._schema.is_mutable:
-            for index, argument in enumerate(func._schema.arguments):
-                value = kwargs.get(argument.name, args[index] if index < len(args) else None)
-                if argument.alias_info is not None and argument.alias_info.is_write:
-                    tensors = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(item, torch.Tensor)]
-                    self.seen = self.seen or bool(storages(tensors) & self._storages)
+        self.seen = self.seen or bool(storages(written_by(func, args, kwargs)) & self._storages)
         return func(*args, **kwargs)

@@ -1,9 +1,15 @@
-"""What runs on fake tensors in the place of a function that needs their data."""
+"""What runs on fake tensors in the place of a function that needs their data, and what an operator of somebody else's writes to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from framejit.graph.fake import is_of_others
 
 STAND_INS: dict[Any, Callable[..., Any]] = {}
 """By the target of a node."""
@@ -17,6 +23,40 @@ def stand_in(target: Callable[..., Any], function: Callable[..., Any]) -> None:
 def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a node with this target gives for fakes."""
     function = STAND_INS.get(target)
-    if function is None:
-        function = getattr(target, "on_fakes", target)  # the targets of launches say it themselves
-    return function(*args, **kwargs)
+    if function is not None:
+        return function(*args, **kwargs)
+    if isinstance(target, (OpOverload, OpOverloadPacket)) and is_of_others(target):
+        with Written() as written:
+            result = target(*args, **kwargs)
+        written.count()
+        return result
+    return getattr(target, "on_fakes", target)(*args, **kwargs)  # the targets of launches say it themselves
+
+
+class Written(TorchDispatchMode):
+    """Notes to which tensors the operators below write. `count` counts that in the versions of the tensors: an operator in C++ does so for real tensors
+    by what it calls, but its fake needn't call anything.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tensors: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self._tensors += written_by(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def count(self) -> None:
+        torch.autograd.graph.increment_version([tensor for tensor in self._tensors if not tensor.is_inference()])
+
+
+def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors to which an operator writes, as its schema says."""
+    found: list[torch.Tensor] = []
+    if isinstance(func, OpOverload) and func._schema.is_mutable:
+        for index, argument in enumerate(func._schema.arguments):
+            value = kwargs.get(argument.name, args[index] if index < len(args) else None)
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                found += [item for item in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(item, torch.Tensor)]
+    return found

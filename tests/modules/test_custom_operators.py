@@ -64,6 +64,9 @@ LIBRARY.define("plain(Tensor x, float scale=2.0) -> Tensor")
 LIBRARY.impl("plain", lambda x, scale=2.0: torch.from_numpy(x.numpy() * scale), "CPU")
 LIBRARY.define("part(Tensor(a) x, int start) -> Tensor(a)")
 LIBRARY.impl("part", lambda x, start: x[start:], "CompositeImplicitAutograd")
+LIBRARY.define("count_(Tensor(a!) counts, Tensor x) -> ()")
+LIBRARY.impl("count_", lambda counts, x: np.add.at(counts.numpy(), x.numpy(), 1), "CPU")
+torch.library.register_fake("framejit_operators::count_", lambda counts, x: None, lib=LIBRARY)
 LIBRARY.define("both(Tensor x) -> (Tensor, Tensor)")
 LIBRARY.impl("both", lambda x: (x.sin(), x.cos()), "CompositeImplicitAutograd")
 
@@ -101,6 +104,20 @@ def test_custom_operators_that_change_their_arguments(backend):
         return inner, doubled, filled, two_(x, [], way="three")[0]
 
     agree(f, vector(), vector(), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_an_operator_writes_to_is_known_by_its_schema(backend):
+    """Neither its kernel nor its fake calls an operator of torch's that would tell."""
+
+    def f(counts, x):
+        inner = counts * 0
+        torch.ops.framejit_operators.count_(inner, x)
+        torch.ops.framejit_operators.count_.default(counts, x)
+        torch.ops.framejit_operators.count_(counts, x)
+        return inner, counts + 1
+
+    agree(f, torch.zeros(3), torch.tensor([0, 2, 2]), backend=backend)
 
 
 def test_what_an_operator_changes_is_known_to_a_view_of_it():
