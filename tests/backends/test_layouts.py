@@ -44,6 +44,6 @@ def test_inductor_compiles_accordingly(size: int, channels_last: bool, monkeypat
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU())
     x = torch.randn(2, 16, size, size)
-    with torch.no_grad():
+    with torch.no_grad(), config.patch(force_disable_caches=True):
         torch.testing.assert_close(framejit.compile(model, backend="inductor")(x), model(x))
     assert found == [channels_last]
