@@ -232,6 +232,15 @@ def broken(x: torch.Tensor) -> Any:
     return vmap(grad(f))(x * 2) * 3
 
 
-@feature("torch.autograd.functional")
+@feature("torch.autograd.functional: jacobian and vjp")
 def functional(x: torch.Tensor) -> Any:
     return torch.autograd.functional.jacobian(torch.sin, x[0]), torch.autograd.functional.vjp(lambda y: y.sum(), x[0])
+
+
+@feature("torch.autograd.functional: hessian, hvp and jvp", a_module)
+def functional_second(module: nn.Module, x: torch.Tensor) -> Any:
+    def f(y: torch.Tensor) -> torch.Tensor:
+        return module(y).pow(2).sum()
+
+    functional = torch.autograd.functional
+    return functional.hessian(f, x[0]), functional.hvp(f, x, x), functional.jvp(module, x, x)

@@ -1,0 +1,168 @@
+"""torch.autograd.functional by the transforms of torch.func: traced in its place, they are operators of the graph, whose records of autograd are their own.
+
+A stand-in asks autograd for the same products of gradients as torch's function, in the same order. Where torch would raise, or what it gives depends
+on more than values (`strict=True`), the call runs natively.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from framejit.modules.app.func import Refused, stop
+from framejit.modules.app.func import vjp as pull
+
+AT_ONCE = 64
+"""Rows of a Jacobian that are computed together where the program hasn't asked for all: as many times the memory of one."""
+
+
+class Derivative:
+    """A call of one of the functions: its name, the tensors, and whether results are to be differentiated in turn."""
+
+    def __init__(self, name: str, inputs: Any, create_graph: bool, strict: bool) -> None:
+        self.name, self.is_tuple, self.create_graph = "torch.autograd.functional." + name, isinstance(inputs, tuple), create_graph
+        self.inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        if strict:
+            self.refuse("with strict=True")
+        if torch.is_inference_mode_enabled():
+            self.refuse("in inference mode")
+        if not self.inputs or not all(isinstance(value, torch.Tensor) for value in self.inputs):
+            self.refuse("of what is no tensor")
+        if create_graph and not (torch.is_grad_enabled() and all(value.requires_grad for value in self.inputs)):
+            self.refuse("with create_graph=True, of tensors that require no gradient")
+        self.inputs = self.cut_off(self.inputs)
+
+    def refuse(self, why: str) -> None:
+        stop((self.name, why))
+
+    def cut_off(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Tensors without what autograd knows of them, unless that is asked for."""
+        return values if self.create_graph else tuple([value.detach() for value in values])
+
+    def vector(self, given: Any, like: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The vector of a product, as tensors like these; where none is given, there may be but one number."""
+        if given is None:
+            if len(like) != 1 or like[0].numel() != 1:
+                self.refuse("without a vector")
+            return (torch.ones_like(like[0]),)
+        values = given if isinstance(given, tuple) else (given,)
+        if [getattr(value, "shape", None) for value in values] != [value.shape for value in like]:
+            self.refuse("with a vector of other sizes")
+        return self.cut_off(values)
+
+    def given_back(self, values: tuple[Any, ...], is_tuple: bool) -> Any:
+        """Results as the caller gets them."""
+        values = self.cut_off(values)
+        return values if is_tuple else values[0]
+
+
+def vjp(func: Any, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """`torch.autograd.functional.vjp`."""
+    call = Derivative("vjp", inputs, create_graph, strict)
+    outputs, is_tuple, back = recorded(func, call)
+    product = back(call.vector(v, outputs))
+    return call.given_back(outputs, is_tuple), call.given_back(product, call.is_tuple)
+
+
+def jvp(func: Any, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """`torch.autograd.functional.jvp`: what a vjp gives is linear in its vector; the gradient by that is the product."""
+    call = Derivative("jvp", inputs, create_graph, strict)
+    vector = call.vector(v, call.inputs)
+    outputs, is_tuple, back = recorded(func, call)
+    product = by_vector(back, outputs, vector)
+    return call.given_back(outputs, is_tuple), call.given_back(product, is_tuple)
+
+
+def vhp(func: Any, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """`torch.autograd.functional.vhp`."""
+    call = Derivative("vhp", inputs, create_graph, strict)
+    vector = call.vector(v, call.inputs)
+    _, back, output = pull(gradient_of(func), *call.inputs, has_aux=True)
+    return call.given_back((output,), False), call.given_back(back(vector), call.is_tuple)
+
+
+def hvp(func: Any, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+    """`torch.autograd.functional.hvp`."""
+    call = Derivative("hvp", inputs, create_graph, strict)
+    vector = call.vector(v, call.inputs)
+    gradients, back, output = pull(gradient_of(func), *call.inputs, has_aux=True)
+    return call.given_back((output,), False), call.given_back(by_vector(back, gradients, vector), call.is_tuple)
+
+
+def recorded(func: Any, call: Derivative) -> tuple[tuple[Any, ...], bool, Any]:
+    """What a function gives as a tuple, whether it is one, and what pulls gradients back."""
+    was_tuple = []
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        outputs = func(*inputs)
+        was_tuple.append(isinstance(outputs, tuple))
+        values = outputs if isinstance(outputs, tuple) else (outputs,)
+        if not values or not all(isinstance(value, torch.Tensor) for value in values):
+            raise Refused
+        return values
+
+    outputs, back = pull(run, *call.inputs)
+    return outputs, was_tuple[0], back
+
+
+def by_vector(back: Any, like: tuple[Any, ...], vector: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradient of a linear function of tensors like these, along a vector."""
+    _, forth = pull(lambda *gradients: back(gradients), *[torch.zeros_like(value) for value in like])
+    return forth(vector)
+
+
+def gradient_of(func: Any) -> Callable[..., tuple[Any, Any]]:
+    """A function that gives the gradients of another, whose result is one number, and that number."""
+
+    def run(*inputs: Any) -> tuple[Any, Any]:
+        output, back = pull(func, *inputs)
+        if not isinstance(output, torch.Tensor) or output.numel() != 1:
+            raise Refused
+        return back(torch.ones_like(output)), output
+
+    return run
+
+
+def jacobian(
+    func: Any, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False, strategy: str = "reverse-mode"
+) -> Any:
+    """`torch.autograd.functional.jacobian`."""
+    call = Derivative("jacobian", inputs, create_graph, strict)
+    if strategy != "reverse-mode":
+        call.refuse("in forward mode")
+    outputs, is_tuple, back = recorded(func, call)
+    if len(outputs) != 1 or outputs[0].numel() == 0:
+        call.refuse("of a function that gives several tensors, or an empty one")
+    (output,) = outputs
+    if output.numel() == 1:
+        rows = tuple([gradient.unsqueeze(0) for gradient in back((torch.ones_like(output),))])
+    else:
+        basis = torch.eye(output.numel(), dtype=output.dtype, device=output.device).view(-1, *output.shape)
+        rows = torch.vmap(lambda row: back((row,)), chunk_size=None if vectorize else AT_ONCE)(basis)
+        if not vectorize:
+            rows = tuple([row.contiguous() for row in rows])
+    parts = tuple([row.reshape(output.shape + value.shape) for row, value in zip(rows, call.inputs)])
+    found = call.given_back(parts, call.is_tuple)
+    return (found,) if is_tuple else found
+
+
+def hessian(
+    func: Any,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
+    """`torch.autograd.functional.hessian`."""
+    if isinstance(inputs, tuple) and len(inputs) != 1:
+        stop(("torch.autograd.functional.hessian", "by several tensors"))
+
+    def gradient(value: Any) -> Any:
+        (found,), _ = gradient_of(func)(value)
+        return found
+
+    found = jacobian(gradient, inputs[0] if isinstance(inputs, tuple) else inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return ((found,),) if isinstance(inputs, tuple) else found

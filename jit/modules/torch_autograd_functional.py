@@ -1,0 +1,15 @@
+"""torch.autograd.functional: stand-ins in Python, traced in the place of functions that ask autograd about what the program's function records."""
+
+from __future__ import annotations
+
+from torch.autograd import functional
+
+from framejit.modules.app import autograd_functional as plain
+from framejit.objects.registry import app
+
+app(functional.vjp)(plain.vjp)
+app(functional.jvp)(plain.jvp)
+app(functional.vhp)(plain.vhp)
+app(functional.hvp)(plain.hvp)
+app(functional.jacobian)(plain.jacobian)
+app(functional.hessian)(plain.hessian)
