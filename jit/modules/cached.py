@@ -45,7 +45,7 @@ class CachedFunctionObject(Object):
         given = [key(vm, arg) for arg in args]
         named = {name: key(vm, arg) for name, arg in kwargs.items()}
         of_program = library.kind_of(function.__code__, function.__globals__) is library.CodeKind.PROGRAM
-        if of_program or vm.effects.has_changed_since(0) or any(value is MISSING for value in (*given, *named.values())):
+        if of_program or may_read_changes(vm, function) or any(value is MISSING for value in (*given, *named.values())):
             vm.unsupported(breaks.CachedCall(function.__qualname__))
         try:
             result = self.value(*given, **named)
@@ -81,6 +81,13 @@ class CachedFunctionObject(Object):
 def wrap_cached(vm: VM, value: Any, source: Source | None) -> CachedFunctionObject:
     """A function under lru_cache, from outside."""
     return CachedFunctionObject(CachedFunction, source, value)
+
+
+def may_read_changes(vm: VM, function: FunctionType) -> bool:
+    """Whether a function may read what the trace has changed, and what isn't changed for real yet."""
+    if not vm.effects.has_changed_since(0):
+        return False
+    return not vm.computes_number(function, is_fixed=True) or vm.effects.is_mutated(vm.globals_of(function.__globals__))
 
 
 @dataclass(frozen=True, slots=True)

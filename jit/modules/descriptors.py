@@ -13,9 +13,12 @@ from types import (
     WrapperDescriptorType,
 )
 
+from framejit import breaks
+from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.builtinobject import DescriptorObject
 from framejit.objects.constobject import NONE
+from framejit.objects.funcobject import MethodObject
 from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
@@ -54,6 +57,15 @@ def descriptor_set(vm: VM, self: Object, obj: Object, value: Object | None) -> O
 @models(property.__delete__, MemberDescriptorType.__delete__)
 def descriptor_delete(vm: VM, self: Object, obj: Object) -> Object:
     return descriptor_set(vm, self, obj, None)
+
+
+@models(MethodType.__new__)
+def method_new(vm: VM, cls: Object, function: Object, receiver: Object) -> Object:
+    """Objects/classobject.c: method_new_impl. What is refused there is refused natively."""
+    function, receiver = vm.observe(function), vm.observe(receiver)
+    if vm.observe(cls).constant(vm) is not MethodType or receiver.cls is type(None) or vm.raw_type_lookup(function.cls, "__call__") is MISSING:
+        vm.unsupported(breaks.UnsupportedCall("types.MethodType of these arguments"))
+    return MethodObject(function, receiver)
 
 
 @models(sys.exception)

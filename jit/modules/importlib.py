@@ -1,9 +1,11 @@
-"""importlib.import_module and `__import__` as functions: of modules that are imported already."""
+"""importlib.import_module and `__import__` as functions, of modules that are imported already; and whether a module can be found."""
 
 from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.util
+import sys
 from typing import Any
 
 from framejit import breaks
@@ -34,3 +36,21 @@ def import_(
     if type(full) is not str or not full or depth != 0:
         vm.unsupported(breaks.NotImported(f"{full!r} by __import__"))
     return imports.import_module(vm, None, full, names, 0)
+
+
+def cannot_be_found(name: str) -> bool:
+    """Whether a top-level module isn't imported, and isn't installed either."""
+    return name not in sys.modules and importlib.util.find_spec(name) is None
+
+
+@models(importlib.util.find_spec)
+def find_spec(vm: VM, name: Object, package: Object | None = None) -> Object:
+    """Of a module that isn't there it is asked again in each call; finding one that is there gives a new object each time."""
+    full: Any = vm.observe(name).constant(vm)
+    if type(full) is not str or not full or "." in full:
+        vm.unsupported(breaks.UnsupportedCall("importlib.util.find_spec of a name with dots"))
+    if full in sys.modules:
+        return abstract.getattr_(vm, imports.loaded(vm, full), "__spec__")
+    if not vm.guards.read(cannot_be_found, full):
+        vm.unsupported(breaks.UnsupportedCall("importlib.util.find_spec of a module that isn't imported yet"))
+    return vm.const(None)

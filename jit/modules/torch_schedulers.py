@@ -6,6 +6,7 @@ A step changes the scheduler and the optimizer's groups of parameters, and needs
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
@@ -13,7 +14,7 @@ from typing import Any
 
 from torch.optim import lr_scheduler, swa_utils
 
-from framejit import breaks
+from framejit import breaks, library
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import schedulers as app
 from framejit.objects import abstract
@@ -71,7 +72,7 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
         rules = vm.observe(abstract.getattr_(vm, obj, "lr_lambdas"))
         for rule in abstract.iterate(vm, rules):
             real = vm.observe(rule)
-            if real.source is None or not vm.computes_number(real.value):
+            if real.source is None or not vm.computes_number(real.value, is_fixed=False):
                 vm.unsupported(REASON)
     if not issubclass(obj.cls, OF_OTHERS):
         return [obj]
@@ -92,6 +93,30 @@ def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
     return found  # type: ignore[return-value]
 
 
+def is_handled(vm: TorchVM) -> bool:
+    """Whether a handler of the program's would see what is raised here."""
+    mark = vm.trail.mark()
+    found = vm.note_handlers()
+    vm.trail.undo_to(mark)  # no operation of the graph is meant
+    return found
+
+
+def may_raise(vm: VM, scheduler: Object) -> bool:
+    """Whether a step of a scheduler may fail: because of a function of the program's, or of a group of parameters that the scheduler doesn't know."""
+    if issubclass(scheduler.cls, OF_RULES):
+        functions = [unwrapped(vm.observe(rule).value) for rule in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, scheduler, "lr_lambdas")))]
+        return any(library.kind_of(function.__code__, function.__globals__) is library.CodeKind.PROGRAM for function in functions)
+    if issubclass(scheduler.cls, OF_OTHERS):
+        return False
+    known = abstract.length(vm, vm.observe(abstract.getattr_(vm, scheduler, "base_lrs")))
+    return bool(known.constant(vm) != len(groups_of(vm, scheduler)))
+
+
+def unwrapped(rule: Any) -> Any:
+    """The function of a schedule that is given as a functools.partial."""
+    return unwrapped(rule.func) if isinstance(rule, functools.partial) else rule
+
+
 def namespace_of(vm: VM, scheduler: Object) -> DictObject:
     """The attributes of a scheduler."""
     found = scheduler.instance_dict(vm)
@@ -104,9 +129,11 @@ def step(function: Callable[[Any], None]) -> None:
 
     def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
         place = vm.place()
-        if args or kwargs or vm.note_handlers():
-            vm.unsupported(REASON)  # a handler of the program's wouldn't see what the step raises behind the graph
+        if args or kwargs:
+            vm.unsupported(REASON)
         changed = check_scheduler(vm, self)
+        if is_handled(vm) and any(may_raise(vm, scheduler) for scheduler in changed):
+            vm.unsupported(REASON)  # the handler wouldn't see what is raised behind the graph
         uneventful = [vm.observe(vm.call_app(app.is_uneventful, [scheduler])) for scheduler in changed if not issubclass(scheduler.cls, OF_OTHERS)]
         groups = {id(group): group for scheduler in changed for group in groups_of(vm, scheduler)}
         namespaces = {id(scheduler): namespace_of(vm, scheduler) for scheduler in changed}

@@ -124,6 +124,8 @@ class BuiltinObject(IdentityConstant):
             if setter is not None:
                 setter(vm, obj, value)
                 return True
+            if self.value.__name__ == "__dict__" and value is not None and obj.share_dict(vm, vm.observe(value)):
+                return True
             vm.unsupported(breaks.UnsupportedOperation(f"storing to {text_of(self.value)}, which C code handles"))
         return False
 

@@ -175,7 +175,7 @@ class ExceptionObject(Object):
             cg.pop_top()
         if self.passed:
             load_entries(cg, self, self.passed)
-        fill_instance_dict(cg, self.attrs)
+        fill_instance_dict(cg, self, self.attrs)
 
     def referents(self) -> list[Object]:
         optional = [each for each in (self.attrs, self.beneath) if each is not None]

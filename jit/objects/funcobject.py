@@ -227,7 +227,7 @@ class FunctionObject(Object):
             cg.load(part)
             cg.load(self)
             cg.store_attr(name)
-        fill_instance_dict(cg, self.attrs)
+        fill_instance_dict(cg, self, self.attrs)
 
     def referents(self) -> list[Object]:
         parts = [self.globals, self.defaults, self.kwdefaults, self.annotations, self.attrs, *self.renamed.values()]

@@ -16,6 +16,9 @@ class InstanceDictObject(DictObject):
         self.owner = owner
 
     def reconstruct(self, cg: Codegen) -> None:
+        if self.owner.attrs is not self:  # the instance shares another dict by now
+            super().reconstruct(cg)
+            return
         cg.load(self.owner)
         cg.load_const("__dict__")
         cg.call_const(object.__getattribute__, 2)  # past any `__getattribute__` of the program's
@@ -24,8 +27,17 @@ class InstanceDictObject(DictObject):
         return True
 
 
-def fill_instance_dict(cg: Codegen, attrs: Namespace | None) -> None:
-    """Emit what puts the attributes of an instance made by the trace in place: building its dict does."""
-    if attrs is not None and attrs.entries:
-        cg.load(attrs)
-        cg.pop_top()
+def fill_instance_dict(cg: Codegen, owner: Object, attrs: Namespace | None) -> None:
+    """Emit what puts the attributes of an instance made by the trace in place: building its dict does, and a dict that it shares is set."""
+    if attrs is None:
+        return
+    if isinstance(attrs, InstanceDictObject) and attrs.owner is owner:
+        if attrs.entries:
+            cg.load(attrs)
+            cg.pop_top()
+        return
+    cg.load(owner)
+    cg.load_const("__dict__")
+    cg.load(attrs)
+    cg.call_const(object.__setattr__, 3)
+    cg.pop_top()

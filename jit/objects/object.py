@@ -100,6 +100,10 @@ class Object:
         """The value as an argument of a pure C function: a constant, or a fresh list, dict or set of constants. Else NotConstant."""
         return self.constant(vm)
 
+    def share_dict(self, vm: VM, namespace: Object) -> bool:
+        """Set the instance `__dict__` to a dict that others may hold too. False where that can't be traced."""
+        return False
+
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
         """Read a member descriptor; raises the traced AttributeError where it is unset."""
         if self.source is None:

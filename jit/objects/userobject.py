@@ -32,6 +32,13 @@ class UserObject(Object):
             vm.trail.set(self, "attrs", vm.instance_dict_of(self))
         return self.attrs
 
+    def share_dict(self, vm: VM, namespace: Object) -> bool:
+        """An instance that the trace has made can take a plain dict."""
+        if self.source is not None or namespace.cls is not dict:
+            return False
+        vm.trail.set(self, "attrs", namespace)
+        return True
+
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
         if member not in self.slots:
             self.slots[member] = self._read_slot(vm, member)
@@ -77,7 +84,7 @@ class UserObject(Object):
         return True
 
     def fill(self, cg: Codegen) -> None:
-        fill_instance_dict(cg, self.attrs)
+        fill_instance_dict(cg, self, self.attrs)
         self.replay(cg)
 
     def replay(self, cg: Codegen) -> None:

@@ -260,8 +260,8 @@ class Classes(Protocol[Obj_co]):
 class Running(Protocol[Obj]):
     """The frames that run: those of functions, and those of generators."""
 
-    def computes_number(self, function: Any) -> bool:
-        """Whether calls of a function with numbers change nothing, and read nothing but numbers."""
+    def computes_number(self, function: Any, is_fixed: bool) -> bool:
+        """Whether calls of a function with numbers change nothing, and read nothing but numbers. `is_fixed`: of what can be changed, only globals."""
 
     @property
     def frame(self) -> FrameView[Obj] | None:

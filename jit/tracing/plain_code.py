@@ -26,14 +26,17 @@ def only_numbers(value: Any) -> bool:
     return type(value) in SCALARS or value is None
 
 
-def computes_number(function: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether calls of a function with numbers change nothing, and read nothing but numbers: by its code, what it finds by name, and its closure."""
+def computes_number(function: Any, is_fixed: bool, seen: frozenset[Any] = frozenset()) -> bool:
+    """Whether calls of a function with numbers change nothing, and read nothing but numbers: by its code, what it finds by name, and its closure.
+
+    `is_fixed`: it may have no closure, and read nothing that can be changed but globals.
+    """
     if type(function) is functools.partial:
-        return computes_number(function.func, seen) and all(map(only_numbers, (*function.args, *function.keywords.values())))
+        return computes_number(function.func, is_fixed, seen) and all(map(only_numbers, (*function.args, *function.keywords.values())))
     if type(function) is not FunctionType or function in seen:
         return type(function) is FunctionType
     code = function.__code__
-    if not only_computes(code) or not METHODS.isdisjoint(attribute_names(code)):
+    if not only_computes(code) or not METHODS.isdisjoint(attribute_names(code)) or (is_fixed and function.__closure__):
         return False
     builtins: Any = function.__builtins__  # type: ignore[attr-defined]
     used = [function.__globals__.get(name, builtins.get(name, MISSING)) for name in global_names(code)]
@@ -42,15 +45,17 @@ def computes_number(function: Any, seen: frozenset[Any] = frozenset()) -> bool:
         used += [cell.cell_contents for cell in function.__closure__ or ()]
     except ValueError:
         return False
-    return all(may_be_used(value, seen | {function}) for value in used)
+    return all(may_be_used(value, is_fixed, seen | {function}) for value in used)
 
 
-def may_be_used(value: Any, seen: frozenset[Any]) -> bool:
-    """Whether what a function does with a value that it finds changes nothing."""
-    if value is math or (type(value) is BuiltinFunctionType and value.__self__ is math) or only_numbers(value):
+def may_be_used(value: Any, is_fixed: bool, seen: frozenset[Any]) -> bool:
+    """Whether what a function does with a value that it finds, or doesn't find (MISSING), changes nothing."""
+    if value is MISSING or value is math or (type(value) is BuiltinFunctionType and value.__self__ is math):
         return True
-    if type(value) in RECORDS:
-        return all(map(only_numbers, vars(value).values()))
     if type(value) is FunctionType:
-        return computes_number(value, seen)
+        return not is_fixed and computes_number(value, is_fixed, seen)
+    if only_numbers(value):
+        return not (is_fixed and type(value) in (list, dict))
+    if type(value) in RECORDS:
+        return not is_fixed and all(map(only_numbers, vars(value).values()))
     return isinstance(value, (type, BuiltinFunctionType)) and value in NUMERIC

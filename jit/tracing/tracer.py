@@ -380,8 +380,8 @@ class Tracer:
             frame = frame.parent
         return frame is not None
 
-    def computes_number(self, function: Any) -> bool:
-        return plain_code.computes_number(function)
+    def computes_number(self, function: Any, is_fixed: bool) -> bool:
+        return plain_code.computes_number(function, is_fixed)
 
     def uses_up_result(self) -> bool:
         return self.frame is not None and looks.uses_up_result(self.frame)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import os
+import types
 
 import pytest
 import torch
 from agreement import agree_over_calls
+
+import framejit
+from framejit import library
 
 x = torch.arange(6.0).reshape(2, 3)
 
@@ -177,3 +181,41 @@ def test_a_cached_function_after_the_trace_has_changed_what_it_reads():
         return seen
 
     agree_over_calls(program, stops=True)
+
+
+LIBRARY = """
+import functools
+
+FOUND = False
+KEEP = []
+
+@functools.lru_cache
+def is_there(name, strict=False):
+    return FOUND and name in missing
+
+@functools.lru_cache
+def length(key):
+    return len(KEEP)
+
+def count(log):
+    KEEP.append(len(log))
+    return length(len(KEEP))
+"""
+
+
+def test_caches_of_libraries_behind_changes():
+    """What reads nothing but constants of its module may be asked at any time; what reads more is called in its place."""
+
+    def program(run):
+        module, log = types.ModuleType("a_library"), []
+        exec(compile(LIBRARY, library.INSTALLED[0] + "a_library.py", "exec"), vars(module))
+
+        def f(t):
+            log.append(1)
+            return t + module.is_there("a"), module.count(log), log
+
+        return [run(f)(x), run(f)(x)]
+
+    agree_over_calls(program, stops=True)
+    reasons = framejit.statistics()["reasons"]
+    assert len(reasons) == 1 and "FJ026 call of length" in reasons[0], reasons

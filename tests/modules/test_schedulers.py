@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import types
@@ -189,6 +190,37 @@ def test_a_break_behind_it_sees_its_changes() -> None:
         return loss * self.optimizer.param_groups[0]["lr"]
 
     assert [reason[:5] for reason in compared(SCHEDULES["CosineAnnealingLR"], step)["reasons"]] == ["FJ008"]
+
+
+@pytest.mark.parametrize("name", ["CosineAnnealingLR", "OneCycleLR"])
+def test_in_a_with_block(name: str) -> None:
+    """As in `with accelerator.accumulate(model)`: nothing that torch's own schedules raise could reach the block's end."""
+
+    @contextlib.contextmanager
+    def accumulate(log: list[Any]) -> Any:
+        log.append("begin")
+        yield
+        log.append("end")
+
+    def step(self: Training) -> Any:
+        with accumulate(self.log):
+            return self.step()
+
+    assert compared(SCHEDULES[name], step)["reasons"] == []
+
+
+def test_a_group_that_the_scheduler_does_not_know() -> None:
+    def step(self: Training) -> Any:
+        loss = self.learn()
+        if len(self.optimizer.param_groups) < 3:
+            self.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))]})
+        try:
+            self.scheduler.step()
+        except ValueError as error:
+            self.log.append(str(error))
+        return loss
+
+    compared(SCHEDULES["CosineAnnealingLR"], step, 4)
 
 
 def test_the_optimizer_is_found_behind_a_break() -> None:
