@@ -782,6 +782,19 @@ class LaunchImpossible(Break):
     )
 
 
+@dataclass(frozen=True)
+class LazyModuleCall(SkippedFrame):
+    """The first call of a lazy module (`nn.LazyLinear`, `nn.LazyConv2d` ...), which makes its parameters by the shape of its input.
+
+    That happens once, so the call runs as written. From then on the module is one of another class, and calls are compiled.
+    """
+
+    id = "FJ077"
+    message = "the first call of a lazy module, {reason}, which makes its parameters: the call runs as written"
+    explanation = "A graph of the first call would run once. The next call is compiled."
+    hints = ("There is nothing to do. With fullgraph=True, call the module once before it is compiled.",)
+
+
 def _subclasses(cls: type[Break]) -> list[type[Break]]:
     return [sub for child in cls.__subclasses__() for sub in (child, *_subclasses(child))]
 

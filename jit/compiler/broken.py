@@ -25,7 +25,7 @@ from framejit.tracing.predictions import RAISES, predict
 from framejit.tracing.splitting import split_frames, within_reach
 from framejit.tracing.stops import Escape, GraphBreak, Restart, WithFirstSteps
 
-WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger)
+WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger, breaks.LazyModuleCall)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
 
 EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
@@ -101,7 +101,7 @@ def as_written(
     attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], outcome: OutcomeCheck | None = None
 ) -> AsWritten:
     """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
-    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise, breaks.FirstStep))
+    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise, breaks.FirstStep, breaks.LazyModuleCall))
     expected = isinstance(reason, EXPECTED)
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
         return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report

@@ -247,7 +247,7 @@ def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Obje
 
 for _function in (torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state, torch.random.fork_rng):
     refuse(breaks.Random(f"torch.{_function.__name__}"), _function)
-for _function in (torch._C._set_default_dtype, torch.use_deterministic_algorithms):
+for _function in (torch.set_default_dtype, torch._C._set_default_dtype, torch.use_deterministic_algorithms):
     refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}"), _function)
 for _function in (torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic):
     refuse(breaks.UnsupportedValue("a quantized tensor"), _function)

@@ -49,7 +49,7 @@ def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
         return stop
     caller, called = stop.frames[index - 1 : index + 1]
     reason = stop.reason
-    if isinstance(reason, (breaks.FirstStep, breaks.InnerFunction, breaks.InsideTransform)):
+    if isinstance(reason, (breaks.FirstStep, breaks.LazyModuleCall, breaks.InnerFunction, breaks.InsideTransform)):
         return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
     if not isinstance(reason, breaks.InsideLibrary):
         where = f"{stop.stack[-1].filename}:{stop.stack[-1].lineno}" if stop.stack else called.code.co_filename

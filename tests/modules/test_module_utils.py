@@ -376,6 +376,6 @@ def test_training(name: str, inside: bool, backend: str) -> None:
         else:
             assert found == expected
     statistics = framejit.statistics()
-    assert not statistics["fallbacks"], statistics
+    assert statistics["fallbacks"] == name.startswith("lazy"), statistics  # its first call
     if name in WHOLE:
         assert statistics["graphs"] == 1 and not statistics["reasons"], statistics

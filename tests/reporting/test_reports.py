@@ -601,7 +601,14 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ069", lambda t: torch.from_numpy(np.unique(t.numpy())), None, lambda t: torch.unique(t), None),
     ("FJ074", lambda t: without_fake(t) + 1, None, lambda t: with_fake(t) + 1, None),
     ("FJ075", lambda t: looks_at_data(t) + 1, None, lambda t: with_fake(t) + 1, None),
+    ("FJ077", lambda t, layer: layer(t), lambda: (x, torch.nn.LazyLinear(2)), lambda t, layer: layer(t), lambda: (x, called(torch.nn.LazyLinear(2)))),
 ]  # fmt: skip
+
+
+def called(layer: torch.nn.Module) -> torch.nn.Module:
+    torch.manual_seed(0)
+    layer(x)
+    return layer
 
 
 def with_hook(t: torch.Tensor) -> torch.Tensor:
