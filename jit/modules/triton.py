@@ -147,11 +147,12 @@ def divided(vm: TorchVM, named: Named, signature: inspect.Signature) -> tuple[Na
 
 
 def constant(vm: VM, value: Object) -> Any:
-    """A constant argument: a plain value, or an object of Triton's (a type), of which is guarded which one it is. Raises NotConstant for another."""
+    """A constant argument: a plain value, a type of Triton's or a kernel, of which is guarded which one it is. Raises NotConstant for another."""
     try:
         return value.as_real(vm)
     except NotConstant:
-        if value.source is None or not str(value.cls.__module__).startswith("triton."):
+        is_kernel = issubclass(value.cls, sys.modules[JIT].KernelInterface)
+        if value.source is None or not (is_kernel or str(value.cls.__module__).startswith("triton.language.")):
             raise
     vm.guard(ValueIs, value.source, value.value)
     return value.value

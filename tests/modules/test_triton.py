@@ -307,6 +307,26 @@ def test_a_kernel_of_triton_op_runs():
 # Where a launch is no node.
 
 
+def double_code(source, target, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK
+    target.store([i, 0], source.load([i, 0]) * 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_descriptors_of_tensors_are_no_constants(backend):
+    """A kernel writes through them to tensors that it isn't given itself."""
+    descriptors = pytest.importorskip("triton.tools.tensor_descriptor")
+    kernel = triton_launch.import_module("triton.runtime.interpreter").InterpretedFunction(double_code)
+
+    def f(x):
+        out = torch.zeros_like(x)
+        source, target = (descriptors.TensorDescriptor.from_tensor(tensor, [4, 4]) for tensor in (x, out))
+        kernel[(2,)](source, target, BLOCK=4)
+        return out + 1
+
+    agree(f, torch.arange(32.0).view(8, 4), backend=backend, fullgraph=False)
+
+
 def test_a_compiled_kernel_on_the_cpu_is_named_with_its_line():
     kernel = triton_launch.import_module("triton.runtime.jit").JITFunction(add_code)
 

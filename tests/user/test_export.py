@@ -120,6 +120,23 @@ def test_it_is_saved_and_loaded_and_compiled():
     assert torch.equal(compiled(x)["y"], model(x)["y"])
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+def test_it_is_compiled_ahead_of_time(tmp_path):
+    """By AOTInductor, for the CPU, with a symbolic size; also after it was saved and loaded."""
+    model = Model().eval()
+    exported = framejit.export(model, (torch.randn(5, 4),), dynamic_shapes={"x": {0: Dim("rows", min=2, max=64)}})
+    file = io.BytesIO()
+    torch.export.save(exported, file)
+    file.seek(0)
+    for index, program in enumerate((exported, torch.export.load(file))):
+        path = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / f"{index}.pt2"))
+        loaded = torch._inductor.aoti_load_package(path)
+        for rows in (5, 7, 64):
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(loaded(x), model(x))
+
+
 def test_models_without_weights():
     with FakeTensorMode():
         model, x = Model().eval(), torch.randn(5, 4)
