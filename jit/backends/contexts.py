@@ -53,10 +53,13 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
     """The contexts for one compilation.
 
     The fake mode is a new one on the same ShapeEnv: the trace's fakes have been through the graph's in-place operations, so they no
-    longer describe what the graph starts from. It is never cleared, because a backward pass that is compiled later uses it.
+    longer describe what the graph starts from. Where the trace couldn't take results out of torch's cache, this mode can't.
+    It is never cleared, because a backward pass that is compiled later uses it.
     A real example input needs a symbolic context, be it that all sizes are constants: without one AOTAutograd makes them symbolic.
     """
     mode = FakeTensorMode(shape_env=request.shape_env)
+    if request.fake_mode is not None:
+        mode.cache_enabled = request.fake_mode.cache_enabled
     context = TracingContext(mode)
     context.module_context.nn_modules = dict(request.modules)
     for info in request.inputs:

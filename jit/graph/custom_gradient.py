@@ -24,6 +24,17 @@ class BackwardGraph:
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardGraph:
+    """Which operands a traced `jvp` takes, in order, those of the kinds "saved" and "kept" or `("tangent", i)`: of the i-th of the inputs that have
+    tangents, whose indices are `moved`. `given`: whether it gives a tangent, for each result.
+    """
+
+    operands: tuple[tuple[str, int], ...]
+    moved: tuple[int, ...]
+    given: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GradientRule:
     """What an autograd.Function of the program's says of its results.
 
@@ -35,6 +46,7 @@ class GradientRule:
         once: whether the backward can't be differentiated, and says so where that is tried.
         again: whether the traced backward can be differentiated as the program's could.
         backwards: by the results whose gradients are no None, the traced backward.
+        forward: the traced `jvp`, inside a transform that needs it. Its graph comes behind those of the backwards.
     """
 
     name: str
@@ -44,6 +56,7 @@ class GradientRule:
     once: bool
     again: bool
     backwards: dict[tuple[bool, ...], BackwardGraph]
+    forward: ForwardGraph | None
 
     def operator_in_transform(self, copied: tuple[bool, ...]) -> Callable[..., Any]:
         """The function that a node calls in a graph which one of torch.func's transforms runs. `copied`: which results lie in memory of their own."""
@@ -144,7 +157,9 @@ class TransformedGradient(torch.autograd.Function):
         used = [value if own is None else output[own] for value, own in zip(values[len(applied.copied) :], applied.own)]
         ctx.set_materialize_grads(applied.rule.materializes)
         ctx.mark_non_differentiable(*[output[index] for index in applied.rule.non_differentiable])
-        ctx.save_for_backward(*[value for value in used if isinstance(value, torch.Tensor)])
+        tensors = [value for value in used if isinstance(value, torch.Tensor)]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
         ctx.applied, ctx.used = applied, [TENSOR if isinstance(value, torch.Tensor) else value for value in used]
 
     @staticmethod
@@ -153,13 +168,30 @@ class TransformedGradient(torch.autograd.Function):
         others = 1 + len(applied.copied) + len(applied.own)
         return *[None] * others, *differentiated(run_in_transform, applied.rule.once)(ctx, *gradients)
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        applied: Applied = ctx.applied
+        forward = applied.rule.forward
+        if forward is None:
+            raise NotImplementedError(f"the jvp of {applied.rule.name} was not compiled: forward-mode differentiation began outside of compiled code")
+        inputs = tangents[1 + len(applied.copied) + len(applied.own) :]
+        saved, kept = used_by(ctx)
+        values = {"tangent": [laid_out(inputs[index]) for index in forward.moved], "saved": saved, "kept": kept}
+        found = iter(applied.graphs[-1](*[values[kind][index] for kind, index in forward.operands]))
+        return tuple([next(found) if given else None for given in forward.given])
+
+
+def used_by(ctx: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What a Function has saved, and the other values that its backward uses, as they are at the level of the transform that asks."""
+    tensors = iter(ctx.saved_tensors)
+    used = tuple([next(tensors) if value is TENSOR else value for value in ctx.used])
+    return used[: ctx.applied.saved], used[ctx.applied.saved :]
+
 
 def run_in_transform(ctx: Any, *gradients: Any) -> Any:
     """The gradients of a Function's inputs at one level of a transform."""
-    applied: Applied = ctx.applied
-    tensors = iter(ctx.saved_tensors)
-    used = tuple([next(tensors) if value is TENSOR else value for value in ctx.used])
-    return gradients_of(applied.rule, applied.graphs, gradients, used[: applied.saved], used[applied.saved :])
+    saved, kept = used_by(ctx)
+    return gradients_of(ctx.applied.rule, ctx.applied.graphs, gradients, saved, kept)
 
 
 def laid_out(gradient: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from torch.autograd.function import NestedIOFunction, once_differentiable
 
 from framejit import breaks, classes
 from framejit.graph.builder import TorchVM
-from framejit.graph.custom_gradient import BackwardGraph, GradientRule
+from framejit.graph.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
 from framejit.modules.app import autograd as plain
 from framejit.modules.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
 from framejit.objects import abstract
@@ -27,6 +27,7 @@ from framejit.torch_classes import is_disguised
 ONCE = once_differentiable(lambda ctx: None).__code__
 COMPUTED = "keeps for its backward what its setup_context computes"
 """Inside transforms, each level computes its own, in eager."""
+JVP = "torch.func.jvp"
 MOST_RESULTS = 3
 """Of a Function whose backward is given None for results that nothing is computed from: it is traced for each choice of them."""
 APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
@@ -51,7 +52,7 @@ def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) ->
     modes = vm.graph.modes.current
     if not ((modes.grad or transforms) and not modes.inference and any(needs_grad)):
         return vm.call_app(plain.without_gradient, [ctx, result, TupleObject(given)])
-    return Application(vm, real, ctx, vm.observe(result), given, before if transforms else None).differentiable()
+    return Application(vm, real, ctx, vm.observe(result), given, before, JVP in transforms).differentiable()
 
 
 def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str]) -> None:
@@ -59,8 +60,8 @@ def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str]) -> Non
     takes their place, a `jvp` belongs to them, and without a `setup_context` torch refuses."""
     if not abstract.truth(vm, vm.call_app(plain.sets_up_context, [cls])):
         vm.unsupported(breaks.InsideTransform(transforms[0], "of a function that uses an autograd.Function without a setup_context"))
-    if "torch.func.jvp" in transforms:
-        vm.unsupported(breaks.InsideTransform("torch.func.jvp", "of a function that uses an autograd.Function"))
+    if JVP in transforms and not abstract.truth(vm, vm.call_app(plain.has_jvp, [cls])):
+        vm.unsupported(breaks.InsideTransform(JVP, "of a function that uses an autograd.Function without a jvp"))
     if "torch.vmap" in transforms and not abstract.truth(vm, vm.call_app(plain.is_mapped_as_written, [cls])):
         vm.unsupported(breaks.InsideTransform("torch.vmap", "of a function that uses an autograd.Function without generate_vmap_rule"))
 
@@ -88,13 +89,20 @@ def bound(vm: TorchVM, real: type[torch.autograd.Function], args: Sequence[Objec
 class Application:
     """A Function whose forward has been traced: `ctx`, what it gave, and its arguments.
 
-    `before`: inside a transform of torch.func's, the last node of the graph before the forward; else None.
+    `before`: inside a transform of torch.func's, the last node of the graph before the forward; else None. `pushes`: one of the transforms is a `jvp`.
     """
 
     def __init__(
-        self, vm: TorchVM, real: type[torch.autograd.Function], ctx: Object, result: Object, args: list[Object], before: fx.Node | None
+        self,
+        vm: TorchVM,
+        real: type[torch.autograd.Function],
+        ctx: Object,
+        result: Object,
+        args: list[Object],
+        before: fx.Node | None,
+        pushes: bool,
     ) -> None:
-        self.vm, self.real, self.ctx, self.result, self.args, self.before = vm, real, ctx, result, args, before
+        self.vm, self.real, self.ctx, self.result, self.args, self.before, self.pushes = vm, real, ctx, result, args, before, pushes
         self.transformed = before is not None
         items = result.items(vm) if isinstance(result, TupleObject) and result.cls is tuple else [result]
         self.items = [vm.observe(item) for item in items]
@@ -113,16 +121,18 @@ class Application:
             self.refuse("is overridden: whether its backward is, depends on who asks for gradients")
         gradients, bodies = with_gradients_off(vm, self.backwards)
         kept: list[Any] = []
-        rule = self.rule(graph.nodes_of(gradients), bodies, kept)
+        tangents, forward = with_gradients_off(vm, self.forwards) if self.pushes else ([], None)
+        rule = self.rule(graph.nodes_of(gradients), bodies, graph.nodes_of(tangents), forward, kept)
+        traced = [*bodies.values(), *([] if forward is None else [forward[0]])]
         args = (
-            tuple([graph.attach(body.graph, {}) for body in bodies.values()]),
+            tuple([graph.attach(body.graph, {}) for body in traced]),
             graph.nodes_of(self.tensors),
             graph.nodes_of(self.saved),
             tuple(kept),
             graph.nodes_of(self.inputs()),
         )
         reason = self.reason("whose backward reads what changes before it runs")
-        for body in bodies.values():
+        for body in traced:
             graph.runs_later(body.reached, body.reads_outside, reason)
         node = graph.node_of(rule.operator_in_transform(self.copied()) if self.transformed else rule.operator(), args)
         if graph.autograd_node is not None and not rule.once and not rule.again:
@@ -200,8 +210,40 @@ class Application:
             return None
         return [value for arg, value in pairs if isinstance(arg, TensorObject)]
 
-    def rule(self, gradients: tuple[Any, ...], bodies: dict[tuple[bool, ...], BackwardCode], kept: list[Any]) -> GradientRule:
-        """What the graph tells autograd. What the backward uses and the forward hasn't saved is appended to `kept`."""
+    def forwards(self) -> tuple[list[Object], tuple[BackwardCode, tuple[bool, ...]]]:
+        """What stands for the tangents of the inputs that may have some, and the `jvp` for them, with which results have tangents."""
+        vm = self.vm
+        moved = [arg for arg in self.inputs() if may_need_grad(vm, arg, True)]
+        tangents = gradients_like(vm, moved)
+        given = TupleObject([tangents[moved.index(arg)] if arg in moved else vm.const(None) for arg in self.args])
+        ctx = vm.call_app(plain.forward_context, [self.ctx])
+        which: list[bool] = []
+
+        def run() -> list[Object] | None:
+            found = vm.observe(vm.call_app(plain.jvp, [vm.const(self.real), ctx, given]))
+            assert isinstance(found, TupleObject)
+            values = [vm.observe(value) for value in found.items(vm)]
+            which[:] = [isinstance(value, TensorObject) for value in values]
+            return [value for value in values if isinstance(value, TensorObject)] if which == [item in moving for item in self.items] else None
+
+        moving = [item for item in self.tensors if may_need_grad(vm, item, True) and item not in self.told("non_differentiable")]
+        try:
+            body = trace_backward(vm, [self.ctx, ctx, abstract.getattr_(vm, vm.const(self.real), "jvp")], run)
+        except SideEffects:
+            self.refuse("has side effects in its jvp")
+        if body is None or not body.again or not self.materializes or not all(self.copied()):
+            self.refuse("has a jvp that gives something else than a tangent for each result, or tangents of views")
+        return tangents, (body, tuple([item in moving for item in self.tensors]))
+
+    def rule(
+        self,
+        gradients: tuple[Any, ...],
+        bodies: dict[tuple[bool, ...], BackwardCode],
+        tangents: tuple[Any, ...],
+        forward: tuple[BackwardCode, tuple[bool, ...]] | None,
+        kept: list[Any],
+    ) -> GradientRule:
+        """What the graph tells autograd. What the backward and the `jvp` use and the forward hasn't saved is appended to `kept`."""
         dirty, non_differentiable = self.told("dirty_tensors"), self.told("non_differentiable")
         graph = self.vm.graph
         if self.transformed and dirty:
@@ -210,24 +252,10 @@ class Application:
             self.refuse("changes a tensor that it doesn't give")
         if graph.autograd_node is not None and self.share_memory(dirty, graph.input_fakes()):
             self.refuse("changes a tensor from outside")
-        saved, results = graph.nodes_of(self.saved), graph.nodes_of(self.tensors)
-        if self.transformed and any(node not in results and is_later(node, self.before) for node in saved):
+        if self.transformed and any(self.is_computed(node) for node in graph.nodes_of(self.saved)):
             self.refuse(COMPUTED)
-        backwards = {}
-        for which, body in bodies.items():
-            operands = []
-            for node in body.graph.operands:
-                if node in gradients:
-                    operands.append(("gradient", gradients.index(node)))
-                elif node in saved:
-                    operands.append(("saved", saved.index(node)))
-                else:
-                    if self.transformed and node not in results and is_later(node, self.before):
-                        self.refuse(COMPUTED)
-                    if node not in kept:
-                        kept.append(node)
-                    operands.append(("kept", kept.index(node)))
-            backwards[which] = BackwardGraph(tuple(operands))
+        backwards = {which: BackwardGraph(self.operands(body, gradients, "gradient", kept)) for which, body in bodies.items()}
+        pushed = None if forward is None else ForwardGraph(self.operands(forward[0], tangents, "tangent", kept), self.moved(), forward[1])
         once, again = is_once_differentiable(self.real), all(body.again for body in bodies.values())
         if (graph.autograd_node is None or self.transformed) and not once and not again:
             self.refuse("has a backward of which autograd records something else than its operators")
@@ -239,7 +267,32 @@ class Application:
             once,
             again,
             backwards,
+            pushed,
         )
+
+    def operands(self, body: BackwardCode, given: tuple[Any, ...], kind: str, kept: list[Any]) -> tuple[tuple[str, int], ...]:
+        """What a traced graph takes, in order. `given`: nodes for its arguments of this kind."""
+        saved, found = self.vm.graph.nodes_of(self.saved), []
+        for node in body.graph.operands:
+            if node in given:
+                found.append((kind, given.index(node)))
+            elif node in saved:
+                found.append(("saved", saved.index(node)))
+            else:
+                if self.transformed and self.is_computed(node):
+                    self.refuse(COMPUTED)
+                if node not in kept:
+                    kept.append(node)
+                found.append(("kept", kept.index(node)))
+        return tuple(found)
+
+    def is_computed(self, node: Any) -> bool:
+        """Whether a node has been made since the forward began, and is no result."""
+        return is_later(node, self.before) and node not in self.vm.graph.nodes_of(self.tensors)
+
+    def moved(self) -> tuple[int, ...]:
+        """Indices of the arguments that may have tangents, among those that are tensors."""
+        return tuple([index for index, arg in enumerate(self.inputs()) if may_need_grad(self.vm, arg, True)])
 
     def share_memory(self, tensors: Sequence[Object], fakes: list[torch.Tensor]) -> bool:
         """Whether some tensors lie in the memory of others."""

@@ -181,6 +181,10 @@ def along_a_tangent(m, x):
     return jvp(lambda y, z: {"a": m(y) * z["b"]}, (x, {"b": m.scale[:2]}), (x * 2, {"b": m.scale[1:]}))
 
 
+def along_a_tangent_of_a_tangent(m, x):
+    return jvp(lambda y: jvp(lambda z: z * z * m.scale, (y,), (y * m.scale,)), (x,), (x,))
+
+
 def along_tangents(m, x):
     return vmap(lambda t: jvp(lambda y: (m(y), y.sum()), (x[0],), (t,), has_aux=True))(x), jvp(m, (x,), (x,), strict=True)
 
@@ -230,7 +234,8 @@ WHOLE = (
     mapped, mapped_along_others, mapped_by_chunks, mapped_and_looked_at, mapped_twice, mapped_over_linear_algebra, mapped_with_other_random_numbers,
     mapped_with_the_same_random_numbers, changed_in_place, gradient, gradients_and_values, gradient_of_a_gradient, gradient_without_autograd,
     gradient_with_a_part_without, per_sample, per_sample_without_parameters, with_another_call, inner_loop, inner_loops, jacobian_backward,
-    jacobian_backward_in_chunks, jacobian_forward, second_derivatives, second_derivatives_by_rows, along_a_tangent, along_tangents, pulled_back,
+    jacobian_backward_in_chunks, jacobian_forward, second_derivatives, second_derivatives_by_rows, along_a_tangent,
+    along_a_tangent_of_a_tangent, along_tangents, pulled_back,
     pulled_back_through_random_numbers, that_counts, that_gives_what_it_is_given, with_autocast_inside, that_catches_what_is_wrong_outside,
 )  # fmt: skip
 

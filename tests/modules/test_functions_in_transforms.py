@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.func import grad, jacrev, jvp, vjp, vmap
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.utils import _pytree as pytree
 
 import framejit
@@ -34,6 +34,33 @@ class Scaled(Function):
     def backward(ctx: Any, g: Any, h: Any) -> Any:
         x, w, result = ctx.saved_tensors
         return ctx.factor * x * g * w * result + h if ctx.needs_input_grad[0] else None, (x * x * g).sum_to_size(w.shape)
+
+
+class Pushed(Function):
+    """Its tangents are others than its gradients."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any, w: Any, factor: Any) -> Any:
+        return x * x * w, x.sum(), x.argmax()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.factor = inputs[2]
+        ctx.save_for_backward(*inputs[:2], output[0])
+        ctx.save_for_forward(*inputs[:2])
+        ctx.mark_non_differentiable(output[2])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any, _: Any) -> Any:
+        x, w, result = ctx.saved_tensors
+        return ctx.factor * x * g * w * result + h, (x * x * g).sum_to_size(w.shape), None
+
+    @staticmethod
+    def jvp(ctx: Any, t: Any, u: Any, _: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return 5 * t * x * w + u * ctx.factor * x, t.sum() * 3, None
 
 
 class Reversed(Function):
@@ -165,7 +192,29 @@ def without_grad_inside(x, w):
     return grad(f)(x)
 
 
+def pushed_total(x, w):
+    return sum(result.sum() for result in Pushed.apply(x, w, 3)[:2])
+
+
+def pushed(x, w):
+    return jvp(lambda y, w: Pushed.apply(y, w, 3), (x, w), (x * 2, w)), jacfwd(lambda y: Pushed.apply(y, w, 3)[:2])(x[0])
+
+
+def pushed_twice(x, w):
+    return jvp(lambda y: jvp(lambda z: Pushed.apply(z, w, 3)[0], (y,), (y * w,)), (x,), (x,))
+
+
+def second_derivatives(x, w):
+    y, v = x.detach(), w.detach()
+    return hessian(lambda a: pushed_total(a, v))(y[0]) * w, vmap(hessian(lambda a: pushed_total(a, v)))(y) * x[0]
+
+
+def pushed_in_gradients(x, w):
+    return grad(lambda y: jvp(lambda z: pushed_total(z, w), (y,), (x,))[1])(x), jvp(grad(lambda z: pushed_total(z, w)), (x,), (x,))
+
+
 WHOLE = (
+    pushed, pushed_twice, second_derivatives, pushed_in_gradients,
     mapped, mapped_twice, gradients, per_sample, of_what_is_mapped, twice, jacobians, pulled_back, with_views, that_differentiates_once,
     of_several_results, without_grad_inside,
 )  # fmt: skip
@@ -179,7 +228,7 @@ def without_a_rule_for_vmap(x, w):
     return vmap(Computed.apply)(x)
 
 
-def along_a_tangent(x, w):
+def without_a_jvp(x, w):
     return jvp(lambda y: Scaled.apply(y, w), (x,), (x,))
 
 
@@ -213,7 +262,7 @@ def test_one_graph(program: Any, backend: str) -> None:
     assert framejit.statistics()["graphs"] == 1, framejit.statistics()
 
 
-@pytest.mark.parametrize("program", [that_keeps_what_it_computes, without_a_rule_for_vmap, along_a_tangent])
+@pytest.mark.parametrize("program", [that_keeps_what_it_computes, without_a_rule_for_vmap, without_a_jvp])
 def test_natively(program: Any) -> None:
     framejit.reset()
     check(told(framejit.compile(program, backend="eager")), told(program))

@@ -16,6 +16,7 @@ class Context:
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self.to_save: tuple[Any, ...] = ()
+        self.to_save_for_forward: tuple[Any, ...] = ()
         self.dirty_tensors: tuple[Any, ...] = ()
         self.non_differentiable: tuple[Any, ...] = ()
         self.materialize_grads = True
@@ -28,7 +29,7 @@ class Context:
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        pass
+        self.to_save_for_forward = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
         self.dirty_tensors = tensors
@@ -64,6 +65,25 @@ def is_mapped_as_written(cls: Any) -> bool:
 def backward(cls: Any, ctx: Context, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
     """What the backward gives, for each argument of the forward."""
     result = cls.backward(ctx, *gradients)
+    return result if type(result) is tuple else (result,)
+
+
+def has_jvp(cls: Any) -> bool:
+    """Whether the Function says what its tangents are."""
+    return cls.jvp is not torch.autograd.Function.jvp
+
+
+def forward_context(ctx: Context) -> Context:
+    """The `ctx` of the Function's `jvp`."""
+    result = Context(ctx.needs_input_grad)
+    vars(result).update(vars(ctx))
+    result.to_save = ctx.to_save_for_forward
+    return result
+
+
+def jvp(cls: Any, ctx: Context, tangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the `jvp` gives, for each result of the forward."""
+    result = cls.jvp(ctx, *tangents)
     return result if type(result) is tuple else (result,)
 
 
