@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from framejit import breaks, library, logs
+from framejit import breaks, classes, library, logs
 from framejit.bytecode.decode import decode
 from framejit.ceval.frame import Frame
 from framejit.codegen import CannotGenerate
@@ -21,6 +21,7 @@ from framejit.modules import ecosystem
 from framejit.report import STATISTICS, BreakNote, place
 from framejit.reporting import stacks
 from framejit.tracing import boundary, looks
+from framejit.tracing.passage import untraceable_mode
 from framejit.tracing.predictions import RAISES, predict
 from framejit.tracing.splitting import split_frames, within_reach
 from framejit.tracing.stops import Escape, GraphBreak, Restart, WithFirstSteps
@@ -35,6 +36,7 @@ EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
 def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, Restart where the trace has to be restarted."""
     tracer, family = attempt.tracer, attempt.request.family
+    seen_by = untraceable_mode(tracer, stop.frames)
     stop = boundary.outside(tracer, stop)
     stop.stack = stacks.shown(stop.stack)
     prediction = predict(stop, tracer.graph.has_operators())
@@ -56,6 +58,9 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
         return as_written(attempt, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
     if isinstance(stop.reason, breaks.FirstStep):
         return as_written(attempt, stop.reason, stop.stack, guards, AfterFirstStep())
+    if seen_by is not None:
+        what = f"{classes.qualname(seen_by.cls)}, a mode that sees each of torch's functions and does what can't be traced ({stop.reason}),"
+        return as_written(attempt, breaks.Observed(what), stop.stack, guards)
     planned = None if isinstance(stop.reason, WHOLE_FRAME) else plan_split(attempt, stop, asked_by_torch)
     return planned or as_written(attempt, stop.reason, stop.stack, guards)
 
@@ -101,7 +106,7 @@ def as_written(
     attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], outcome: OutcomeCheck | None = None
 ) -> AsWritten:
     """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
-    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise, breaks.FirstStep, breaks.LazyModuleCall))
+    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise, breaks.FirstStep, breaks.LazyModuleCall, breaks.Observed))
     expected = isinstance(reason, EXPECTED)
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
         return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from framejit import torch_function_stack
+from collections.abc import Sequence
+
+from framejit import classes, torch_function_stack
 from framejit.ceval.frame import Frame
 from framejit.codegen.tracebacks import Passed, without_variables
 from framejit.errors import UserFrame
@@ -47,3 +49,15 @@ def modes_of_caller(tracer: Trace) -> tuple[Object, ...]:
     below = torch_function_stack.default_devices()
     modes = torch_function_stack.of_program()
     return tuple([tracer.observe(tracer.wrap(mode, tracer.root_source.child(FunctionModeInForce, below + i))) for i, mode in enumerate(modes)])
+
+
+def untraceable_mode(tracer: Trace, frames: Sequence[Frame]) -> Object | None:
+    """The function mode in force at the call that can't be traced: the trace has stopped in its answer to the first function. None where there is none.
+
+    Where the trace has stopped later, it may be the function that can't be traced, and not the mode.
+    """
+    if tracer.graph.has_operators():
+        return None
+    codes = {frame.code for frame in frames}
+    answers = [(mode, classes.lookup(mode.cls, "__torch_function__", None)) for mode in tracer.graph.function_modes.initial]
+    return next((mode for mode, answer in answers if getattr(answer, "__code__", None) in codes), None)

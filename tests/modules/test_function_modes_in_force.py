@@ -164,3 +164,33 @@ def test_the_default_device_is_set_inside(backend: str) -> None:
         assert torch.get_default_device().type == torch.ones(2).device.type == "meta"
     finally:
         torch.set_default_device(None)
+
+
+class Printing(TorchFunctionMode):
+    """Prints what it is asked, which no graph does."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        print(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_under_a_mode_that_cannot_be_traced_calls_run_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: (x.sin() + 1).cos(), backend="eager")
+    x = torch.ones(2)
+    for _ in range(3):
+        with Printing():
+            compiled(x)
+        assert capsys.readouterr().out.split() == ["sin", "add", "cos"]
+    assert framejit.statistics()["graph_breaks"] == 0 and framejit.statistics()["graphs"] == 0
+    assert [reason[:5] for reason in framejit.statistics()["reasons"]] == ["FJ038"]
+    compiled(torch.ones(2))
+    assert framejit.statistics()["graphs"] == 1
+
+
+def test_data_decides_under_a_mode() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        return y.cos() if y.sum() > 0 else y.tan()
+
+    under(program, torch.ones(2), modes=lambda: [Noting(2.0)], graphs=2)
