@@ -227,9 +227,9 @@ class DictObject(Namespace):
             vm.effects.mutated(self)
 
     def outdate(self, vm: VM, kept: Container[str], unknown: Object) -> None:
-        """Native code will have given the keys other values, all but those that are kept: each is `unknown` from here on. Guards all keys."""
-        entries = {key: entry if key in kept else (entry[0], unknown) for key, entry in self.open(vm).items()}
-        vm.trail.set(self, "entries", entries)
+        """Native code will have given the keys of a dict from outside other values, all but those that are kept: each is `unknown` from here on."""
+        changed = [key for key in dict.__iter__(self.value) if key not in kept and self.lookup(vm, key) is not None]
+        vm.trail.set(self, "entries", self.entries | {key: (self.entries[key][0], unknown) for key in changed})
         vm.effects.mutated(self)
 
     # Protocols.
