@@ -260,6 +260,9 @@ class Classes(Protocol[Obj_co]):
 class Running(Protocol[Obj]):
     """The frames that run: those of functions, and those of generators."""
 
+    def caller(self, level: int) -> tuple[FrameView[Obj], int] | None:
+        """The traced frame that is so many calls above the innermost one, without framejit's own, and its line. None where there are not so many."""
+
     def computes_number(self, function: Any, is_fixed: bool) -> bool:
         """Whether calls of a function with numbers change nothing, and read nothing but numbers. `is_fixed`: of what can be changed, only globals."""
 

@@ -380,6 +380,13 @@ class Tracer:
             frame = frame.parent
         return frame is not None
 
+    def caller(self, level: int) -> tuple[Frame, int] | None:
+        frame = self.frame
+        while frame is not None and (level or type(frame.globals) is splitting.AppNamespace):
+            level -= type(frame.globals) is not splitting.AppNamespace
+            frame = frame.parent
+        return None if frame is None else (frame, frame.lineno)
+
     def computes_number(self, function: Any, is_fixed: bool) -> bool:
         return plain_code.computes_number(function, is_fixed)
 

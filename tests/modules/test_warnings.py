@@ -1,0 +1,138 @@
+"""warnings.warn in compiled code: shown where, how often and in which order eager shows it."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import framejit
+
+x = torch.ones(2)
+
+
+class OfOurs(UserWarning):
+    pass
+
+
+def plain(t: torch.Tensor) -> torch.Tensor:
+    warnings.warn("plain")
+    return t + 1
+
+
+def of_a_class(t: torch.Tensor) -> torch.Tensor:
+    warnings.warn(f"size {t.dim()}", OfOurs, stacklevel=1)
+    warnings.warn("deprecated", category=DeprecationWarning, stacklevel=0)
+    return t + 1
+
+
+def helper(t: torch.Tensor) -> torch.Tensor:
+    warnings.warn("of the caller", FutureWarning, stacklevel=2)
+    return t * 2
+
+
+def of_its_caller(t: torch.Tensor) -> torch.Tensor:
+    return helper(
+        t
+    ) + helper(t)
+
+
+def in_order(t: torch.Tensor) -> Any:
+    log = []
+    for i in range(3):
+        warnings.warn(f"number {i}")
+        log.append(i)
+    return t + 1, log
+
+
+def through_a_stand_in(t: torch.Tensor) -> Any:
+    return list(map(helper, [t, t])), sorted([2, 1], key=lambda n: warnings.warn(f"key {n}") or n)
+
+
+def behind_a_break(t: torch.Tensor) -> Any:
+    y = helper(t)
+    framejit.graph_break()
+    return helper(y)
+
+
+def beyond_the_trace(t: torch.Tensor) -> Any:
+    warnings.warn("far away", stacklevel=2)
+    warnings.warn("further away", stacklevel=9)
+    return t + 1
+
+
+def of_an_instance(t: torch.Tensor) -> Any:
+    warnings.warn(OfOurs("made before"))
+    warnings.warn("with a source", ResourceWarning, 1, t)
+    return t + 1
+
+
+def refused(t: torch.Tensor) -> Any:
+    told = []
+    for arguments in (("text", int), ("text", 3), ("text", UserWarning, "x"), (3,)):
+        try:
+            warnings.warn(*arguments)
+        except TypeError as error:
+            told.append(str(error))
+    return t + 1, told
+
+
+def caught(t: torch.Tensor) -> Any:
+    try:
+        warnings.warn("an error for some")
+    except UserWarning as error:
+        return t - 1, str(error)
+    return t + 1
+
+
+def outcome(function: Callable[..., Any], action: str, compile: Callable[[Any], Any]) -> Any:
+    """What calls of a copy of a function that has globals of its own give, and which warnings they show."""
+    space = dict(globals())
+    space.pop("__warningregistry__", None)
+    for name in ("helper", function.__name__):
+        space[name] = types.FunctionType(globals()[name].__code__, space, name)
+    run, told = compile(space[function.__name__]), []
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter(action)
+        for _ in range(3):
+            try:
+                told.append(str(run(x)))
+            except Warning as error:
+                told.append(repr(error))
+    rows = [(str(row.message), row.category, row.filename, row.lineno if "away" not in str(row.message) else 0) for row in shown]
+    return told, rows, [key for key in space.get("__warningregistry__", ()) if key != "version"]
+
+
+PROGRAMS = [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, behind_a_break, of_an_instance, refused, caught]
+
+
+@pytest.mark.parametrize("action", ["default", "always", "error", "once"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_warnings(program: Callable[..., Any], action: str) -> None:
+    expected = outcome(program, action, lambda f: f)
+    warnings.onceregistry.clear()
+    assert outcome(program, action, lambda f: framejit.compile(f, backend="eager")) == expected
+    warnings.onceregistry.clear()
+
+
+@pytest.mark.parametrize("program", [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, caught])
+def test_they_split_no_graph(program: Callable[..., Any]) -> None:
+    framejit.reset()
+    outcome(program, "always", lambda f: framejit.compile(f, backend="eager"))
+    found = framejit.statistics()
+    assert (found["graph_breaks"], found["recompiles"], found["fallbacks"]) == (0, 0, 0), found
+
+
+def test_a_line_outside_the_trace() -> None:
+    """The lines are those of the caller, which shows warnings as it does in eager."""
+    shown = []
+    for function in (beyond_the_trace, framejit.compile(beyond_the_trace, backend="eager")):
+        with warnings.catch_warnings(record=True) as rows:
+            warnings.simplefilter("always")
+            function(x)
+        shown.append([str(row.message) for row in rows])
+    assert shown[0] == shown[1]
