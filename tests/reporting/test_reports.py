@@ -454,7 +454,7 @@ def enlarges(t):
 
 
 parameter = nn.Parameter(torch.ones(3))
-optimizer = torch.optim.Adafactor([parameter])
+optimizer = torch.optim.SparseAdam([parameter])
 
 
 def steps(t):
