@@ -101,8 +101,9 @@ def adafactor(
 
 
 def approach(value: Tensor, target: Tensor, weight: Tensor) -> None:
-    """Move a tensor towards another."""
-    value.lerp_(target, weight.to(value.dtype))
+    """Move a tensor towards another; with a weight of the precision with which `lerp_` computes."""
+    wide = value.dtype if value.dtype == torch.float64 else torch.float32
+    value.copy_(torch.lerp(value.to(wide), target.to(wide), weight.to(wide)))
 
 
 def root_mean_square(value: Tensor) -> Tensor:

@@ -398,3 +398,40 @@ def test_steps_that_autograd_records(cls: Any) -> None:
         loss.backward()
         told.append([loss.detach(), weight.grad])
     same(told[1], told[0])
+
+
+def interrupted(compile: Callable[[Any], Any], cls: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """A run that goes back to an earlier state once, and later trains one more parameter; one parameter never has a gradient."""
+    torch.manual_seed(0)
+    model, late, unused = nn.Linear(3, 4), nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(5))
+    optimizer = cls([*model.parameters(), unused], lr=0.01, **kwargs)
+
+    @compile
+    def train(x: torch.Tensor, more: bool) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).pow(2).sum() + ((late * 3).sum() if more else 0.0)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = []
+    for step in range(10):
+        losses.append(train(torch.ones(5, 3), step > 6))
+        if step == 2:
+            saved = copy.deepcopy(optimizer.state_dict())
+        if step == 4:
+            optimizer.load_state_dict(saved)
+        if step == 6:
+            optimizer.add_param_group({"params": [late], "lr": 0.1})
+    return [*losses, *(parameter.detach() for parameter in (*model.parameters(), late))]
+
+
+@pytest.mark.only_eager("the test names the backends that it is about")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("cls, kwargs", [(torch.optim.AdamW, {"foreach": True}), (torch.optim.RAdam, {})])
+def test_states_that_are_loaded_and_groups_that_are_added(cls: Any, kwargs: dict[str, Any], backend: str) -> None:
+    framejit.reset()
+    found = interrupted(lambda f: framejit.compile(f, backend=backend), cls, kwargs)
+    same(found, interrupted(lambda f: f, cls, kwargs), 1e-6 if (cls, backend) == (torch.optim.RAdam, "aot_eager") else 0.0)
+    statistics = framejit.statistics()
+    assert statistics["graphs"] <= 4 and statistics["recompiles"] <= 3, statistics
