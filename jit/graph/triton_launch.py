@@ -20,6 +20,7 @@ JIT = "triton.runtime.jit"
 AUTOTUNER = "triton.runtime.autotuner"
 INTERPRETER = "triton.runtime.interpreter"
 DRIVER = "triton.runtime.driver"
+DESCRIPTORS = "triton.tools.tensor_descriptor"
 WRAPPERS = "torch._higher_order_ops.triton_kernel_wrap"
 Grid = Sequence[Any]
 
@@ -32,11 +33,14 @@ class Launch:
         kernel: as the program launches it: compiled or interpreted, maybe with a choice of configurations around it (`triton.autotune`).
         constants: arguments that the node isn't given.
         written: names of the tensors that the kernel writes to.
+        descriptors: by the names of those arguments that are a TensorDescriptor of a whole tensor, for which the node is given the tensor: what else it is
+            made of, the shape of a block first.
         configs: what each configuration to choose from sets, in the order of the grids; one, without anything, where there is no choice.
     """
 
     kernel: Any
     constants: Mapping[str, Any]
+    descriptors: Mapping[str, tuple[Any, ...]]
     written: tuple[str, ...]
     configs: tuple[Mapping[str, Any], ...]
 
@@ -61,7 +65,8 @@ class Launch:
 
     def run(self, operands: Mapping[str, Any], grids: Sequence[Grid]) -> None:
         """Launch the kernel."""
-        given = {**operands, **self.constants}
+        made = {name: import_module(DESCRIPTORS).TensorDescriptor.from_tensor(operands[name], *parts) for name, parts in self.descriptors.items()}
+        given = {**operands, **self.constants, **made}
         by_position = []  # as far as that goes: hooks of configurations see these only
         for name in self.kernel.arg_names:
             if name not in given:
@@ -85,7 +90,7 @@ class Launch:
                 kernel_idx=wrappers.kernel_side_table.add_kernel(compilable(self.kernel)),
                 constant_args_idx=wrappers.kernel_side_table.add_constant_args(dict(self.constants)),
                 grid=[(*grid, 1, 1)[:3] for grid in grids],
-                tma_descriptor_metadata={},
+                tma_descriptor_metadata=metadata(self.descriptors),
                 kwargs=dict(operands),
             )
 
@@ -154,15 +159,21 @@ def interpreted_kernel() -> Any:
 # What a kernel writes to.
 
 
-def written(kernel: Any, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the tensors among a kernel's arguments that it writes to, as its compiled form tells; all of them where that can't be had."""
+def metadata(descriptors: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Descriptors as torch's operator for launches is told of them."""
+    return {name: import_module(WRAPPERS).create_tma_stable_metadata(list(parts[0])) for name, parts in descriptors.items()}
+
+
+def written(kernel: Any, arguments: Mapping[str, Any], descriptors: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
+    """The names of the tensors among a kernel's arguments that it writes to, as its compiled form tells; all of them where that can't be had, and those
+    that it is given descriptors of."""
     tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor)]
     if has_hooks(kernel):
         return tuple(tensors)
     with able_to_analyse():
-        accesses = import_module(WRAPPERS).identify_accessed_tensors(compilable(innermost(kernel)), dict(arguments), {})
+        accesses = import_module(WRAPPERS).identify_accessed_tensors(compilable(innermost(kernel)), dict(arguments), metadata(descriptors))
     names = {access.name for access in accesses.read_writes.writes}
-    return tuple(name for name in tensors if name in names)
+    return tuple(name for name in tensors if name in names or name in descriptors)
 
 
 class AnyDevice:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import inspect
 import operator
 import sys
+from dataclasses import fields
 from typing import Any, cast
 
 import torch
+from torch.utils._triton import has_triton_tensor_descriptor_host_tma
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.triton_launch import AUTOTUNER, JIT, Launch, has_hooks, innermost, is_interpreted, layers, written
+from framejit.graph.triton_launch import AUTOTUNER, DESCRIPTORS, JIT, Launch, has_hooks, innermost, is_interpreted, layers, written
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
+from framejit.modules.app import triton as app
 from framejit.objects import abstract
 from framejit.objects.delivery import Delivery
 from framejit.objects.dictobject import dict_of
@@ -31,6 +34,7 @@ INTERPRETED = "this backend compiles launches itself, and can't compile those of
 ON_CPU = "its tensors are on the CPU, and TRITON_INTERPRET=1 wasn't set where it was defined"
 
 CHOSEN_INSIDE = "`triton.heuristics` is around its `triton.autotune`, which this backend takes in the other order only"
+DESCRIPTOR = "it is given descriptors of tensors, of which torch knows on some GPUs only what is written through them, and none but the usual settings"
 
 HOOKS = "Python runs before or after it (a hook, `reset_to_zero` or `restore_value`), which this backend doesn't see"
 
@@ -44,6 +48,14 @@ def subscripted(vm: TorchVM, function: Object, args: list[Object], kwargs: Named
         return None
     kernel = vm.observe(args[0])
     return None if kernel.source is None else Launcher(kernel, args[1])
+
+
+@library
+def check_descriptor(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
+    """What a TensorDescriptor checks when it is made: the launch makes it again, of a real tensor, and checks it then."""
+    if not isinstance(function, FunctionObject) or function.value is MISSING or DESCRIPTORS not in sys.modules:
+        return None
+    return vm.const(None) if function.value is sys.modules[DESCRIPTORS].TensorDescriptor.__post_init__ else None
 
 
 if hasattr(torch.library, "wrap_triton"):
@@ -99,15 +111,38 @@ def launch(vm: TorchVM, kernel: Any, named: Named, grid: Object) -> Object:
     """The node of a launch with these arguments."""
     signature = inspect.signature(innermost(kernel).fn)
     defaults = {name: vm.from_real(p.default) for name, p in signature.parameters.items() if p.default is not p.empty}
+    named, descriptors = without_descriptors(vm, named)
+    if vm.graph.is_one_autograd_node and descriptors and not are_known(descriptors):
+        vm.unsupported(breaks.LaunchImpossible(name_of(kernel), DESCRIPTOR))
     variants = [(config, {**defaults, **meta}) for config, meta in variants_of(vm, kernel, {}, named)]
     operands, constants = divided(vm, named, signature)
     check(vm, kernel, operands, len(variants))
     grids = [grid_for(vm, grid, meta) for _, meta in variants]
     tensors, others = divided(vm, variants[0][1], signature)
     looks = {name: looked_at(vm, value) for name, value in tensors.items()} | others
-    writes = written(kernel, {name: looks[name] for name in signature.parameters if name in looks})
-    target = Launch(kernel, constants, writes, tuple(config for config, _ in variants)).target()
+    writes = written(kernel, {name: looks[name] for name in signature.parameters if name in looks}, descriptors)
+    target = Launch(kernel, constants, descriptors, writes, tuple(config for config, _ in variants)).target()
     return enter(vm, target, [mapping(vm, operands), TupleObject(grids)])
+
+
+def are_known(descriptors: dict[str, tuple[Any, ...]]) -> bool:
+    """Whether torch's operator for launches can be told of these descriptors, and finds what kernels write through them."""
+    return has_triton_tensor_descriptor_host_tma() and all(parts[1:] == ("zero", False)[: len(parts) - 1] for parts in descriptors.values())
+
+
+def without_descriptors(vm: TorchVM, named: Named) -> tuple[Named, dict[str, tuple[Any, ...]]]:
+    """The arguments with tensors in the place of their descriptors, and what else each descriptor is made of. Raises NotConstant for one of a part."""
+    descriptors: dict[str, tuple[Any, ...]] = {}
+    for name, value in named.items():
+        value = vm.observe(value)
+        if DESCRIPTORS not in sys.modules or value.cls is not sys.modules[DESCRIPTORS].TensorDescriptor:
+            continue
+        parts = vm.observe(vm.call_app(app.parts_of_descriptor, [value, vm.const(tuple(field.name for field in fields(value.cls)[4:]))]))
+        if parts.cls is type(None):
+            raise NotConstant(value)
+        descriptors[name] = parts.as_real(vm)
+        named = {**named, name: abstract.getattr_(vm, value, "base")}
+    return named, descriptors
 
 
 def variants_of(vm: VM, kernel: Any, config: dict[str, Any], named: Named) -> list[tuple[dict[str, Any], Named]]:

@@ -304,7 +304,7 @@ def test_a_kernel_of_triton_op_runs():
     agree(lambda x, y: operator(x * 2, y) + 1, vector(), vector(), fullgraph=False)
 
 
-# Where a launch is no node.
+# Descriptors of tensors.
 
 
 def double_code(source, target, BLOCK: tl.constexpr):
@@ -312,19 +312,45 @@ def double_code(source, target, BLOCK: tl.constexpr):
     target.store([i, 0], source.load([i, 0]) * 2)
 
 
+def double_in_kernel_code(x_ptr, out_ptr, rows, columns, BLOCK: tl.constexpr):
+    source = tl.make_tensor_descriptor(x_ptr, shape=[rows, columns], strides=[columns, 1], block_shape=[BLOCK, BLOCK])
+    target = tl.make_tensor_descriptor(out_ptr, shape=[rows, columns], strides=[columns, 1], block_shape=[BLOCK, BLOCK])
+    i = tl.program_id(0) * BLOCK
+    target.store([i, 0], source.load([i, 0]) * 2)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_descriptors_of_tensors_are_no_constants(backend):
-    """A kernel writes through them to tensors that it isn't given itself."""
-    descriptors = pytest.importorskip("triton.tools.tensor_descriptor")
+def test_descriptors_that_a_kernel_makes(backend):
+    kernel = triton_launch.import_module("triton.runtime.interpreter").InterpretedFunction(double_in_kernel_code)
+
+    def f(x):
+        out = torch.zeros_like(x)
+        kernel[(x.size(0) // 4,)](x, out, x.size(0), x.size(1), BLOCK=4)
+        return out + 1
+
+    agree(f, torch.arange(32.0).view(8, 4), backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("of_a_part", [False, True])
+def test_descriptors_that_a_kernel_is_given(backend, of_a_part):
+    """What is written through them is known to be changed, though the kernel isn't given the tensor itself. AOTAutograd can't be told without a GPU."""
+    make = pytest.importorskip("triton.tools.tensor_descriptor").TensorDescriptor
     kernel = triton_launch.import_module("triton.runtime.interpreter").InterpretedFunction(double_code)
 
     def f(x):
         out = torch.zeros_like(x)
-        source, target = (descriptors.TensorDescriptor.from_tensor(tensor, [4, 4]) for tensor in (x, out))
-        kernel[(2,)](source, target, BLOCK=4)
+        target = make(out, [4, 4], [4, 1], [4, 4]) if of_a_part else make(out, list(out.shape), list(out.stride()), [4, 4])
+        kernel[(x.size(0) // 4,)](make.from_tensor(x, [4, 4]), target, BLOCK=4)
         return out + 1
 
+    framejit.reset()
     agree(f, torch.arange(32.0).view(8, 4), backend=backend, fullgraph=False)
+    if backend == "eager":
+        assert framejit.statistics()["graphs"] == 1 + of_a_part
+
+
+# Where a launch is no node.
 
 
 def test_a_compiled_kernel_on_the_cpu_is_named_with_its_line():
