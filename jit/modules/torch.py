@@ -54,7 +54,7 @@ class OperatorObject(IdentityConstant):
             vm.unsupported(breaks.UnsupportedOperation(f"the higher-order operator {real.name()}"))
         operation = operation_of(real._opoverload if isinstance(real, CustomOpDef) else real)
         assert operation is not None
-        found = torch_call(vm, operation, args, kwargs)
+        found = torch_call(vm, operation, args, kwargs, self)
         assert found is not None
         return found
 

@@ -6,14 +6,30 @@ import inspect
 import operator
 import sys
 from dataclasses import fields
+from types import FunctionType
 from typing import Any, cast
 
 import torch
+from torch._library.custom_ops import OPDEFS, CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._triton import has_triton_tensor_descriptor_host_tma
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.triton_launch import AUTOTUNER, DESCRIPTORS, JIT, Launch, has_hooks, innermost, is_interpreted, layers, written
+from framejit.graph.fake import name_of_operator
+from framejit.graph.triton_launch import (
+    AUTOTUNER,
+    DESCRIPTORS,
+    INTERPRETER,
+    JIT,
+    Launch,
+    has_hooks,
+    innermost,
+    is_interpreted,
+    is_kernel,
+    layers,
+    written,
+)
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
 from framejit.modules.app import triton as app
@@ -30,6 +46,7 @@ from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import UnbackedNumber
 
 Named = dict[str, Object]
+TRITON_OPERATORS = "torch._library.triton"
 INTERPRETED = "this backend compiles launches itself, and can't compile those of interpreted kernels"
 ON_CPU = "its tensors are on the CPU, and TRITON_INTERPRET=1 wasn't set where it was defined"
 
@@ -48,6 +65,36 @@ def subscripted(vm: TorchVM, function: Object, args: list[Object], kwargs: Named
         return None
     kernel = vm.observe(args[0])
     return None if kernel.source is None else Launcher(kernel, args[1])
+
+
+@library
+def interpreted_operator(vm: TorchVM, function: Object, args: list[Object], kwargs: Named) -> Object | None:
+    """A call of an operator of `triton_op` whose kernels are interpreted: they can't run on tensors without data, so what it does is traced.
+
+    Where autograd is to record the call, it is left as it is: the operator may have a formula for the gradient.
+    """
+    if not isinstance(function.value, (CustomOpDef, OpOverload, OpOverloadPacket)) or INTERPRETER not in sys.modules:
+        return None
+    body = body_of(function.value)
+    if body is None:
+        return None
+    given = [vm.observe(value) for value in (*args, *kwargs.values())]
+    if torch.is_grad_enabled() and any(isinstance(value, TensorObject) and value.look(vm).requires_grad for value in given):
+        return None
+    return abstract.call(vm, vm.pin(body), args, kwargs)
+
+
+def body_of(operator: Any) -> FunctionType | None:
+    """The function of the program's that an operator of `triton_op` runs on all devices, if it launches interpreted kernels; None for other operators."""
+    definition = operator if isinstance(operator, CustomOpDef) else OPDEFS.get(name_of_operator(operator))
+    if definition is None or definition._init_fn.__module__ != TRITON_OPERATORS or list(definition._backend_fns) != [None]:
+        return None
+    body = inspect.getclosurevars(definition._init_fn).nonlocals.get("fn")
+    if not isinstance(body, FunctionType):
+        return None
+    used = inspect.getclosurevars(body)
+    kernels = [value for value in (*used.globals.values(), *used.nonlocals.values()) if is_kernel(value)]
+    return body if any(map(is_interpreted, kernels)) else None
 
 
 @library

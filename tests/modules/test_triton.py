@@ -293,15 +293,31 @@ def test_a_launcher_outlives_a_break():
     agree(f, vector(), vector(), fullgraph=False)
 
 
-def test_a_kernel_of_triton_op_runs():
-    @torch.library.triton_op("framejit_triton::add", mutates_args={})
-    def operator(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        torch.library.wrap_triton(add)[(3,)](x, y, out, 10, BLOCK=4)
-        return out
+@torch.library.triton_op("framejit_triton::add", mutates_args={})
+def add_operator(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.library.wrap_triton(add)[(3,)](x, y, out, 10, BLOCK=4)
+    return out
 
-    operator.register_autograd(lambda ctx, gradient: (gradient, gradient))
-    agree(lambda x, y: operator(x * 2, y) + 1, vector(), vector(), fullgraph=False)
+
+add_operator.register_autograd(lambda ctx, gradient: (gradient, gradient))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_operators_made_of_kernels(backend):
+    """What they do is traced, for an interpreted kernel can't run on tensors without data."""
+    framejit.reset()
+    agree(lambda x, y: add_operator(x * 2, y=y) + torch.ops.framejit_triton.add(x, y).sum(), vector(), vector(), backend=backend)
+    assert framejit.statistics()["graphs"] == 1
+
+
+def test_the_gradient_of_an_operator_made_of_kernels():
+    def f(x, y):
+        return add_operator(x * 2, y) + 1
+
+    x, y = vector().requires_grad_(), vector().requires_grad_()
+    framejit.compile(f, backend="eager")(x, y).sum().backward()
+    assert x.grad.equal(torch.full_like(x, 2.0)) and y.grad.equal(torch.ones_like(y))
 
 
 # Descriptors of tensors.
