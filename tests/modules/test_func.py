@@ -497,6 +497,18 @@ def test_a_compiled_function_inside_a_transform_of_the_program(transform: Callab
     assert framejit.statistics()["graphs"] == 1
 
 
+def test_per_sample_gradients_of_a_compiled_module() -> None:
+    """Its parameters have the names of the original's, and functional_call replaces them inside the program's own transforms."""
+    net, x = Net(), torch.randn(4, 3)
+    compiled = framejit.compile(net, backend="aot_eager")
+    parameters = {name: p.detach() for name, p in compiled.named_parameters()}
+    assert list(parameters) == [name for name, _ in net.named_parameters()]
+    compiled(x)
+    found, expected = (vmap(grad(loss, argnums=1), in_dims=(None, None, 0))(module, parameters, x) for module in (compiled, net))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(compiled(x), net(x))
+
+
 def test_an_error_of_the_graph_leaves_no_level_open() -> None:
     """What raises only when the graph runs."""
     def f(x, index):
