@@ -31,6 +31,8 @@ WHOLE = {
     "jacobian of a number": lambda x: jacobian(lambda a: (loss(a),), x),
     "jacobian by what doesn't count": lambda x: jacobian(lambda a, b: a * 2, (x[0], x[1])),
     "jacobian to differentiate": lambda x: jacobian(NET, x[0], create_graph=True).pow(2).sum() + x.sum(),
+    "jacobian of two results": lambda x: jacobian(lambda a, b: (a * b.sum(), (a.sum() + b).sin()), (x, x[0]), vectorize=True),
+    "hessian by two tensors": lambda x: hessian(product, (x[0], x[1]), vectorize=True),
     "hessian": lambda x: hessian(loss, x[0] * 2),
     "hessian to differentiate": lambda x: hessian(loss, (x[0],), create_graph=True, vectorize=True),
     "vjp": lambda x: vjp(lambda a, b: (a @ b, a.sum()), (x, x.t()), (torch.ones(4, 4), x[0, 0])),

@@ -133,19 +133,30 @@ def jacobian(
     if strategy != "reverse-mode":
         call.refuse("in forward mode")
     outputs, is_tuple, back = recorded(func, call)
-    if len(outputs) != 1 or outputs[0].numel() == 0:
-        call.refuse("of a function that gives several tensors, or an empty one")
-    (output,) = outputs
-    if output.numel() == 1:
-        rows = tuple([gradient.unsqueeze(0) for gradient in back((torch.ones_like(output),))])
+    sizes = [output.numel() for output in outputs]
+    if 0 in sizes or (len(sizes) != 1 and not vectorize):
+        call.refuse("of a function that gives an empty tensor, or several without vectorize=True")
+    if sizes == [1]:
+        rows = tuple([gradient.unsqueeze(0) for gradient in back((torch.ones_like(outputs[0]),))])
     else:
-        basis = torch.eye(output.numel(), dtype=output.dtype, device=output.device).view(-1, *output.shape)
-        rows = torch.vmap(lambda row: back((row,)), chunk_size=None if vectorize else AT_ONCE)(basis)
-        if not vectorize:
-            rows = tuple([row.contiguous() for row in rows])
-    parts = tuple([row.reshape(output.shape + value.shape) for row, value in zip(rows, call.inputs)])
-    found = call.given_back(parts, call.is_tuple)
-    return (found,) if is_tuple else found
+        rows = torch.vmap(lambda *row: back(row), chunk_size=None if vectorize else AT_ONCE)(*bases(outputs, sizes))
+    if not vectorize:
+        rows = tuple([row.contiguous() for row in rows])
+    by_input = [row.split(sizes) for row in rows]
+    found = []
+    for index, output in enumerate(outputs):
+        parts = tuple([split[index].reshape(output.shape + value.shape) for split, value in zip(by_input, call.inputs)])
+        found.append(call.given_back(parts, call.is_tuple))
+    return tuple(found) if is_tuple else found[0]
+
+
+def bases(outputs: tuple[Any, ...], sizes: list[int]) -> list[Any]:
+    """For each number in these tensors, tensors like them with a one in its place and zeros else, along a further dimension."""
+    found = []
+    for index, output in enumerate(outputs):
+        ones = torch.eye(sum(sizes), dtype=output.dtype, device=output.device).split(sizes, dim=1)[index]
+        found.append(ones.reshape(-1, *output.shape))
+    return found
 
 
 def hessian(
@@ -157,12 +168,10 @@ def hessian(
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
     """`torch.autograd.functional.hessian`."""
-    if isinstance(inputs, tuple) and len(inputs) != 1:
-        stop(("torch.autograd.functional.hessian", "by several tensors"))
+    is_tuple = isinstance(inputs, tuple)
 
-    def gradient(value: Any) -> Any:
-        (found,), _ = gradient_of(func)(value)
-        return found
+    def gradient(*values: Any) -> Any:
+        found, _ = gradient_of(func)(*values)
+        return found if is_tuple else found[0]
 
-    found = jacobian(gradient, inputs[0] if isinstance(inputs, tuple) else inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
-    return ((found,),) if isinstance(inputs, tuple) else found
+    return jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
