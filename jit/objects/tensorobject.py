@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import GetSetDescriptorType
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
@@ -14,7 +14,7 @@ from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, Codegen, Namespace, Object
+from framejit.objects.object import VM, Codegen, Namespace, Object, Raise
 from framejit.objects.overrides import is_overridden
 from framejit.objects.registry import Model, models, sets, wraps
 from framejit.objects.torchcall import enter, torch_call
@@ -244,9 +244,16 @@ def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
 def rest_on_contents(vm: VM, wrapper: Object, depth: int = 0) -> None:
     """Guard all attributes of a tensor that wraps others, or of an object that it holds: what its operators do may depend on them."""
     namespace = wrapper.instance_dict(vm)
-    if namespace is None or depth > MOST_NESTED:
+    members = [member for cls in wrapper.cls.__mro__ for member in vars(cls).values() if type(member) is MemberDescriptorType]
+    if (namespace is None and not members) or depth > MOST_NESTED:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(wrapper.cls)}, of which it isn't known what it holds"))
-    for _, value in list(namespace.open(vm).values()):
+    for _, value in [] if namespace is None else list(namespace.open(vm).values()):
+        rest_on_value(vm, value, wrapper, depth)
+    for member in members:
+        try:
+            value = wrapper.get_slot(vm, member)
+        except Raise:  # it is guarded that the slot is empty
+            continue
         rest_on_value(vm, value, wrapper, depth)
 
 

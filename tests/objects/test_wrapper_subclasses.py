@@ -269,3 +269,42 @@ def test_a_batch_of_varying_size_through_quantised_weights(backend: str) -> None
         x = torch.randn(n, 4, requires_grad=True)
         assert torch.allclose(compiled(x), model(x))
     assert framejit.statistics()["graphs"] == 2
+
+
+class Slotted(torch.Tensor):
+    """A wrapper that keeps what it holds in slots."""
+
+    __slots__ = ("inner", "times", "unset")
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor, times: int) -> Any:
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+        made.inner, made.times = inner, times
+        return made
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"Slotted(times={self.times})"
+
+    def __tensor_flatten__(self) -> Any:
+        return ["inner"], (self.times,)
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Slotted(inner["inner"], *context)
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        times = max(t.times for t in pytree.tree_leaves(args) if isinstance(t, Slotted))
+        return Slotted(func(*pytree.tree_map_only(Slotted, lambda t: t.inner, args), **(kwargs or {})) * times, times)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_wrapper_holds_in_slots_is_guarded(backend: str) -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: x + 1, backend=backend, fullgraph=True)
+    for times in (1, 3, 1):
+        found = compiled(Slotted(torch.ones(2), times))
+        assert (found.inner.tolist(), found.times) == ([2.0 * times] * 2, times)
+    assert framejit.statistics()["graphs"] == 2
