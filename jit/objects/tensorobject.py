@@ -244,7 +244,7 @@ def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
 def rest_on_contents(vm: VM, wrapper: Object, depth: int = 0) -> None:
     """Guard all attributes of a tensor that wraps others, or of an object that it holds: what its operators do may depend on them."""
     namespace = wrapper.instance_dict(vm)
-    members = [member for cls in wrapper.cls.__mro__ for member in vars(cls).values() if type(member) is MemberDescriptorType]
+    members = [found for cls in classes.mro(wrapper.cls) for found in classes.class_dict(cls).values() if type(found) is MemberDescriptorType]
     if (namespace is None and not members) or depth > MOST_NESTED:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(wrapper.cls)}, of which it isn't known what it holds"))
     for _, value in [] if namespace is None else list(namespace.open(vm).values()):
