@@ -30,8 +30,9 @@ class Derivative:
             self.refuse("in inference mode")
         if not self.inputs or not all(isinstance(value, torch.Tensor) for value in self.inputs):
             self.refuse("of what is no tensor")
-        if create_graph and not (torch.is_grad_enabled() and all(value.requires_grad for value in self.inputs)):
-            self.refuse("with create_graph=True, of tensors that require no gradient")
+        if create_graph and not torch.is_grad_enabled():
+            self.refuse("with create_graph=True, where gradients are off")
+        self.makes_leaves = create_graph and not all(value.requires_grad for value in self.inputs)
         self.inputs = self.cut_off(self.inputs)
 
     def refuse(self, why: str) -> None:
@@ -53,7 +54,9 @@ class Derivative:
         return self.cut_off(values)
 
     def given_back(self, values: tuple[Any, ...], is_tuple: bool) -> Any:
-        """Results as the caller gets them."""
+        """Results as the caller gets them. To torch, each argument requires a gradient: so do results that only depend on arguments."""
+        if self.makes_leaves and not all(value.requires_grad for value in values):
+            self.refuse("with create_graph=True, of tensors that require no gradient")
         values = self.cut_off(values)
         return values if is_tuple else values[0]
 

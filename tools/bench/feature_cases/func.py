@@ -43,10 +43,15 @@ class Squared(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return 3 * ctx.saved_tensors[0] * gradient
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor) -> torch.Tensor:
+        return 3 * ctx.saved_tensors[0] * tangent
 
 
 @feature("vmap of an autograd.Function with generate_vmap_rule")
@@ -57,6 +62,11 @@ def function_mapped(x: torch.Tensor) -> Any:
 @feature("per-sample gradients through an autograd.Function")
 def function_per_sample(x: torch.Tensor) -> Any:
     return vmap(grad(lambda row: Squared.apply(row.sin()).sum()))(x)
+
+
+@feature("jvp and jacfwd of an autograd.Function with a jvp")
+def function_pushed(x: torch.Tensor) -> Any:
+    return jvp(lambda y: Squared.apply(y).sum(), (x,), (x,)), jacfwd(lambda y: Squared.apply(y))(x[0])
 
 
 @feature("vmap")
