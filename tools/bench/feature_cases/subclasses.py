@@ -133,6 +133,21 @@ def default_device(x: torch.Tensor) -> Any:
     return x + y, z.device.type
 
 
+@feature("torch.set_default_device inside", lambda: (torch.randn(4, 6),))
+def default_device_set(x: torch.Tensor) -> Any:
+    torch.set_default_device("meta")
+    y = torch.empty(3)
+    torch.set_default_device(None)
+    return x + torch.ones(6), y.device.type
+
+
+@feature("flags of torch.backends inside", lambda: (torch.randn(4, 6),))
+def flags(x: torch.Tensor) -> Any:
+    with torch.backends.cudnn.flags(enabled=False):
+        y = x @ x.T
+    return y.relu(), torch.backends.cudnn.enabled
+
+
 class TwoTensors(torch.Tensor):
     """A wrapper of two tensors: each operator runs on both."""
 
