@@ -152,6 +152,19 @@ def test_training_steps(name: str, backend: str, scheduled: bool) -> None:
         assert found["graphs"] <= 2 + changes_tensor - first, found
 
 
+@pytest.mark.slow
+@pytest.mark.only_eager("the test names its backend")
+@pytest.mark.parametrize("name", ["RAdam", "ASGD-foreach-t0", "Adafactor-foreach-weight_decay", "AdamW-fused", "SGD-momentum-nesterov"])
+def test_training_steps_with_inductor(name: str) -> None:
+    expected, run = Run(name, True), Run(name, True)
+    framejit.reset()
+    compiled = framejit.compile(training_step, backend="inductor")
+    for _ in range(STEPS):
+        same([compiled(run), run.seen()], [training_step(expected), expected.seen()], 1e-5)
+    found = framejit.statistics()
+    assert found["graphs"] <= 2 and found["graph_breaks"] <= 1 and found["internal_errors"] == 0, found
+
+
 def in_a_loop(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> None:
     for index in range(3):
         (parameter * index).sum().backward()
