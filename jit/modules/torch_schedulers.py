@@ -154,3 +154,4 @@ def step(function: Callable[[Any], None]) -> None:
 
 for _step in {found.step for found in CLASSES}:
     step(_step)
+runs_as_written(lr_scheduler.ReduceLROnPlateau.step.__code__, REASON)

@@ -101,6 +101,7 @@ def compared(schedule: Callable[[Optimizer], Any], step: Callable[[Training], An
     return framejit.statistics()
 
 
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_whole_step_is_one_graph(name: str) -> None:
     found = compared(SCHEDULES[name], Training.step, 20)
@@ -183,6 +184,7 @@ def test_what_tells_the_difference(step: Callable[[Training], Any]) -> None:
     compared(lambda optimizer: schedulers.OneCycleLR(optimizer, 0.1, total_steps=4), step, 6)
 
 
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
 def test_a_break_behind_it_sees_its_changes() -> None:
     def step(self: Training) -> Any:
         loss = self.step()
@@ -192,6 +194,7 @@ def test_a_break_behind_it_sees_its_changes() -> None:
     assert [reason[:5] for reason in compared(SCHEDULES["CosineAnnealingLR"], step)["reasons"]] == ["FJ008"]
 
 
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
 @pytest.mark.parametrize("name", ["CosineAnnealingLR", "OneCycleLR"])
 def test_in_a_with_block(name: str) -> None:
     """As in `with accelerator.accumulate(model)`: nothing that torch's own schedules raise could reach the block's end."""
@@ -223,6 +226,7 @@ def test_a_group_that_the_scheduler_does_not_know() -> None:
     compared(SCHEDULES["CosineAnnealingLR"], step, 4)
 
 
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
 def test_the_optimizer_is_found_behind_a_break() -> None:
     """Schedulers put a wrapper around its `step`, which refers to it weakly."""
 
@@ -235,6 +239,18 @@ def test_the_optimizer_is_found_behind_a_break() -> None:
         return loss.detach()
 
     assert [reason[:5] for reason in compared(SCHEDULES["CosineAnnealingLR"], step)["reasons"]] == ["FJ008"]
+
+
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+def test_a_scheduler_that_looks_at_the_loss_is_one_break() -> None:
+    def step(self: Training) -> Any:
+        loss = self.learn()
+        self.scheduler.step(loss)
+        self.optimizer.zero_grad()
+        return loss
+
+    found = compared(lambda optimizer: schedulers.ReduceLROnPlateau(optimizer, patience=1), step)
+    assert len(found["reasons"]) == 1 and "FJ036" in found["reasons"][0] and found["graph_breaks"] <= 3, found
 
 
 def test_a_rate_that_is_a_tensor() -> None:

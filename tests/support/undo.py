@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import types
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -48,8 +49,12 @@ ONLY_GROWS = ("_constants", "_lines", "_frames", "_wrapped")
 
 def fields(obj: Any) -> dict[str, Any]:
     """The fields of an object, slots included."""
-    names = [name for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ())]
-    found = {name: getattr(obj, name) for name in names if hasattr(obj, name)} | getattr(obj, "__dict__", {})
+    found = dict(getattr(obj, "__dict__", {}))
+    for cls in type(obj).__mro__:
+        for name, member in vars(cls).items():
+            if isinstance(member, types.MemberDescriptorType):  # a property of the same name may stop the trace
+                with contextlib.suppress(AttributeError):
+                    found[name] = member.__get__(obj)
     for cls, free in FREE.items():
         if isinstance(obj, cls):
             found = {name: value for name, value in found.items() if name not in free}
