@@ -8,7 +8,7 @@ from types import BuiltinFunctionType
 
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
-from framejit.objects.numberobject import converted
+from framejit.objects.numberobject import NumberObject, converted, deferred
 from framejit.objects.object import VM, Object, call_special, fold
 from framejit.objects.registry import models, pure
 
@@ -38,6 +38,19 @@ def of_one_number(name: str) -> None:
 
 for _name in ("sqrt", "exp", "log", "sin", "cos"):
     of_one_number(_name)
+
+
+@models(math.pow)
+def power(vm: VM, x: Object, y: Object) -> Object:
+    """Of floats between 0 and 1, and of what comes to them, it is the operator."""
+    x, y = vm.observe(x), vm.observe(y)
+    numbers = [converted(vm, "float", number) or number for number in (x, y)]
+    if all(isinstance(number, NumberObject) for number in numbers) and any(number.is_symbolic(vm) for number in (x, y)):
+        base, exponent = (vm.const(float(number.value)) if number.is_known() else number for number in numbers)
+        symbolic = deferred(vm, "**", base, exponent) if isinstance(base, NumberObject) and isinstance(exponent, NumberObject) else None
+        if symbolic is not None:
+            return symbolic
+    return fold(vm, math.pow, x.as_real(vm), y.as_real(vm))
 
 
 def rounding(name: str) -> None:

@@ -27,7 +27,11 @@ def logarithm(step: int, x: torch.Tensor) -> torch.Tensor:
     return x + (math.log(step) + 1) / (2 + math.log(step))
 
 
-@pytest.mark.parametrize("program", [root, cosine, exponential, logarithm])
+def power(step: int, x: torch.Tensor) -> torch.Tensor:
+    return x * (1.0 - math.pow(step, -0.8)) + math.pow(0.5, step)
+
+
+@pytest.mark.parametrize("program", [root, cosine, exponential, logarithm, power])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_of_a_step(program: Callable[..., torch.Tensor], backend: str) -> None:
     framejit.reset()
