@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.objects.bounds import Bounds, bounds_of
 from framejit.objects.constobject import ConstObject
+from framejit.objects.monotone import Course, course_of, first_where_it_changes
 from framejit.objects.object import VM, Codegen, Object
 
 if TYPE_CHECKING:
@@ -393,6 +394,9 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Object | None:
     """A comparison of a symbolic float with a known number, or of a symbolic int with a known float: the latter as a comparison with an int that has the
     same outcome for all ints. None where neither can be."""
+    for number, other, relation in ((left, right, symbol), (right, left, MIRRORED[symbol])):
+        if type(number) is DeferredNumber and number.pending and number.cls is float:
+            return compared_by_its_int(vm, relation, number, other)
     if not left.pending or (left.cls is float and not left.is_float_input(vm)):
         left, right, symbol = right, left, MIRRORED[symbol]
     sym = left.symbol(vm)
@@ -409,6 +413,56 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
     if right.value != int(right.value):
         return vm.const(symbol == "!=")
     return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], sym, int(right.value)))
+
+
+def compared_by_its_int(vm: VM, symbol: str, number: DeferredNumber, other: NumberObject) -> Object | None:
+    """A comparison, with a known number, of a float that is computed of one symbolic int and rises or falls with it: whether the int has passed the place
+    where the outcome changes. None where it isn't such a comparison."""
+    ints = list({id(leaf): leaf for leaf in pending_leaves(number)}.values())
+    if symbol in ("==", "!=") or len(ints) != 1 or not are_ints(*ints) or course(number) is None or not is_setting(other):
+        return None
+    sym = ints[0].symbolic(vm)
+    if sym is None:
+        return None
+    limit = other.constant(vm)
+    ends = bounds_of_int(vm, ints[0])
+
+    def outcome(whole: int) -> bool:
+        return bool(COMPARISONS[symbol](value_for(number, whole), limit))
+
+    try:
+        least, place = outcome(int(ends.least)), first_where_it_changes(outcome, int(ends.least), int(ends.greatest))
+    except (ArithmeticError, ValueError):
+        return None
+    return vm.const(least if place is None or not vm.graph.shapes.decide(operator.ge, sym, place) else not least)
+
+
+def pending_leaves(number: NumberObject) -> list[NumberObject]:
+    """The numbers that a computation begins with and that aren't known."""
+    if not number.pending:
+        return []
+    return [leaf for operand in number.operands for leaf in pending_leaves(operand)] if type(number) is DeferredNumber else [number]
+
+
+def course(number: NumberObject) -> Course | None:
+    """How a number changes with the one int that it is computed of."""
+    if not number.pending:
+        return Course.STAYS
+    if type(number) is not DeferredNumber:
+        return Course.RISES
+    return course_of(number.operation, [(course(operand), operand.value) for operand in number.operands])
+
+
+def value_for(number: NumberObject, whole: int) -> Any:
+    """What a number is for another value of the one int that it is computed of. ArithmeticError where anything on the way isn't finite."""
+    if not number.pending:
+        return number.value
+    if type(number) is not DeferredNumber:
+        return whole
+    found = OPERATIONS[number.operation](*[value_for(operand, whole) for operand in number.operands])
+    if not math.isfinite(found):
+        raise ArithmeticError
+    return found
 
 
 def magnitude(vm: VM, obj: Object) -> Object | None:

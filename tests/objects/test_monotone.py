@@ -1,0 +1,82 @@
+"""Comparisons of floats that are computed of one int: compiled once for each outcome, which is Python's for all ints."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+
+import framejit
+from framejit.objects.monotone import Course, course_of, first_where_it_changes
+
+PROGRAMS = [
+    lambda n: n / 100 < 1,
+    lambda n: 1 > n * 0.01,
+    lambda n: 1 - n / 100 >= 0.25,
+    lambda n: n * 0.1 > 0.3,
+    lambda n: min(1.0, (n + 1) / 10) >= 1.0,
+    lambda n: math.sqrt(n + 1) / 3 <= 2.0,
+    lambda n: n / 7 + 0.5 * n <= 5.0,
+    lambda n: float(n) / 3.0 > 2.0,
+    lambda n: (2 * n + 5) / -3 < -4.5,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_comparisons_are_pythons(program) -> None:
+    """Ints on both sides of the threshold, huge and negative ones."""
+
+    def step(x, n):
+        return x * 2 if program(n) else x - 1
+
+    compiled, graphs = framejit.compile(step, backend="eager", isolate_recompiles=True), framejit.statistics()["graphs"]
+    x, draw = torch.ones(2), random.Random(0)
+    for n in [5, 6, *range(2, 40), *[draw.randrange(1, 10 ** draw.randrange(1, 19)) for _ in range(20)], 99, 100, 101, 2**62]:
+        assert torch.equal(compiled(x, n), step(x, n)), n
+    assert framejit.statistics()["graphs"] - graphs <= 4
+
+
+def test_a_warm_up_compiles_once_for_each_phase() -> None:
+    class Trainer:
+        step = 0
+
+    def train(trainer, x):
+        trainer.step += 1
+        rate = 0.1 * trainer.step / 20
+        if trainer.step / 20 >= 1:
+            rate = 0.1
+        return x - rate * x
+
+    ours, eagers = Trainer(), Trainer()
+    framejit.reset()
+    compiled = framejit.compile(train, backend="eager")
+    for _ in range(40):
+        assert torch.equal(compiled(ours, torch.ones(3)), train(eagers, torch.ones(3)))
+    assert framejit.statistics()["graphs"] <= 4 and not framejit.statistics()["fallbacks"]
+
+
+@pytest.mark.parametrize("program", [lambda n: n / 10 * (n / 10) > 4.0, lambda n: -(n / 7) + 0.5 * n <= 5.0, lambda n: n / 10 - math.sqrt(n) > 0.5, lambda n: n / 10 == 0.7, lambda n: 10 / n < 2.0])
+def test_what_is_no_threshold_is_right_too(program) -> None:
+    def step(x, n):
+        return x * 2 if program(n) else x - 1
+
+    compiled = framejit.compile(step, backend="eager", isolate_recompiles=True)
+    for n in (3, 4, 7, 8, 200):
+        assert torch.equal(compiled(torch.ones(2), n), step(torch.ones(2), n))
+
+
+def test_courses() -> None:
+    up, down, level = (Course.RISES, 0), (Course.FALLS, 0), (Course.STAYS, 3)
+    assert course_of("+", [up, level]) is course_of("+", [up, up]) is course_of("-", [up, down]) is Course.RISES
+    assert course_of("*", [level, down]) is course_of("/", [down, level]) is course_of("-", [level, up]) is Course.FALLS
+    assert course_of("/", [up, (Course.STAYS, -2.0)]) is course_of("math.sqrt", [down]) is Course.FALLS
+    for unknown in (("-", [up, up]), ("*", [up, up]), ("/", [level, up]), ("*", [up, (Course.STAYS, math.nan)]), ("**", [up, level]), ("+", [up, (None, 0)])):
+        assert course_of(*unknown) is None
+
+
+def test_thresholds() -> None:
+    for place in (3, 4, 999, 1000):
+        assert first_where_it_changes(lambda n, place=place: n >= place, 2, 1000) == place
+    assert first_where_it_changes(lambda n: True, 0, 2**63) is None
