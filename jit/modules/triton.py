@@ -73,7 +73,7 @@ def interpreted_operator(vm: TorchVM, function: Object, args: list[Object], kwar
 
     Where autograd is to record the call, it is left as it is: the operator may have a formula for the gradient.
     """
-    if not isinstance(function.value, (CustomOpDef, OpOverload, OpOverloadPacket)) or INTERPRETER not in sys.modules:
+    if not issubclass(type(function.value), (CustomOpDef, OpOverload, OpOverloadPacket)) or INTERPRETER not in sys.modules:
         return None
     body = body_of(function.value)
     if body is None:

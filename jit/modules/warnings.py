@@ -1,9 +1,11 @@
-"""warnings.warn: a warning is given behind the graph, for the line that it is about, unless it may become an exception."""
+"""warnings.warn: a warning is given behind the graph, for the line that it is about, unless it may become an exception, or is recorded."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from framejit import breaks
@@ -40,6 +42,25 @@ def give(message: str, category: type[Warning], namespace: dict[str, Any], filen
     warnings.warn_explicit(message, category, filename, line, namespace.get("__name__", "<string>"), registry)
 
 
+SHOWN_BY = (("showwarning", "_showwarning_orig"), ("formatwarning", "_formatwarning_orig"))
+"""Functions of warnings that a program may replace, and where the module keeps its own."""
+
+
+def is_only_printed(vm: VM) -> bool:
+    """Whether what shows a warning is as Python has it: it prints to `sys.stderr`. Nothing in the trace has changed that, nor the filters."""
+    namespace = vm.globals_of(vars(warnings))
+    if any(map(vm.effects.is_mutated, (namespace, vm.globals_of(vars(sys))))):
+        return False
+
+    def attribute(name: str) -> Object:
+        return vm.observe(namespace.lookup(vm, name) or vm.const(None))
+
+    printer = attribute("_showwarnmsg_impl")
+    its_own = printer.cls is FunctionType and (printer.value.__module__, printer.value.__qualname__) == (warnings.__name__, "_showwarnmsg_impl")
+    is_pythons = all(attribute(name).value is attribute(original).value for name, original in SHOWN_BY)
+    return its_own and is_pythons and not vm.effects.is_mutated(attribute("filters"))
+
+
 def may_raise() -> bool:
     """Whether the filters make an exception of any warning."""
     defaults: Any = warnings
@@ -56,7 +77,7 @@ def warn(vm: VM, message: Object, category: Object | None = None, stacklevel: Ob
         cls = UserWarning
     is_plain = message.cls is str and type(cls) is type and issubclass(cls, Warning) and type(level) is int and source is None
     found = vm.caller(max(level, 1) - 1) if is_plain else None
-    if found is None or vm.guards.read(may_raise):
+    if found is None or not is_only_printed(vm) or vm.guards.read(may_raise):
         vm.unsupported(breaks.SideEffect("warnings.warn()"))
     frame, line = found
     vm.effects.in_order(Warned(message, cls, frame.globals, frame.code.co_filename, line))

@@ -216,7 +216,9 @@ def test_global_state_settings() -> None:
     assert agrees(built)
 
 
-def test_global_state_knows_a_users_mode() -> None:
+def test_global_state_knows_how_many_modes_there_are() -> None:
+    """What a trace has seen of them has guards of its own (tests/modules/test_function_modes_in_force.py)."""
+
     class Mode(torch.overrides.TorchFunctionMode):
         def __eq__(self, other: object) -> bool:
             raise AssertionError("the user's Python ran")
@@ -233,8 +235,9 @@ def test_global_state_knows_a_users_mode() -> None:
         with torch.device("cpu"):
             assert not agrees(built)
     with Mode():
-        assert not agrees(built)
-    with mode:
         assert agrees(built)
+        with mode:
+            assert not agrees(built)
+    assert not agrees(built)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import io
 import types
 import warnings
 from collections.abc import Callable
@@ -120,12 +123,85 @@ def test_warnings(program: Callable[..., Any], action: str) -> None:
     warnings.onceregistry.clear()
 
 
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings are printed, and not recorded by pytest."""
+    spec = importlib.util.spec_from_file_location("warnings", warnings.__file__)
+    assert spec is not None and spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fresh)
+    monkeypatch.setattr(warnings, "_showwarnmsg_impl", fresh._showwarnmsg_impl)
+
+
 @pytest.mark.parametrize("program", [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, caught])
-def test_they_split_no_graph(program: Callable[..., Any]) -> None:
+def test_they_split_no_graph(program: Callable[..., Any], printed: None, capsys: pytest.CaptureFixture[str]) -> None:
     framejit.reset()
-    outcome(program, "always", lambda f: framejit.compile(f, backend="eager"))
+    shown = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for function in (program, framejit.compile(program, backend="eager")):
+            told = [str(function(x)) for _ in range(3)]
+            shown.append((told, capsys.readouterr().err))
+    assert shown[0] == shown[1] and shown[0][1]
     found = framejit.statistics()
     assert (found["graph_breaks"], found["recompiles"], found["fallbacks"]) == (0, 0, 0), found
+
+
+def recorded(t: torch.Tensor) -> Any:
+    with warnings.catch_warnings(record=True) as rows:
+        warnings.simplefilter("always")
+        warnings.warn("recorded")
+        return t * len(rows)
+
+
+def shown_by_the_program(t: torch.Tensor) -> Any:
+    rows: list[str] = []
+    before, warnings.showwarning = warnings.showwarning, lambda message, *more: rows.append(str(message))
+    warnings.warn("shown")
+    count = len(rows)
+    warnings.showwarning = before
+    return t * count, rows
+
+
+def printed_elsewhere(t: torch.Tensor) -> Any:
+    buffer = io.StringIO()
+    with contextlib.redirect_stderr(buffer):
+        warnings.warn("printed")
+    return t * len(buffer.getvalue())
+
+
+def made_an_error(t: torch.Tensor) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            warnings.warn("raised")
+        except UserWarning:
+            return t - 1
+    return t + 1
+
+
+@pytest.mark.parametrize("program", [recorded, shown_by_the_program, printed_elsewhere, made_an_error])
+def test_what_the_program_sees_of_them(program: Callable[..., Any], printed: None, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for function in (program, framejit.compile(program, backend="eager")):
+            told = [str(function(x)) for _ in range(3)]
+            shown.append((told, capsys.readouterr().err))
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.usefixtures("printed")
+def test_a_record_from_outside_is_seen_growing() -> None:
+    def program(t: torch.Tensor, rows: list[Any]) -> torch.Tensor:
+        warnings.warn("recorded")
+        return t * len(rows)
+
+    compiled = framejit.compile(program, backend="eager")
+    compiled(x, [])
+    with warnings.catch_warnings(record=True) as rows:
+        warnings.simplefilter("always")
+        assert [float(compiled(x, rows)[0]) for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_line_outside_the_trace() -> None:

@@ -57,7 +57,16 @@ def test_a_warm_up_compiles_once_for_each_phase() -> None:
     assert framejit.statistics()["graphs"] <= 4 and not framejit.statistics()["fallbacks"]
 
 
-@pytest.mark.parametrize("program", [lambda n: n / 10 * (n / 10) > 4.0, lambda n: -(n / 7) + 0.5 * n <= 5.0, lambda n: n / 10 - math.sqrt(n) > 0.5, lambda n: n / 10 == 0.7, lambda n: 10 / n < 2.0])
+OTHERS = [
+    lambda n: n / 10 * (n / 10) > 4.0,
+    lambda n: -(n / 7) + 0.5 * n <= 5.0,
+    lambda n: n / 10 - math.sqrt(n) > 0.5,
+    lambda n: n / 10 == 0.7,
+    lambda n: 10 / n < 2.0,
+]
+
+
+@pytest.mark.parametrize("program", OTHERS)
 def test_what_is_no_threshold_is_right_too(program) -> None:
     def step(x, n):
         return x * 2 if program(n) else x - 1

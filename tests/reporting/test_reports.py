@@ -454,11 +454,11 @@ def enlarges(t):
 
 
 parameter = nn.Parameter(torch.ones(3))
-optimizer = torch.optim.SparseAdam([parameter])
+schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(torch.optim.SGD([parameter], lr=0.1))
 
 
 def steps(t):
-    optimizer.step()
+    schedule.step(1.0)
     return t + 1
 
 

@@ -132,7 +132,7 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "logging": (1, lambda v: logger.info("step %d of %s", 3, "all")),
     "logging.exception": (1, lambda v: logger.exception("no exception")),
     "logging, off": (0, lambda v: logger.debug("step %d", 3)),
-    "warnings": (0, lambda v: warnings.warn("careful", UserWarning, stacklevel=2)),
+    "warnings, which pytest records": (1, lambda v: warnings.warn("careful", UserWarning, stacklevel=2)),
     "warnings, of a line outside": (1, lambda v: warnings.warn("careful", UserWarning, stacklevel=9)),
     "json.dumps": (1, lambda v: json.dumps(CONFIG)),
     "json.dumps, indent": (1, lambda v: json.dumps(CONFIG, indent=2, sort_keys=True)),
