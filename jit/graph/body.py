@@ -164,9 +164,13 @@ class Body:
         fakes = [node.meta["example_value"] for node in (*self._arguments, *self.lifted.values())]
         return any(isinstance(fake, torch.Tensor) and version_of(fake) > 0 for fake in fakes)
 
+    def changed_lifted(self) -> list[torch.Tensor]:
+        """The fakes of tensors of the graph around this one that have been changed in place here."""
+        return [outer.meta["example_value"] for outer in self._versions if version_of(outer.meta["example_value"]) != self._versions[outer]]
+
     def changes_lifted(self) -> bool:
         """Whether a tensor of the graph around this one has been changed in place here."""
-        return any(version_of(outer.meta["example_value"]) != self._versions[outer] for outer in self.lifted if outer in self._versions)
+        return bool(self.changed_lifted())
 
     def refresh_lifted(self) -> None:
         """Take over the fakes of what is lifted, which have been made again."""

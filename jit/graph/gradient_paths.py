@@ -59,6 +59,24 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     return GradientPaths(tuple(leaves.values()), tuple(functions), tuple(once))
 
 
+def needs_what_was_changed(results: Iterable[torch.Tensor], operands: Iterable[torch.Tensor]) -> bool:
+    """Whether the gradients of results, on the way to operands, need a tensor that has been changed in place since autograd saved it."""
+    seen: set[Any] = {fake.grad_fn for fake in operands}
+    waiting = [fake.grad_fn for fake in results if fake.grad_fn not in seen]
+    for node in waiting:
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        try:
+            for name in dir(node):
+                if name.startswith("_saved_"):
+                    getattr(node, name)
+        except RuntimeError:
+            return True
+        waiting += [following for following, _ in node.next_functions]
+    return False
+
+
 def accumulates_with_hooks(leaf: torch.Tensor) -> bool:
     """Whether there are hooks on the node of autograd's that adds to the `.grad` of a leaf. Nothing but a further hook tells."""
     with torch.enable_grad():

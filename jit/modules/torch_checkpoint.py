@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
@@ -22,6 +22,7 @@ from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
 from framejit.graph.custom_gradient import gives_gradients
+from framejit.graph.gradient_paths import needs_what_was_changed
 from framejit.graph.inner import InnerGraph
 from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.on_fakes import stand_in
@@ -51,16 +52,26 @@ META = "framejit_checkpoint"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How a graph inside the graph is checkpointed: `options` of torch's checkpoint, and whether the graph switches torch's modes."""
+    """How a graph inside the graph is checkpointed: `options` of torch's checkpoint, whether the graph switches torch's modes, and which of its
+    operands are arguments of the program's call: until the backward pass these may not be changed in place, others may.
+    """
 
     options: dict[str, Any]
     switches_modes: bool
+    arguments: frozenset[int]
 
 
 def checkpointed(inner: fx.GraphModule, *operands: Any) -> Any:
     """Runs a graph inside the graph where autograd records each operator: torch does as it does in eager."""
     how: Checkpoint = inner.meta[META]
-    return checkpoint(leaving_autocast(inner) if how.switches_modes else inner, *operands, use_reentrant=False, **how.options)
+    run = leaving_autocast(inner) if how.switches_modes else inner
+
+    def part(*arguments: Any) -> Any:
+        following = iter(arguments)
+        return run(*[next(following) if index in how.arguments else operand for index, operand in enumerate(closed_over)])
+
+    closed_over = [None if index in how.arguments else operand for index, operand in enumerate(operands)]
+    return checkpoint(part, *[operands[index] for index in sorted(how.arguments)], use_reentrant=False, **how.options)
 
 
 def leaving_autocast(inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -195,6 +206,25 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
     return captured(vm, function, args, kwargs, how, bool(reentrant))
 
 
+def check_changes(vm: TorchVM, body: Body, results: Sequence[TensorObject], reentrant: bool) -> dict[str, Any]:
+    """Options for a function that changes tensors in place. Stops the trace where its changes can't come twice as they do in eager.
+
+    Tensors from around the function, such as the running statistics of BatchNorm, are changed in the forward, and once more in the backward pass, at the
+    latest where it has computed all that it needs; the reentrant way goes to the end. AOTAutograd makes its changes once, or refuses.
+    """
+    if all(node.target in MODE_CHANGES or gives_gradients(node.target) for node in body.kept):
+        return {}
+    if vm.graph.autograd_node is not None:
+        refuse(vm, " of a function that changes tensors in place, with a backend that uses AOTAutograd")
+    changed = body.changed_lifted()
+    if any(fake.requires_grad for fake in changed):
+        refuse(vm, " of a function that changes in place a tensor that requires a gradient")
+    operands = [node.meta["example_value"] for node in body.lifted.values()]
+    if needs_what_was_changed([result.look(vm) for result in results], [fake for fake in operands if isinstance(fake, torch.Tensor)]):
+        refuse(vm, " of a function that changes in place what its gradient needs")
+    return {"early_stop": False} if changed and reentrant else {}
+
+
 def requires_gradient(vm: VM, arg: Object) -> bool:
     arg = vm.observe(arg)
     return isinstance(arg, TensorObject) and arg.look(vm).requires_grad
@@ -215,8 +245,9 @@ def captured(
     )
     if reentrant and not result.is_differentiable():
         refuse(vm, " with use_reentrant=True, of a function some of whose results require no gradient")
-    if any(node.target not in MODE_CHANGES and not gives_gradients(node.target) for node in graph.body.kept):
-        refuse(vm, " of a function that changes tensors in place")
+    how = how | check_changes(vm, graph.body, result.computed, reentrant)
+    arguments = [graph.body.own(arg.node) for arg in map(vm.observe, args) if isinstance(arg, TensorObject)]
+    indices = frozenset(index for index, node in enumerate(graph.body.lifted.values()) if node in arguments)
     operators = [node for node in graph.body.fx.nodes if node.op != "placeholder"]
     inner = graph.end_inner(result.computed)
     if not result.computed:
@@ -224,7 +255,7 @@ def captured(
             refuse(vm, " of a function that computes nothing that it returns")
         return result.result
     if graph.autograd_node is None:
-        computed = graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes)}, {})
+        computed = graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes, indices)}, {})
     else:
         if runs_functions(inner):
             refuse(vm, " of a function that uses torch.cond, while_loop, map or scan, with a backend that uses AOTAutograd")
