@@ -19,17 +19,21 @@ from framejit.graph.builder import TorchVM
 from framejit.modules.app import schedulers as app
 from framejit.objects import abstract
 from framejit.objects.dictobject import DictObject
+from framejit.objects.funcobject import MethodObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.outdated import Outdated
 from framejit.objects.registry import models, runs_as_written
 from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import rest_on
 from framejit.objects.userobject import UserObject
 
 REASON = breaks.OptimizerStep("a learning rate scheduler")
 CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
 CLASSES |= {swa_utils.SWALR}
 CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it looks at what the program has measured
+OF_TORCH = {value.get_lr for value in CLASSES}
+"""How torch's schedulers compute rates: what the program puts in the place of one may look at anything."""
 OF_RULES = (lr_scheduler.LambdaLR, lr_scheduler.MultiplicativeLR)
 """Schedulers that call functions of the program's."""
 OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
@@ -66,6 +70,10 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
     obj = vm.observe(obj)
     if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
         vm.unsupported(REASON)
+    rates = vm.observe(abstract.getattr_(vm, obj, "get_lr"))
+    if not isinstance(rates, MethodObject) or vm.observe(rates.function).value not in OF_TORCH:
+        vm.unsupported(REASON)
+    rest_on(vm, rates.function)
     if obj.cls is lr_scheduler.CyclicLR and vm.observe(abstract.getattr_(vm, obj, "_scale_fn_custom")).cls is not type(None):
         vm.unsupported(REASON)
     if issubclass(obj.cls, OF_RULES):
@@ -81,13 +89,13 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
 
 
 def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
-    """The groups of parameters of a scheduler's optimizer. A break where a learning rate is a tensor."""
+    """The groups of parameters of a scheduler's optimizer. A break where a learning rate is a tensor, or a group is the program's own class."""
     groups = vm.observe(abstract.getattr_(vm, vm.observe(abstract.getattr_(vm, scheduler, "optimizer")), "param_groups"))
     if not isinstance(groups, ListObject) or vm.effects.is_mutated(groups):
         vm.unsupported(REASON)
     found = [vm.observe(group) for group in groups.items(vm)]
     for group in found:
-        rate = group.lookup(vm, "lr") if isinstance(group, DictObject) and group.source is not None else None
+        rate = group.lookup(vm, "lr") if isinstance(group, DictObject) and group.cls is dict and group.source is not None else None
         if rate is None or vm.observe(rate).cls not in (float, int):
             vm.unsupported(REASON)
     return found  # type: ignore[return-value]

@@ -275,8 +275,27 @@ class OfTheProgram(schedulers.LRScheduler):
 CALLS: list[int] = []
 
 
+def with_rates_of_its_own(optimizer: Optimizer) -> Any:
+    found = schedulers.StepLR(optimizer, 1)
+    found.get_lr = lambda: CALLS.append(len(CALLS)) or [0.5, 0.25]  # type: ignore[method-assign]
+    return found
+
+
+class GroupOfTheProgram(dict[str, Any]):
+    def __setitem__(self, key: str, value: Any) -> None:
+        CALLS.append(len(CALLS))
+        super().__setitem__(key, value)
+
+
+def with_groups_of_its_own(optimizer: Optimizer) -> Any:
+    optimizer.param_groups[:] = map(GroupOfTheProgram, optimizer.param_groups)
+    return schedulers.StepLR(optimizer, 1)
+
+
 @pytest.mark.parametrize("schedule", [
     OfTheProgram,
+    with_groups_of_its_own,
+    with_rates_of_its_own,
     lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: CALLS.append(step) or 0.5),
     lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: len(CALLS) / (step + 1)),
     lambda optimizer: schedulers.CyclicLR(optimizer, 0.01, 0.1, scale_fn=lambda x: CALLS.append(x) or 0.5),
@@ -293,3 +312,18 @@ def test_code_of_the_program(schedule: Callable[[Optimizer], Any]) -> None:
         CALLS.clear()
         told.append((trained(schedule, step, 6, wrap), list(CALLS)))
     assert told[0] == told[1]
+
+
+def test_rates_that_the_program_replaces_between_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def step(self: Training) -> None:
+        self.step()
+        seen.append(0)
+
+    training, run = Training(SCHEDULES["PolynomialLR"]), framejit.compile(step, backend="eager")
+    for _ in range(3):
+        run(training)
+    monkeypatch.setattr(schedulers.PolynomialLR, "get_lr", lambda self: seen.append(len(seen)) or [0.5, 0.25])
+    run(training)
+    assert seen == [0, 0, 0, 3, 0] and training.scheduler.get_last_lr() == [0.5, 0.25]
