@@ -32,8 +32,10 @@ REASON = breaks.OptimizerStep("a learning rate scheduler")
 CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
 CLASSES |= {swa_utils.SWALR}
 CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it looks at what the program has measured
-OF_TORCH = {value.get_lr for value in CLASSES}
-"""How torch's schedulers compute rates: what the program puts in the place of one may look at anything."""
+CALLED = ("get_lr", "_update_lr")
+"""Methods that a step calls, in those versions of torch that have them."""
+OF_TORCH = {getattr(value, name) for value in CLASSES for name in (*CALLED, "step") if hasattr(value, name)}
+"""torch's own such methods, and steps: what the program puts in the place of one may look at anything."""
 OF_RULES = (lr_scheduler.LambdaLR, lr_scheduler.MultiplicativeLR)
 """Schedulers that call functions of the program's."""
 OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
@@ -70,10 +72,9 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
     obj = vm.observe(obj)
     if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
         vm.unsupported(REASON)
-    rates = vm.observe(abstract.getattr_(vm, obj, "get_lr"))
-    if not isinstance(rates, MethodObject) or vm.observe(rates.function).value not in OF_TORCH:
-        vm.unsupported(REASON)
-    rest_on(vm, rates.function)
+    for name in CALLED:
+        if hasattr(obj.cls, name):
+            check_method(vm, obj, name)
     if obj.cls is lr_scheduler.CyclicLR and vm.observe(abstract.getattr_(vm, obj, "_scale_fn_custom")).cls is not type(None):
         vm.unsupported(REASON)
     if issubclass(obj.cls, OF_RULES):
@@ -84,14 +85,25 @@ def check_scheduler(vm: VM, obj: Object) -> list[Object]:
                 vm.unsupported(REASON)
     if not issubclass(obj.cls, OF_OTHERS):
         return [obj]
-    others = [other for part in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, obj, "_schedulers"))) for other in check_scheduler(vm, part)]
+    parts = [vm.observe(part) for part in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, obj, "_schedulers")))]
+    others = [other for part in parts for other in check_scheduler(vm, part)]
+    for part in parts:
+        check_method(vm, part, "step")
     return [obj, *others]
+
+
+def check_method(vm: VM, scheduler: Object, name: str) -> None:
+    """A break if a method of a scheduler is the program's."""
+    found = vm.observe(abstract.getattr_(vm, scheduler, name))
+    if not isinstance(found, MethodObject) or vm.observe(found.function).value not in OF_TORCH:
+        vm.unsupported(REASON)
+    rest_on(vm, found.function)
 
 
 def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
     """The groups of parameters of a scheduler's optimizer. A break where a learning rate is a tensor, or a group is the program's own class."""
     groups = vm.observe(abstract.getattr_(vm, vm.observe(abstract.getattr_(vm, scheduler, "optimizer")), "param_groups"))
-    if not isinstance(groups, ListObject) or vm.effects.is_mutated(groups):
+    if not isinstance(groups, ListObject) or groups.cls is not list or vm.effects.is_mutated(groups):
         vm.unsupported(REASON)
     found = [vm.observe(group) for group in groups.items(vm)]
     for group in found:

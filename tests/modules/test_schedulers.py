@@ -281,6 +281,18 @@ def with_rates_of_its_own(optimizer: Optimizer) -> Any:
     return found
 
 
+def with_an_update_of_its_own(optimizer: Optimizer) -> Any:
+    found = schedulers.StepLR(optimizer, 1)
+    found._update_lr = lambda epoch=None: CALLS.append(len(CALLS))  # type: ignore[method-assign]
+    return found
+
+
+def with_a_part_of_its_own(optimizer: Optimizer) -> Any:
+    found: Any = SCHEDULES["ChainedScheduler"](optimizer)
+    found._schedulers[0].step = lambda: CALLS.append(len(CALLS))
+    return found
+
+
 class GroupOfTheProgram(dict[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         CALLS.append(len(CALLS))
@@ -296,6 +308,8 @@ def with_groups_of_its_own(optimizer: Optimizer) -> Any:
     OfTheProgram,
     with_groups_of_its_own,
     with_rates_of_its_own,
+    with_an_update_of_its_own,
+    with_a_part_of_its_own,
     lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: CALLS.append(step) or 0.5),
     lambda optimizer: schedulers.LambdaLR(optimizer, lambda step: len(CALLS) / (step + 1)),
     lambda optimizer: schedulers.CyclicLR(optimizer, 0.01, 0.1, scale_fn=lambda x: CALLS.append(x) or 0.5),
