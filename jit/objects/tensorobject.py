@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy
 import torch
 
-from framejit import breaks, classes
+from framejit import breaks, classes, torch_function_stack
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, operators
@@ -399,7 +399,7 @@ def write_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
         mine, others = self.look(vm), value.look(vm)
         if (mine.shape, mine.dtype, mine.device) != (others.shape, others.dtype, others.device):
             vm.unsupported(breaks.OperatorRaises("storing a .grad of another shape, dtype or device than its tensor's"))
-    if value.cls is type(None) and self.source is not None and self.grad is MISSING:
+    if value.cls is type(None) and self.source is not None and self.grad is MISSING and not torch_function_stack.of_program():
         vm.effects.at_start(GradientDropped(self))
     vm.trail.set(self, "grad", value)
     vm.effects.mutated(self)

@@ -194,3 +194,15 @@ def test_data_decides_under_a_mode() -> None:
         return y.cos() if y.sum() > 0 else y.tan()
 
     under(program, torch.ones(2), modes=lambda: [Noting(2.0)], graphs=2)
+
+
+def test_a_gradient_that_is_dropped_is_told_to_the_mode_once() -> None:
+    layer = nn.Linear(2, 2)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        layer.weight.grad = None
+        loss = layer(x).sum()
+        layer.weight.grad = torch.ones_like(layer.weight) * loss.detach()
+        return loss.detach()
+
+    under(step, torch.ones(1, 2), modes=lambda: [Noting()])
