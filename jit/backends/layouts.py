@@ -1,8 +1,8 @@
 """The layout of convolutions in Inductor's code for a CPU: channels last only where that pays.
 
 Inductor lays all tensors of convolutions out with their channels last (`layout_optimization`, torch 2.13). Activations gain by it, but a weight that is no
-constant is converted in each call, and so is the gradient for it. Where weights are larger than activations, that costs more than it brings: measured
-on ResNet-18 with one thread, 80 ms of 126 for a training step on 4 images of 64 x 64, and 21 of 48 for its forward pass.
+constant is converted in each call, and so is the gradient for it. Where weights are larger than activations, that costs more than it brings: with one
+thread and 4 images of 64 x 64, a training step of ResNet-18 takes 127 ms with channels last and 81 ms without, its forward pass 48 and 21 ms.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Emission: a plan as the code object that runs in the traced frame's place.
 
 The frame starts with its argument slots cleared, then the local `.inputs` (a fresh list of the graph's inputs, which the callee may
-empty) and `.captures` (the values that the guard walk fetched, in the order of `Plan.captures`). The code does what comes before the graph, calls it, builds
-what is new, replays what was mutated, and returns the result.
+empty) and `.captures` (the values that the guard walk fetched, in the order of `Plan.captures`). The code replays the
+effects that come before the graph, calls the graph, builds what is new, replays what was mutated, and returns the result.
 """
 
 from __future__ import annotations

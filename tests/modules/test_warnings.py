@@ -133,15 +133,18 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warnings, "_showwarnmsg_impl", fresh._showwarnmsg_impl)
 
 
+def seen(function: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
+    """What three calls of a function give, and what is printed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        told = [str(function(x)) for _ in range(3)]
+    return told, capsys.readouterr().err
+
+
 @pytest.mark.parametrize("program", [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, caught])
 def test_they_split_no_graph(program: Callable[..., Any], printed: None, capsys: pytest.CaptureFixture[str]) -> None:
     framejit.reset()
-    shown = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        for function in (program, framejit.compile(program, backend="eager")):
-            told = [str(function(x)) for _ in range(3)]
-            shown.append((told, capsys.readouterr().err))
+    shown = [seen(function, capsys) for function in (program, framejit.compile(program, backend="eager"))]
     assert shown[0] == shown[1] and shown[0][1]
     found = framejit.statistics()
     assert (found["graph_breaks"], found["recompiles"], found["fallbacks"]) == (0, 0, 0), found
@@ -182,12 +185,7 @@ def made_an_error(t: torch.Tensor) -> Any:
 
 @pytest.mark.parametrize("program", [recorded, shown_by_the_program, printed_elsewhere, made_an_error])
 def test_what_the_program_sees_of_them(program: Callable[..., Any], printed: None, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        for function in (program, framejit.compile(program, backend="eager")):
-            told = [str(function(x)) for _ in range(3)]
-            shown.append((told, capsys.readouterr().err))
+    shown = [seen(function, capsys) for function in (program, framejit.compile(program, backend="eager"))]
     assert shown[0] == shown[1]
 
 
