@@ -557,13 +557,13 @@ class Distinct(Relation):
 class StorageAliasing(Relation):
     """Among `tensors` (graph inputs of which some are written to): which share a storage, and whether their bytes overlap.
 
-    `groups[i]` numbers the storage of tensors[i] by first appearance; `offsets` are the storage offsets, in elements.
-    source: the first of them.
+    `groups[i]` numbers the storage of tensors[i] by first appearance; None says that none of the numbered tensors has the same storage. `offsets` are the
+    storage offsets, in elements; None accepts any. source: the first of them.
     """
 
     tensors: tuple[Source, ...]
-    groups: tuple[int, ...]
-    offsets: tuple[int, ...]
+    groups: tuple[int | None, ...]
+    offsets: tuple[int | None, ...]
     leaf: ClassVar[str] = "storage_aliasing"
     cost: ClassVar[int] = 5
     advice: ClassVar[str | None] = "tensors that are written to share memory in another way than on the first call; pass clones"
@@ -572,16 +572,21 @@ class StorageAliasing(Relation):
         return self.tensors
 
     def native(self) -> tuple[int, ...]:
-        return tuple(number for pair in zip(self.groups, self.offsets, strict=True) for number in pair)
+        return tuple(-1 if number is None else number for pair in zip(self.groups, self.offsets, strict=True) for number in pair)
 
     def check(self, value: Any, call: Call) -> bool:
         numbers: dict[int, int] = {}
+        others: set[int] = set()
         tensors = [source.fetch(call) for source in self.tensors]  # those of arrays are made for this call: their addresses are to stay theirs
         for tensor, group, offset in zip(tensors, self.groups, self.offsets, strict=True):
             place = storage_and_offset(tensor)
-            if place is None or numbers.setdefault(place[0], len(numbers)) != group or place[1] != offset:
+            if place is None or (offset is not None and place[1] != offset):
                 return False
-        return True
+            if group is None:
+                others.add(place[0])
+            elif numbers.setdefault(place[0], len(numbers)) != group:
+                return False
+        return not others & numbers.keys()
 
     def expected(self) -> str:
         return "shares its storage, or doesn't, with the other tensors as on the call that was traced"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,6 +12,7 @@ import torch
 from framejit._runtime import has_plain_sizes, has_plain_strides
 
 BASE = torch._C.TensorBase
+Numbers = tuple[int | None, ...]
 
 
 def reader(name: str) -> Any:
@@ -137,6 +140,18 @@ def storage_and_offset(value: Any) -> tuple[int, int] | None:
         if READERS["layout"](value) is not torch.strided:
             return None
         return BASE.untyped_storage(value)._cdata, BASE.storage_offset(value)
+
+
+def aliasing_among(tensors: Sequence[torch.Tensor], told_apart: Sequence[bool], exact: bool = False) -> tuple[Numbers, Numbers]:
+    """The groups and offsets by which guards.kinds.StorageAliasing says which of `tensors` share memory with those that are told apart: those that are
+    written to, or whose storages the program compares. A tensor that has its storage to itself may lie anywhere in it, unless offsets are to be `exact`.
+    """
+    storages = [tensor.untyped_storage()._cdata for tensor in tensors]
+    known: dict[int, int] = {}
+    wanted = {storage for storage, apart in zip(storages, told_apart, strict=True) if apart}
+    groups = tuple(known.setdefault(storage, len(known)) if storage in wanted else None for storage in storages)
+    fixed = {storage for storage, count in Counter(storages).items() if storage in wanted and (exact or count > 1)}
+    return groups, tuple(tensor.storage_offset() if storage in fixed else None for tensor, storage in zip(tensors, storages, strict=True))
 
 
 def memory_range(value: Any) -> tuple[int, int] | None:

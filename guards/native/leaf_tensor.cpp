@@ -406,24 +406,31 @@ bool tensor_numbers(PyObject *value, TensorNumbers *found) {
     return true;
 }
 
-/* The storages, numbered by first appearance, and the offsets are those of the trace. Two numbers for each tensor: of its storage, and its offset. */
+/* The storages, numbered by first appearance, and the offsets are those of the trace. Two numbers for each tensor: of its storage, -1 where that is none of
+ * the numbered ones, and its offset, -1 for any. */
 static bool storages_match(const Relation &relation, const std::vector<PyObject *> &values) {
     std::vector<const c10::StorageImpl *> storages(relation.nodes.size(), nullptr); /* by their numbers, as far as they have appeared */
+    std::vector<const c10::StorageImpl *> others;
     size_t known = 0;
     for (size_t i = 0; i < relation.nodes.size(); i++) {
         PyObject *value = values[relation.nodes[i]];
         if (value == nullptr || !PyObject_TypeCheck(value, tensor_base)) return false;
         const Reader &tensor = read(value);
-        if (tensor.has_custom_sizes() || !tensor.has_storage() || tensor.offset() != relation.numbers[2 * i + 1]) return false;
+        if (tensor.has_custom_sizes() || !tensor.has_storage()) return false;
+        const int64_t number = relation.numbers[2 * i], offset = relation.numbers[2 * i + 1];
+        if (offset != -1 && tensor.offset() != offset) return false;
         const c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
-        auto number = static_cast<size_t>(relation.numbers[2 * i]);
-        if (number > known) return false;
-        if (number == known) storages[known++] = storage;
+        if (number > static_cast<int64_t>(known)) return false;
+        if (number == -1) others.push_back(storage);
+        else if (number == static_cast<int64_t>(known)) storages[known++] = storage;
         else if (storages[number] != storage) return false;
     }
     storages.resize(known);
     std::sort(storages.begin(), storages.end());
-    return std::adjacent_find(storages.begin(), storages.end()) == storages.end();
+    if (std::adjacent_find(storages.begin(), storages.end()) != storages.end()) return false;
+    return std::none_of(others.begin(), others.end(), [&](const c10::StorageImpl *other) {
+        return std::binary_search(storages.begin(), storages.end(), other);
+    });
 }
 
 static const Registered<RelationKind> storage_aliasing({.name = "storage_aliasing", .holds = storages_match, .numbers = 2});

@@ -29,6 +29,7 @@ from framejit.graph.demands import WithoutGradients
 from framejit.graph.draws import drawn_from
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
+from framejit.guards.tensor_spec import aliasing_among
 from framejit.report import STATISTICS
 from framejit.tracing.stops import WithoutUnbacked
 
@@ -136,10 +137,7 @@ def backend_guards(asked: BackendGuard, graph: GraphResult) -> list[Guard]:
         indices = sorted({*asked.overlapping, *asked.separate})
         if not indices:
             return []
-        groups: dict[int, int] = {}
-        tensors = [graph.inputs[i].value for i in indices]
-        numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
-        offsets = tuple(t.storage_offset() for t in tensors)
-        return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), numbers, offsets)]
+        groups, offsets = aliasing_among([graph.inputs[i].value for i in indices], [True] * len(indices))
+        return [StorageAliasing(sources[indices[0]], None, tuple(sources[i] for i in indices), groups, offsets)]
     assert isinstance(asked, ShapeGuard)  # the ShapeEnv has it, and is asked in the end
     return []

@@ -47,7 +47,7 @@ from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping, with_article
 from framejit.guards.source import Source, UserLine
 from framejit.guards.tensor_source import ArrayTensor
-from framejit.guards.tensor_spec import TensorSpec, memory_range, tensor_spec
+from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, tensor_spec
 from framejit.objects.constobject import CONST_BUILDERS, EXACT
 from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject
@@ -684,21 +684,16 @@ class GraphBuilder:
 
     def _guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node]) -> None:
         """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that."""
-        if not any(described.node in mutated for described in inputs):
-            asked = {key_of(storage.tensor.fake) for storage in self.storages}
-            inputs = [described for described in self._inputs.values() if described.is_tensor and key_of(described.node.meta["example_value"]) in asked]
-        groups: dict[int, int] = {}
-        inputs = [described for described in inputs if described.is_tensor]
+        asked = {key_of(storage.tensor.fake) for storage in self.storages}
+        used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
+        tensors = [described for described in self._inputs.values() if described.is_tensor]
+        compared = {described.node for described in tensors if key_of(described.node.meta["example_value"]) in asked}
+        inputs = [described for described in tensors if described.node in used | compared]
         if not inputs:
             return
-        numbers = [groups.setdefault(described.value.untyped_storage()._cdata, len(groups)) for described in inputs]
-        self.vm.relate(
-            StorageAliasing,
-            inputs[0].source,
-            tuple(described.source for described in inputs),
-            tuple(numbers),
-            tuple(described.value.storage_offset() for described in inputs),
-        )
+        told_apart = [described.node in mutated | compared for described in inputs]
+        groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
+        self.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
         self._guard_arrays(inputs)
 
     def _guard_arrays(self, inputs: list[GraphInput]) -> None:

@@ -106,8 +106,10 @@ class Fakes:
 
     def changed_inputs(self, kept: set[fx.Node]) -> set[fx.Node]:
         """The inputs that have been changed in place. `kept`: the nodes that change something."""
-        written = {storage for node in kept for fake in arguments_of(node) for storage in storages([fake])}
-        return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written)}
+        arguments = {node: fake for changing in kept for node, fake in arguments_of(changing)}
+        handed = storages(arguments.values())
+        written = storages(fake for node, fake in arguments.items() if node not in self._versions and version_of(fake) > 0)  # x.data has a counter of its own
+        return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written, handed)}
 
     def changes_with_undoing(self) -> None:
         """A fake has been changed in place: to undo that is to make it stale."""
@@ -138,9 +140,9 @@ class Fakes:
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
 
 
-def arguments_of(node: fx.Node) -> list[torch.Tensor]:
-    """The fakes among a node's arguments."""
-    return [fake for used in node.all_input_nodes if isinstance(fake := used.meta.get("example_value"), torch.Tensor)]
+def arguments_of(node: fx.Node) -> list[tuple[fx.Node, torch.Tensor]]:
+    """The nodes among a node's arguments that are tensors, with their fakes."""
+    return [(used, fake) for used in node.all_input_nodes if isinstance(fake := used.meta.get("example_value"), torch.Tensor)]
 
 
 def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
@@ -148,11 +150,13 @@ def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
     return {fake.untyped_storage()._cdata for fake in fakes}
 
 
-def is_changed(fake: torch.Tensor, version: int, written: set[int]) -> bool:
-    """Whether a fake has been changed in place since it had this version. Inference tensors have none: they count as changed where
-    something was written to their memory.
+def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[int]) -> bool:
+    """Whether a fake has been changed in place since it had this version: its counter says so, or its memory is among what was written to by tensors with
+    another counter. Inference tensors have none: they count as changed where they were handed to an operator that writes to something.
     """
-    return version_of(fake) != version if version >= 0 else bool(storages([fake]) & written)
+    if version < 0:
+        return not storages([fake]).isdisjoint(handed)
+    return version_of(fake) != version or not storages([fake]).isdisjoint(written)
 
 
 class Writes(TorchDispatchMode):

@@ -54,7 +54,7 @@ from framejit.guards.source import (
     Source,
     TypeAttr,
 )
-from framejit.guards.tensor_spec import tensor_spec
+from framejit.guards.tensor_spec import aliasing_among, tensor_spec
 
 
 class Layer(nn.Module):
@@ -517,9 +517,8 @@ def test_storages_shared_otherwise(seed: int) -> None:
         return [rng.choice(bases)[rng.choice([0, 2]) :][:4] for _ in paths]
 
     tensors = views()
-    groups: dict[int, int] = {}
-    numbers = tuple(groups.setdefault(t.untyped_storage()._cdata, len(groups)) for t in tensors)
-    built = build([StorageAliasing(paths[0], HERE, tuple(paths), numbers, tuple(t.storage_offset() for t in tensors))], [], [])
+    groups, offsets = aliasing_among(tensors, [rng.random() < 0.6 for _ in tensors], exact=rng.random() < 0.3)
+    built = build([StorageAliasing(paths[0], HERE, tuple(paths), groups, offsets)], [], [])
     assert agrees(built, tensors)
     for _ in range(10):
         agrees(built, views())

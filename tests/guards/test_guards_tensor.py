@@ -133,6 +133,18 @@ def test_storage_aliasing() -> None:
     assert not agrees(built, base[:5], base[5:], MISSING)
 
 
+def test_storages_that_are_not_told_apart_are_none_of_the_others() -> None:
+    root = Root()
+    paths = tuple(slot(root, i) for i in range(3))
+    base, other = torch.zeros(10), torch.zeros(10)
+    built = build([StorageAliasing(paths[0], HERE, paths, (None, 0, None), (None, None, None))], [], [])
+    assert agrees(built, other[:5], base[5:], torch.zeros(3))
+    assert agrees(built, other[:5], base[2:], other[1:])
+    assert not agrees(built, base[:5], base[5:], other)
+    assert not agrees(built, other, base[5:], base)
+    assert not agrees(built, other, 3, base)
+
+
 def test_arrays_lie_apart() -> None:
     root = Root()
     arrays = [slot(root, i).child(ArrayTensor, False) for i in range(2)]

@@ -103,3 +103,43 @@ def test_a_storage_that_is_handed_over():
     for size in (2, 3, 4):
         x = torch.ones(size)
         assert compiled(x, x.untyped_storage())[1:] == program(x, x.untyped_storage())[1:]
+
+
+def test_storages_are_compared_where_another_input_is_written_to():
+    def tied(a, b, count):
+        count.add_(1)
+        return a.data_ptr() == b.data_ptr()
+
+    x, y = torch.randn(3), torch.randn(3)
+    compiled = framejit.compile(tied, backend="eager", fullgraph=True)
+    assert [compiled(x, other, torch.zeros(1)) for other in (y, x, x.view(-1))] == [False, True, True]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_is_written_through_data_is_seen_by_inputs_that_share_the_memory(backend):
+    def write(a, b):
+        a.data.add_(1)
+        return b * 2
+
+    compiled = framejit.compile(write, backend=backend, fullgraph=True)
+    for begin in (4, 2, 0):
+        for call in (compiled, write):
+            memory = torch.arange(8.0)
+            result = call(memory[:4], memory[begin : begin + 4])
+            expected = (torch.arange(8.0) + (torch.arange(8) < 4))[begin : begin + 4] * 2
+            assert torch.equal(result, expected)
+
+
+def test_inputs_that_are_only_read_share_memory_as_they_like():
+    def update(total, index, rows):
+        return total.index_add_(0, index, rows[index] * 2)
+
+    compiled = framejit.compile(update, backend="aot_eager", fullgraph=True, dynamic=False)
+    memory, before = torch.randn(40), framejit.statistics()["graphs"]
+    for offset in (0, 5, 9):
+        index = torch.arange(6)[offset // 5 :][:3]
+        total = torch.zeros(12)[offset % 5 :][:8]
+        assert torch.equal(compiled(total.clone(), index, memory[offset:][:8]), update(total, index, memory[offset:][:8]))
+    assert framejit.statistics()["graphs"] - before == 1
+    compiled(memory[:8], torch.arange(3), memory[8:16])
+    assert framejit.statistics()["graphs"] - before == 2
