@@ -361,12 +361,11 @@ class Random(Break):
     id = "FJ023"
     message = "random numbers from {what}"
     explanation = (
-        "Compiled code must draw the same stream as eager. Graphs draw from the generators that torch, Python and NumPy have for the process, and "
-        "what they draw is not known before they have run. All else is drawn natively."
+        "Compiled code must draw the same stream as eager. Graphs draw from the generators that torch, Python and NumPy have for the process, and from "
+        "torch.Generators, and what they draw is not known before they have run. All else is drawn natively."
     )
     hints = (
         "Where the program goes one way or the other by a random number, choose with torch.where or multiply by a mask.",
-        "Draw with torch.rand(), torch.randn() and their like without `generator=`.",
         "Draw, seed and fork outside the compiled function, and pass in what was drawn.",
     )
 

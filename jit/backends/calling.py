@@ -175,6 +175,18 @@ def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> C
     return run
 
 
+def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
+    """`fn`, given the states of the inputs of these indices, which are torch.Generators."""
+
+    def run(*args: Any) -> Any:
+        inputs = args[0] if boxed else list(args)
+        for index in indices:
+            inputs[index] = inputs[index].get_state()
+        return fn(inputs) if boxed else fn(*inputs)
+
+    return run
+
+
 def without_overrides(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, in which no class of tensors is asked what torch's functions mean: its operators are what is left where all have been asked."""
 

@@ -23,6 +23,7 @@ from framejit.backends.calling import (
     spending,
     unbox,
     with_plain,
+    with_states,
     without_overrides,
 )
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs
@@ -68,6 +69,9 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
         fn = without_overrides(fn)
     if subclasses:
         fn = with_plain(fn, boxed, subclasses)
+    states = [index for index, info in enumerate(request.inputs) if info.is_state]
+    if states:
+        fn = with_states(fn, boxed, states)
     return CompiledGraph(
         fn=fn,
         boxed=boxed,

@@ -34,6 +34,7 @@ class InputInfo:
         origin: whatever the caller knows the source by; it comes back in guards.
         is_subclass: the tensor that comes in each call is of a class with `__torch_function__`; `value` and what the graph gets are plain tensors.
         is_wrapper: it is a tensor that wraps others: what its class overrides of torch's functions is not to be asked in the graph.
+        is_state: what comes in each call is a torch.Generator; `value` and what the graph gets are its state, as a tensor.
     """
 
     name: str
@@ -46,6 +47,7 @@ class InputInfo:
     origin: Any = None
     is_subclass: bool = False
     is_wrapper: bool = False
+    is_state: bool = False
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,7 @@ def inputs_of(graph: GraphResult) -> list[InputInfo]:
                 origin=described.source,
                 is_subclass=described.is_subclass,
                 is_wrapper=described.is_wrapper,
+                is_state=described.is_state,
             )
         )
     return inputs

@@ -188,7 +188,7 @@ class GraphBuilder:
 
     def input_tensors(self) -> list[TensorObject]:
         """The tensors from outside that the trace has come to so far."""
-        return [described.obj for described in self._inputs.values() if isinstance(described.obj, TensorObject)]
+        return [described.obj for described in self._inputs.values() if isinstance(described.obj, TensorObject) and not described.is_state]
 
     def input(self, source: Source, tensor: torch.Tensor) -> TensorObject:
         """The Object of a real tensor; one placeholder for each tensor, however many paths lead to it. Guards its metadata."""
@@ -240,6 +240,18 @@ class GraphBuilder:
         """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
         self.fakes.meet_wrapper()
         self.modes.switch_overrides_off()
+
+    def state_input(self, source: Source, state: torch.Tensor) -> TensorObject:
+        """The state of a torch.Generator, which this path leads to, as a tensor: a placeholder of its own."""
+        self.refresh()
+        fake = self.fakes.of_input(state, None)
+        node = self.outermost.placeholder(identifier(source.describe()), fake)
+        obj = TensorObject(node, torch.Tensor, None, state)
+        self._inputs[id(state)] = GraphInput(source, node, obj, state, is_state=True)
+        self.trail.log(self._inputs.pop, id(state))
+        self.fakes.belongs_to(fake, obj)
+        self.fakes.note_version(node)
+        return obj
 
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
@@ -686,7 +698,7 @@ class GraphBuilder:
         """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that."""
         asked = {key_of(storage.tensor.fake) for storage in self.storages}
         used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
-        tensors = [described for described in self._inputs.values() if described.is_tensor]
+        tensors = [described for described in self._inputs.values() if described.is_tensor and not described.is_state]
         compared = {described.node for described in tensors if key_of(described.node.meta["example_value"]) in asked}
         inputs = [described for described in tensors if described.node in used | compared]
         if not inputs:

@@ -14,6 +14,7 @@ class GraphDemands:
     takes_unbacked: the graph may hold numbers out of tensors, and sizes that depend on data.
     takes_gradients: it may ask autograd for gradients.
     takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that comes once, the graph would run once.
+    takes_generators: it may draw from a torch.Generator that exists outside of it.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself.
     """
 
@@ -22,6 +23,7 @@ class GraphDemands:
     takes_unbacked: bool = False
     takes_gradients: bool = False
     takes_first_steps: bool = True
+    takes_generators: bool = True
     compiles_kernels: bool = False
 
 

@@ -27,6 +27,7 @@ class GraphInput:
         static: whether it is at the same address in each call.
         is_subclass: whether it is of a class with `__torch_function__`. `value` is then the same as a plain tensor, and so it is given to the graph.
         is_wrapper: whether it is a tensor that wraps others.
+        is_state: whether the source leads to a torch.Generator. `value` is its state, as a tensor, and so it is given to the graph.
     """
 
     source: Source
@@ -39,6 +40,7 @@ class GraphInput:
     static: bool = False
     is_subclass: bool = False
     is_wrapper: bool = False
+    is_state: bool = False
 
     @property
     def is_tensor(self) -> bool:

@@ -15,7 +15,7 @@ from framejit.objects.registry import models, pure
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.typefields import answers_for_itself, is_of_program
 
-pure(UnionType.__or__, GenericAlias.__or__, GenericAlias.__ror__, type.__or__, type.__ror__)
+pure(GenericAlias, UnionType.__or__, GenericAlias.__or__, GenericAlias.__ror__, type.__or__, type.__ror__)
 OBJECT_CLASS = object.__dict__["__class__"]
 NESTED_TUPLES = 50
 """Deeper ones are left to C code, which raises RecursionError at some depth."""

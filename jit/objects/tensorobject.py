@@ -19,7 +19,7 @@ from framejit.objects.overrides import is_overridden
 from framejit.objects.registry import Model, models, sets, wraps
 from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
-from framejit.objects.torchobject import RandomGeneratorObject, SizeObject
+from framejit.objects.torchobject import SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
 from framejit.torch_classes import as_class, is_disguised, is_plain, is_wrapper, store_grad
 
@@ -287,8 +287,6 @@ def is_operand(obj: Object) -> bool:
     """Whether an operator of tensors takes it; where not, the other operand's class is asked."""
     if isinstance(obj, TensorObject):
         return True
-    if isinstance(obj, RandomGeneratorObject):
-        return False
     if obj.cls in (int, float, bool, complex) or classes.is_subtype(obj.cls, numpy.generic):
         return True
     return obj.cls in (list, tuple, torch.Size, *NOT_OPERANDS) and obj.cls is not type

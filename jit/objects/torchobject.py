@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from framejit import breaks
 from framejit.guards.source import Source
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import CONST_BUILDERS, ConstObject
@@ -167,20 +166,6 @@ def struct_sequence(cls: type, items: list[Object]) -> Object:
     if cls is torch.Size:
         return SizeObject(items, cls)
     return StructSequence(items, cls)
-
-
-class RandomGeneratorObject(Object):
-    """A torch.Generator: it may be passed along, not drawn from."""
-
-    __slots__ = ()
-
-    def as_graph_argument(self, vm: VM) -> Any:
-        vm.unsupported(breaks.Random("an explicit torch.Generator"))
-
-
-@wraps(torch.Generator, shared=True)
-def wrap_generator(vm: VM, value: torch.Generator, source: Source) -> RandomGeneratorObject:
-    return RandomGeneratorObject(torch.Generator, source, value)
 
 
 def make_constructor(cls: type) -> Any:

@@ -32,7 +32,6 @@ class State:
         self.w = torch.randn(6, 6, requires_grad=True)
         self.model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 6))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        self.generator = torch.Generator().manual_seed(5)
         self.random = random.Random(7)
         self.numpy = np.random.default_rng(3)
         self.calls = 0
@@ -122,34 +121,6 @@ def everything_seeded(s):
     np.random.seed(3)
     torch.manual_seed(3)
     return torch.rand(2) + random.random() + np.random.rand()
-
-
-# Generators of the program.
-
-
-@split
-def generator_of_the_program(s):
-    return torch.rand(3, generator=s.generator), s.x[torch.randperm(4, generator=s.generator)], torch.empty(3).normal_(generator=s.generator)
-
-
-@split
-def generator_made_inside(s):
-    g = torch.Generator().manual_seed(s.calls)
-    return torch.rand(3, generator=g) + s.x[0, :3], torch.rand(2, generator=g), g
-
-
-@split
-def generator_put_back(s):
-    state = s.generator.get_state()
-    a = torch.rand(3, generator=s.generator)
-    s.generator.set_state(state)
-    return a, torch.rand(3, generator=s.generator)
-
-
-@split
-def generator_seeded(s):
-    s.generator.manual_seed(42)
-    return torch.rand(2, generator=s.generator), s.generator.initial_seed(), torch.rand(2, generator=torch.default_generator)
 
 
 # Python's and NumPy's generators of the process.

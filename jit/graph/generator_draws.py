@@ -1,0 +1,138 @@
+"""Operators by which a graph draws from torch.Generators of the program's: functions of a generator's state, a tensor, which give the next state.
+
+They change nothing. So compilers may do with them what they like, and what is drawn is eager's with each of them: the real generator gets its last state
+behind the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+STATE: torch.Tensor = torch.Generator().get_state()
+"""The state of a new generator."""
+DEFAULT_SEED = torch.Generator().initial_seed()
+ENUMERATIONS = (torch.dtype, torch.layout, torch.memory_format)
+
+_library = torch.library.Library("framejit", "FRAGMENT")
+_library.define("draw_from(Tensor state, str call, Tensor[] tensors, SymInt[] numbers) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compliant_tag,))
+_library.define("seeded_state(SymInt seed) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_library.define("checked_state(Tensor state) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+DRAW_FROM = torch.ops.framejit.draw_from.default
+SEEDED_STATE = torch.ops.framejit.seeded_state.default
+CHECKED_STATE = torch.ops.framejit.checked_state.default
+
+
+def generator_in(state: torch.Tensor) -> torch.Generator:
+    """A new generator in this state."""
+    made = torch.Generator()
+    made.set_state(state)
+    return made
+
+
+@torch.library.impl(_library, "seeded_state", "CompositeExplicitAutograd")
+def seeded_state(seed: int) -> torch.Tensor:
+    """The state of a generator behind `manual_seed(seed)`."""
+    return torch.Generator().manual_seed(seed).get_state()
+
+
+@torch.library.impl(_library, "checked_state", "CompositeExplicitAutograd")
+def checked_state(state: torch.Tensor) -> torch.Tensor:
+    """The state of a generator behind `set_state(state)`."""
+    return generator_in(state).get_state()
+
+
+@torch.library.impl(_library, "draw_from", "CompositeExplicitAutograd")
+def draw_from(state: torch.Tensor, call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a call of one of torch's functions draws, and the generator's next state. `call`: see `DrawCall`."""
+    generator = generator_in(state)
+    return called(call, tensors, numbers, generator), generator.get_state()
+
+
+@torch.library.register_fake("framejit::seeded_state", lib=_library)
+def fake_seeded_state(seed: int) -> torch.Tensor:
+    return torch.empty(STATE.shape, dtype=STATE.dtype, device="cpu")
+
+
+@torch.library.register_fake("framejit::checked_state", lib=_library)
+def fake_checked_state(state: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(state)
+
+
+@torch.library.register_fake("framejit::draw_from", lib=_library)
+def fake_draw_from(state: torch.Tensor, call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    return called(call, tensors, numbers, None), torch.empty_like(state)
+
+
+class DrawCall:
+    """A call of a function that draws, as text, with its tensors and symbolic ints apart: a name, and the arguments as JSON has them.
+
+    The name is that of a function in `torch`, or, behind a dot, of a method. What JSON doesn't have is an object with one key: `{"tensor": 0}`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tensors: list[Any] = []
+        self.numbers: list[Any] = []
+
+    def tensor(self, tensor: Any) -> dict[str, int]:
+        """What stands for a tensor in the text."""
+        self.tensors.append(tensor)
+        return {"tensor": len(self.tensors) - 1}
+
+    def number(self, number: Any) -> dict[str, int]:
+        """What stands for a symbolic int in the text."""
+        self.numbers.append(number)
+        return {"number": len(self.numbers) - 1}
+
+    def constant(self, value: Any) -> Any:
+        """What stands for another argument in the text. Raises TypeError where it can't be there."""
+        if value is None or type(value) in (bool, int, float):
+            return value
+        if type(value) is str:
+            return {"text": value}
+        if isinstance(value, torch.device):
+            return {"device": str(value)}
+        if isinstance(value, ENUMERATIONS):
+            return {"torch": str(value).removeprefix("torch.")}
+        raise TypeError(value)
+
+    def text(self, args: list[Any], kwargs: dict[str, Any]) -> str:
+        """The text of the call with these arguments."""
+        return json.dumps([self.name, args, list(kwargs.items())])
+
+
+@functools.lru_cache(maxsize=256)
+def parsed(call: str) -> Any:
+    return json.loads(call)
+
+
+def called(call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int], generator: torch.Generator | None) -> torch.Tensor:
+    """Make a call. A method that draws into its tensor is given an empty one of that form."""
+
+    def filled(part: Any) -> Any:
+        if isinstance(part, list):
+            return [filled(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        ((kind, value),) = part.items()
+        if kind == "tensor":
+            return tensors[value]
+        if kind == "number":
+            return numbers[value]
+        return torch.device(value) if kind == "device" else getattr(torch, value) if kind == "torch" else value
+
+    name, parts, items = parsed(call)
+    args, kwargs = filled(parts), {key: filled(part) for key, part in items}
+    if generator is not None:  # with None, operators on fakes take no symbolic ints
+        kwargs["generator"] = generator
+    if not name.startswith("."):
+        return getattr(torch, name)(*args, **kwargs)  # type: ignore[no-any-return]
+    first, name = args[0], name[1:]
+    if name.endswith("_"):
+        first = torch.empty_strided(first.size(), first.stride(), dtype=first.dtype, device=first.device)
+    return getattr(first, name)(*args[1:], **kwargs)  # type: ignore[no-any-return]

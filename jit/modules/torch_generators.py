@@ -1,0 +1,195 @@
+"""torch.Generator: the trace knows a generator's state as a tensor, from which the graph draws and of which it gives the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.generator_draws import CHECKED_STATE, DEFAULT_SEED, DRAW_FROM, SEEDED_STATE, STATE, DrawCall, generator_in
+from framejit.guards.kinds import Distinct, ValueIs
+from framejit.guards.source import CAttr, Pinned, Source
+from framejit.objects import abstract
+from framejit.objects.numberobject import NumberObject
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.registry import library, models, wraps
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter, rest_on
+from framejit.objects.torchfunctions import operation_of
+from framejit.objects.tupleobject import TupleObject
+
+REASON = breaks.Random("a torch.Generator")
+CPU = torch.device("cpu")
+LARGEST = 2**63
+
+
+class RandomGeneratorObject(Object):
+    """A torch.Generator of a CPU. `kept`: its state, in the graph; None while nobody has asked for that of one from outside."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, source: Source | None = None, value: Any = None, kept: TensorObject | None = None) -> None:
+        super().__init__(torch.Generator, source, value)
+        self.kept = kept
+
+    def state(self, vm: TorchVM) -> TensorObject:
+        """Its present state."""
+        if vm.graph.transform_around() is not None:
+            vm.unsupported(breaks.Random("a torch.Generator, inside a transform of torch.func"))
+        if self.kept is not None:
+            return self.kept
+        assert self.source is not None
+        device = vm.observe(vm.wrap(self.value.device, self.source.child(CAttr, "device")))
+        if self.is_default(vm) or not vm.graph.demands.takes_generators or device.constant(vm) != CPU:
+            vm.unsupported(REASON)
+        vm.relate(Distinct, self.source, (vm.root_source.child(Pinned, torch.default_generator),))
+        vm.trail.set(self, "kept", vm.graph.state_input(self.source, self.value.get_state()))
+        assert self.kept is not None
+        return self.kept
+
+    def move(self, vm: TorchVM, state: Object) -> None:
+        """It has another state from here on."""
+        assert isinstance(state, TensorObject)
+        self.state(vm)  # guards what it is
+        vm.trail.set(self, "kept", state)
+        vm.effects.mutated(self)
+
+    def is_default(self, vm: VM) -> bool:
+        """Whether it is the one that torch draws from where no other is given."""
+        if self.value is not torch.default_generator:
+            return False
+        assert self.source is not None
+        vm.guard(ValueIs, self.source, self.value)
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.kept is not None
+        cg.load(self.kept)
+        cg.call_const(generator_in, 1)
+
+    def replay(self, cg: Codegen) -> None:
+        assert self.kept is not None
+        cg.load(self)
+        cg.load(self.kept)
+        cg.call_const(torch.Generator.set_state, 2)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [] if self.kept is None else [self.kept]
+
+
+@wraps(torch.Generator, shared=True)
+def wrap_generator(vm: VM, value: torch.Generator, source: Source) -> Object:
+    return RandomGeneratorObject(source, value) if type(value) is torch.Generator else Object(type(value), source, value)
+
+
+@models(torch.Generator)
+def make_generator(vm: TorchVM, device: Object | None = None) -> Object:
+    """A new generator, in the state that all have first."""
+    where = None if device is None else vm.observe(device).constant(vm)
+    if where is not None and torch.device(where) != CPU:
+        vm.unsupported(REASON)
+    state = enter(vm, SEEDED_STATE, [vm.const(DEFAULT_SEED)])
+    assert isinstance(state, TensorObject)
+    return RandomGeneratorObject(kept=state)
+
+
+def known(vm: VM, self: Object) -> RandomGeneratorObject:
+    """The receiver of a method. Breaks where it is of a subclass, or the generator that torch draws from where no other is given."""
+    if not isinstance(self, RandomGeneratorObject) or (self.source is not None and self.is_default(vm)):
+        vm.unsupported(REASON)
+    return self
+
+
+@models(torch.Generator.manual_seed)
+def manual_seed(vm: TorchVM, self: Object, seed: Object) -> Object:
+    generator, number = known(vm, self), vm.observe(seed)
+    if not isinstance(number, NumberObject) or number.cls is not int:
+        vm.unsupported(REASON)
+    if not number.is_symbolic(vm) and not -LARGEST <= number.constant(vm) < LARGEST:
+        vm.unsupported(REASON)
+    generator.move(vm, enter(vm, SEEDED_STATE, [number]))
+    return generator
+
+
+@models(torch.Generator.get_state)
+def get_state(vm: TorchVM, self: Object) -> Object:
+    return enter(vm, torch.clone, [known(vm, self).state(vm)])
+
+
+@models(torch.Generator.set_state)
+def set_state(vm: TorchVM, self: Object, state: Object) -> Object:
+    generator, tensor = known(vm, self), vm.observe(state)
+    fake = tensor.look(vm) if isinstance(tensor, TensorObject) else None
+    if fake is None or (fake.shape, fake.dtype, fake.device) != (STATE.shape, STATE.dtype, CPU) or not fake.is_contiguous():
+        vm.unsupported(REASON)
+    generator.move(vm, enter(vm, CHECKED_STATE, [tensor]))
+    return generator
+
+
+@models(torch.Generator.device)
+def read_device(vm: TorchVM, self: Object) -> Object:
+    known(vm, self).state(vm)
+    return vm.const(CPU)
+
+
+# Draws.
+
+
+@library
+def draw(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A call of one of torch's functions or methods with `generator=`; None where none is given."""
+    if "generator" not in kwargs:
+        return None
+    generator = vm.observe(kwargs["generator"])
+    operation = operation_of(function.value)
+    if not isinstance(generator, RandomGeneratorObject) or operation is None or operation.op is None:
+        return None
+    rest_on(vm, function)
+    others = {name: value for name, value in kwargs.items() if name != "generator"}
+    if generator.source is not None and generator.is_default(vm):
+        return abstract.call(vm, function, args, others)
+    name = name_of(function.value, operation.target)
+    state = generator.state(vm)
+    if name is None or not {"out", "requires_grad"}.isdisjoint(others):
+        vm.unsupported(breaks.Random(f"{function.name_when_called}() with a torch.Generator"))
+    fills, alike = name.startswith(".") and name.endswith("_"), name.endswith("_like")
+    drawn = drawn_by(vm, DrawCall(name), state, args, others, fills or alike)
+    result, after = [vm.observe(part) for part in abstract.iterate(vm, drawn)]
+    generator.move(vm, after)
+    return enter(vm, torch.Tensor.copy_, [args[0], result]) if fills else result
+
+
+def name_of(function: Any, target: Any) -> str | None:
+    """How a function is named in a DrawCall; None where it can't be."""
+    if isinstance(target, str):
+        return f".{target}"
+    name = getattr(function, "__name__", "")
+    return name if getattr(torch, name, None) is function else None
+
+
+def drawn_by(vm: TorchVM, call: DrawCall, state: TensorObject, args: list[Object], kwargs: dict[str, Object], looks: bool) -> Object:
+    """What a call draws, and the next state. `looks`: of its first tensor, it reads no more than the form."""
+
+    def part(obj: Object) -> Any:
+        obj = vm.observe(obj)
+        if isinstance(obj, TensorObject):
+            if looks and not call.tensors:
+                obj = vm.observe(enter(vm, torch.Tensor.detach, [obj]))
+            assert isinstance(obj, TensorObject)
+            if obj.look(vm).requires_grad or obj.look(vm).device != CPU:
+                vm.unsupported(REASON)
+            return call.tensor(obj)
+        if obj.cls in (tuple, list, torch.Size):
+            return [part(item) for item in abstract.iterate(vm, obj)]
+        if isinstance(obj, NumberObject) and obj.cls is int and not obj.is_known():
+            return call.number(obj)
+        try:
+            return call.constant(obj.constant(vm))
+        except TypeError:
+            vm.unsupported(REASON)
+
+    text = call.text([part(arg) for arg in args], {name: part(value) for name, value in kwargs.items()})
+    return enter(vm, DRAW_FROM, [state, vm.const(text), TupleObject(call.tensors), TupleObject(call.numbers)])
