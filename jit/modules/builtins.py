@@ -20,7 +20,7 @@ from framejit.objects.dictobject import dict_of
 from framejit.objects.finalizers import guard_address
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.listobject import ListObject
-from framejit.objects.numberobject import converted, extreme_of, magnitude, quotient_and_remainder
+from framejit.objects.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded
 from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
 from framejit.objects.registry import app, models, pure, refuse
 from framejit.objects.sequence import sort
@@ -244,6 +244,9 @@ def round_(vm: VM, number: Object, ndigits: Object | None = None) -> Object:
     number = vm.observe(number)
     if not args and number.cls is int and number.is_symbolic(vm):
         return number
+    whole = None if args else rounded(vm, "round", number)
+    if whole is not None:
+        return whole
     return special(vm, number, "__round__", lambda cls: f"type {type_name(cls)} doesn't define __round__ method", *args)
 
 
@@ -314,7 +317,7 @@ def int_(vm: VM, obj: Object | None = None, base: Object | None = None) -> Objec
         return fold(vm, int, obj.constant(vm), vm.observe(base).constant(vm))
     if obj.cls is int:
         return obj
-    symbolic = converted(vm, "int", obj) or unbackednumber.converted(vm, int, obj)
+    symbolic = converted(vm, "int", obj) or unbackednumber.converted(vm, int, obj) or rounded(vm, "int", obj)
     if symbolic is not None:
         return symbolic
     if obj.is_knowable():

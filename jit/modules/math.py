@@ -8,7 +8,7 @@ from types import BuiltinFunctionType
 
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
-from framejit.objects.numberobject import NumberObject, converted, deferred
+from framejit.objects.numberobject import NumberObject, converted, deferred, rounded
 from framejit.objects.object import VM, Object, call_special, fold
 from framejit.objects.registry import models, pure
 
@@ -60,6 +60,7 @@ def rounding(name: str) -> None:
     def model(vm: VM, number: Object) -> Object:
         number = vm.observe(number)
         symbolic = number if number.is_symbolic(vm) and number.cls is int else converted(vm, f"math.{name}", number) if name != "trunc" else None
+        symbolic = symbolic or rounded(vm, f"math.{name}", number)
         if symbolic is not None:
             return symbolic
         if number.is_knowable():

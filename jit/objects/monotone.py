@@ -1,21 +1,37 @@
-"""Numbers that rise or fall with one int: comparing such a number is comparing the int with a threshold.
+"""Numbers that rise or fall with one int or float: comparing such a number is comparing the int or float with a threshold.
 
 `step / 100 < 1` holds for the ints below some threshold, and for no others, since rounding keeps the order of numbers. The threshold is found by halving,
-with Python's own arithmetic.
+with Python's own arithmetic. That `int(x * 10)` is 3 is two such comparisons.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from framejit.objects.bounds import ASCENDING
+from framejit.objects.bounds import ASCENDING, Bounds
+
+
+class Arithmetic(Protocol):
+    """A number that is known, a leaf of which only the value in this call is known, or computed of such."""
+
+    pending: bool
+    value: Any
+    operation: str
+
+    @property
+    def operands(self) -> Sequence[Arithmetic]:
+        """What it is computed of; nothing where it is known, or a leaf."""
+
+    def result(self, *values: Any) -> Any:
+        """What the operation gives for other values of its operands."""
 
 
 class Course(IntEnum):
-    """How the result of a computation changes where the int that it is computed of grows; it may stay as it is for a while."""
+    """How the result of a computation changes where the number that it is computed of grows; it may stay as it is for a while."""
 
     FALLS = -1
     STAYS = 0
@@ -67,3 +83,77 @@ def first_where_it_changes(outcome: Callable[[int], bool], least: int, greatest:
         else:
             greatest = middle
     return greatest
+
+
+def place_of(number: float) -> int:
+    """The place of a float among all floats in their order; neighbours differ by one."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", number))
+    return bits if bits >= 0 else -(bits + 2**63)
+
+
+def float_at(place: int) -> float:
+    """The float at a place in the order of all floats."""
+    found: float = struct.unpack("<d", struct.pack("<q", abs(place)))[0]
+    return found if place >= 0 else -found
+
+
+class Threshold(NamedTuple):
+    """`below`: the outcome for what is less than `place`; from there on it is the opposite. place: None where the outcome never changes."""
+
+    below: bool
+    place: float | None
+
+
+def threshold(outcome: Callable[[Any], bool], ends: Bounds) -> Threshold | None:
+    """Where the outcome changes, which it does at most once, for the ints or floats between two. None where it can't be computed everywhere."""
+    try:
+        below = outcome(ends.least)
+        if type(ends.least) is int and type(ends.greatest) is int:
+            return Threshold(below, first_where_it_changes(outcome, ends.least, ends.greatest))
+        place = first_where_it_changes(lambda place: outcome(float_at(place)), place_of(ends.least), place_of(ends.greatest))
+        return Threshold(below, None if place is None else float_at(place))
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def leaves_of(number: Arithmetic) -> list[Any]:
+    """The numbers that a computation begins with and that aren't known, each once."""
+    if not number.pending:
+        return []
+    found = [leaf for operand in number.operands for leaf in leaves_of(operand)] if number.operands else [number]
+    return list({id(leaf): leaf for leaf in found}.values())
+
+
+def course_with(number: Arithmetic) -> Course | None:
+    """How a number changes with the one number that it is computed of."""
+    if not number.pending:
+        return Course.STAYS
+    return course_of(number.operation, [(course_with(operand), operand.value) for operand in number.operands]) if number.operands else Course.RISES
+
+
+def value_for(number: Arithmetic, leaf: Any) -> Any:
+    """What a number is for another value of the one number that it is computed of. ArithmeticError where anything on the way isn't finite."""
+    if not number.pending:
+        return number.value
+    if not number.operands:
+        return leaf
+    found = number.result(*[value_for(operand, leaf) for operand in number.operands])
+    if not math.isfinite(found):
+        raise ArithmeticError
+    return found
+
+
+ROUNDINGS: dict[str, Callable[[float], int]] = {"int": int, "math.trunc": int, "math.floor": math.floor, "math.ceil": math.ceil, "round": round}
+"""The functions that make an int of a float."""
+
+
+def sides_of(operation: str, number: float) -> tuple[int, list[tuple[str, float]]]:
+    """The int that a rounding makes of a float, and the comparisons that hold of the floats of which it makes the same int."""
+    whole = ROUNDINGS[operation](number)
+    if operation == "round":  # of a half, the even neighbour
+        return whole, [(">=", whole - 0.5), ("<=", whole + 0.5)] if whole % 2 == 0 else [(">", whole - 0.5), ("<", whole + 0.5)]
+    above = operation == "math.floor" or (operation != "math.ceil" and whole > 0)
+    below = operation == "math.ceil" or (operation != "math.floor" and whole < 0)
+    if above or below:
+        return whole, [(">=", float(whole)), ("<", whole + 1.0)] if above else [(">", whole - 1.0), ("<=", float(whole))]
+    return whole, [(">", -1.0), ("<", 1.0)]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from framejit.objects.bounds import Bounds, bounds_of
 from framejit.objects.constobject import ConstObject
-from framejit.objects.monotone import Course, course_of, first_where_it_changes
+from framejit.objects.monotone import course_with, leaves_of, sides_of, threshold, value_for
 from framejit.objects.object import VM, Codegen, Object
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class NumberObject(ConstObject):
     """An exact int or float. `sym`: its SymInt or SymFloat, None where it has none (yet); `node`: its node in the outermost graph, where one was needed."""
 
     __slots__ = ("sym", "node")
+    operation: str = ""
+    operands: tuple[NumberObject, ...] = ()
+    """What it is computed by and of, where its computation is deferred."""
 
     def __init__(self, value: Any, source: Source | None = None, pending: bool = False, sym: SymInt | SymFloat | None = None) -> None:
         super().__init__(value, source, pending)
@@ -94,6 +97,10 @@ class NumberObject(ConstObject):
             return vm.graph.shapes.decide_float("!=", self, 0.0)
         sym = self.symbolic(vm)
         return super().truth(vm) if sym is None else vm.graph.shapes.decide(operator.ne, sym, 0)
+
+    def result(self, *values: Any) -> Any:
+        """What the operation gives for other values of its operands."""
+        return OPERATIONS[self.operation](*values)
 
     def is_float_input(self, vm: VM) -> bool:
         """Whether it is a symbolic float from outside."""
@@ -329,9 +336,8 @@ def bounds_of_int(vm: VM, number: NumberObject) -> Bounds:
     return ends
 
 
-def bounds_of_float(vm: VM, number: NumberObject) -> Bounds | None:
-    """Bounds of a finite float from outside: that it is finite, and not of the other sign, is guarded."""
-    largest = sys.float_info.max
+def bounds_of_float(vm: VM, number: NumberObject, largest: float = sys.float_info.max) -> Bounds:
+    """Bounds of a float from outside that is no larger than `largest`: that, and that it is not of the other sign, is guarded."""
     if number.value >= 0:
         vm.graph.shapes.decide_float(">=", number, 0.0)
         vm.graph.shapes.decide_float("<=", number, largest)
@@ -386,6 +392,8 @@ def compared(vm: VM, symbol: str, left: NumberObject, right: NumberObject) -> Ob
     return ComparedNumbers(symbol, left, right)
 
 
+LARGEST_COMPARED = 2.0**64
+"""Floats from outside are compared by the place where the outcome changes up to here."""
 EXACT_IN_FLOAT = 2**53
 """Ints up to here are floats exactly."""
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -396,7 +404,7 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
     same outcome for all ints. None where neither can be."""
     for number, other, relation in ((left, right, symbol), (right, left, MIRRORED[symbol])):
         if type(number) is DeferredNumber and number.pending and number.cls is float:
-            return compared_by_its_int(vm, relation, number, other)
+            return compared_by_its_leaf(vm, relation, number, other)
     if not left.pending or (left.cls is float and not left.is_float_input(vm)):
         left, right, symbol = right, left, MIRRORED[symbol]
     sym = left.symbol(vm)
@@ -415,54 +423,34 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
     return vm.const(vm.graph.shapes.decide(COMPARISONS[symbol], sym, int(right.value)))
 
 
-def compared_by_its_int(vm: VM, symbol: str, number: DeferredNumber, other: NumberObject) -> Object | None:
-    """A comparison, with a known number, of a float that is computed of one symbolic int and rises or falls with it: whether the int has passed the place
-    where the outcome changes. None where it isn't such a comparison."""
-    ints = list({id(leaf): leaf for leaf in pending_leaves(number)}.values())
-    if symbol in ("==", "!=") or len(ints) != 1 or not are_ints(*ints) or course(number) is None or not is_setting(other):
+def compared_by_its_leaf(vm: VM, symbol: str, number: DeferredNumber, other: NumberObject) -> Object | None:
+    """A comparison, with a known number, of a float that is computed of one symbolic number and rises or falls with it: whether that number has passed the
+    place where the outcome changes. None where it isn't such a comparison."""
+    leaves = leaves_of(number)
+    if symbol in ("==", "!=") or len(leaves) != 1 or course_with(number) is None or not is_setting(other):
         return None
-    sym = ints[0].symbolic(vm)
-    if sym is None:
+    (leaf,) = leaves
+    limit, ends = other.constant(vm), None
+    if leaf.cls is int and leaf.symbolic(vm) is not None:
+        ends = bounds_of_int(vm, leaf)
+    elif leaf.is_float_input(vm) and abs(leaf.value) <= LARGEST_COMPARED:
+        ends = bounds_of_float(vm, leaf, LARGEST_COMPARED)
+    found = None if ends is None else threshold(lambda value: bool(COMPARISONS[symbol](value_for(number, value), limit)), ends)
+    if found is None:
         return None
-    limit = other.constant(vm)
-    ends = bounds_of_int(vm, ints[0])
+    if found.place is None:
+        return vm.const(found.below)
+    decide = vm.graph.shapes.decide_float(">=", leaf, found.place) if leaf.cls is float else vm.graph.shapes.decide(operator.ge, leaf.symbolic(vm), found.place)
+    return vm.const(found.below != decide)
 
-    def outcome(whole: int) -> bool:
-        return bool(COMPARISONS[symbol](value_for(number, whole), limit))
 
-    try:
-        least, place = outcome(int(ends.least)), first_where_it_changes(outcome, int(ends.least), int(ends.greatest))
-    except (ArithmeticError, ValueError):
+def rounded(vm: VM, operation: str, obj: Object) -> Object | None:
+    """What `int`, `round` and their like give for a float that is symbolic, or computed of a symbolic number: that it is this int is guarded by comparisons.
+    None where it must be computed now."""
+    if not isinstance(obj, NumberObject) or not obj.pending or obj.cls is not float or not abs(obj.value) < EXACT_IN_FLOAT / 4:
         return None
-    return vm.const(least if place is None or not vm.graph.shapes.decide(operator.ge, sym, place) else not least)
-
-
-def pending_leaves(number: NumberObject) -> list[NumberObject]:
-    """The numbers that a computation begins with and that aren't known."""
-    if not number.pending:
-        return []
-    return [leaf for operand in number.operands for leaf in pending_leaves(operand)] if type(number) is DeferredNumber else [number]
-
-
-def course(number: NumberObject) -> Course | None:
-    """How a number changes with the one int that it is computed of."""
-    if not number.pending:
-        return Course.STAYS
-    if type(number) is not DeferredNumber:
-        return Course.RISES
-    return course_of(number.operation, [(course(operand), operand.value) for operand in number.operands])
-
-
-def value_for(number: NumberObject, whole: int) -> Any:
-    """What a number is for another value of the one int that it is computed of. ArithmeticError where anything on the way isn't finite."""
-    if not number.pending:
-        return number.value
-    if type(number) is not DeferredNumber:
-        return whole
-    found = OPERATIONS[number.operation](*[value_for(operand, whole) for operand in number.operands])
-    if not math.isfinite(found):
-        raise ArithmeticError
-    return found
+    whole, sides = sides_of(operation, obj.value)
+    return vm.const(whole) if all(compared_with_float(vm, symbol, obj, NumberObject(limit)) is not None for symbol, limit in sides) else None
 
 
 def magnitude(vm: VM, obj: Object) -> Object | None:
