@@ -12,7 +12,7 @@ from torch._guards import CompileContext, CompileId, DuplicateInputs, StorageOve
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicContext
 
-from framejit.backends import recompute, recurrent
+from framejit.backends import packed, recompute, recurrent
 from framejit.backends.ecosystem import require_torch
 from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
@@ -128,3 +128,4 @@ def annotate(request: GraphRequest) -> None:
     gm._source_to_user_stacks = {}  # type: ignore[assignment]
     recompute.mark(gm)
     recurrent.replace(gm)
+    packed.replace(gm)

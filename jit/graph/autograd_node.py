@@ -88,8 +88,6 @@ class AutogradNode:
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
         vm = self._graph.vm
-        if target is torch._VF._pack_padded_sequence and torch.is_grad_enabled():
-            vm.unsupported(breaks.DataDependent(name))
         if target in RECURRENT and AUTOCAST.counts(self._graph.modes.current.autocast):
             vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network under autocast,"))
         inference = self._graph.modes.current.inference

@@ -29,6 +29,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from framejit import breaks
 from framejit.graph.draws import DRAW
 from framejit.graph.fake import meaning_of
+from framejit.graph.packed import PACKED_MEMO
 from framejit.objects.object import VM
 from framejit.objects.unbackednumber import Datum, UnbackedNumber, sharper
 
@@ -59,7 +60,7 @@ POWERS = frozenset({"pow", "pow_", "ipow", "float_power", "float_power_"})
 """Operators that compute otherwise, or not at all, where an exponent is no constant."""
 
 
-MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo")
+MEMOS = ("item_memo", "nonzero_memo", "unique_memo", "unique_consecutive_memo", PACKED_MEMO)
 """Where fakes remember the numbers that they have given. They forget them by their version, which `x.data` doesn't share with `x`."""
 
 

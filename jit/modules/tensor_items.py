@@ -9,6 +9,7 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.graph.packed import first_size, number_of_sequences
 from framejit.objects import abstract, operators
 from framejit.objects.object import Object
 from framejit.objects.registry import models
@@ -33,6 +34,8 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
         return enter(vm, ITEM, [self, key])
     if vm.graph.body.items_by_index:
         return by_index(vm, self, key, parts)
+    if number_of_sequences(self.look(vm)) is not None and self.fake.dim() == 1 and is_zero(vm, parts):
+        return enter(vm, first_size, [self])
     places = checked_places(vm, self, parts)
     rest = [part for part in parts if not is_place(part)]
     if not places:
@@ -76,6 +79,11 @@ def by_index(vm: TorchVM, tensor: TensorObject, key: Object, parts: list[Object]
     device = {"dtype": vm.const(torch.int64), "device": vm.const(tensor.look(vm).device)}
     indices = [part if isinstance(part, TensorObject) else enter(vm, torch.full, [vm.const(()), part], device) for part in parts]
     return enter(vm, torch.ops.aten.index.Tensor, [tensor, TupleObject(indices)])
+
+
+def is_zero(vm: TorchVM, parts: list[Object]) -> bool:
+    """Whether a key is the known number 0."""
+    return len(parts) == 1 and parts[0].cls is int and parts[0].is_known() and parts[0].constant(vm) == 0
 
 
 def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> dict[int, UnbackedNumber]:

@@ -18,7 +18,7 @@ from framejit.objects import abstract
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.tensorobject import TensorObject
+from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.torchcall import enter
 from framejit.torch_classes import is_disguised
 
@@ -44,10 +44,10 @@ def make_subclass(vm: TorchVM, cls: Object, data: Object, require_grad: Object |
     return made
 
 
-# Lists with tensors in them.
+# Lists with tensors or symbolic numbers in them.
 
 MOST_ELEMENTS = 64
-"""Longer lists with tensors in them become tensors natively."""
+"""Longer lists with tensors in them become tensors natively, and of longer lists of numbers the values are guarded."""
 DTYPES: dict[type, Callable[[], torch.dtype]] = {
     bool: lambda: torch.bool, int: lambda: torch.int64, float: torch.get_default_dtype,
     complex: lambda: torch.promote_types(torch.get_default_dtype(), torch.complex32),
@@ -63,7 +63,7 @@ def making(function: Any) -> Callable[..., Object]:
         of_numpy = tensor_of_numpy(vm, function, [data, *args], kwargs)
         if of_numpy is not None:
             return of_numpy
-        if data.cls in (list, tuple) and not args and set(kwargs) <= {"dtype", "device"} and has_tensor(vm, data):
+        if data.cls in (list, tuple) and not args and set(kwargs) <= {"dtype", "device"} and has_unknown(vm, data):
             found = of_list(vm, data, **kwargs)
             if found is not None:
                 return found
@@ -72,11 +72,13 @@ def making(function: Any) -> Callable[..., Object]:
     return make
 
 
-def has_tensor(vm: TorchVM, data: Object) -> bool:
-    """Whether a tensor lies in nested lists and tuples."""
+def has_unknown(vm: TorchVM, data: Object) -> bool:
+    """Whether a tensor or a symbolic number lies in nested lists and tuples."""
     for item in abstract.iterate(vm, data):
         item = vm.observe(item)
-        if isinstance(item, TensorObject) or (item.cls in (list, tuple) and has_tensor(vm, item)):
+        if isinstance(item, TensorObject) or (item.cls in (int, float) and item.is_symbolic(vm)):
+            return True
+        if item.cls in (list, tuple) and has_unknown(vm, item):
             return True
     return False
 
@@ -158,6 +160,28 @@ def element(vm: TorchVM, leaf: Object, into: torch.dtype) -> Object:
 
 for _function in (torch.tensor, torch.as_tensor):
     models(_function)(making(_function))
+
+
+# Tensors of given sizes.
+
+
+def sized(function: Any) -> Callable[..., Object]:
+    """The model of a function of sizes: a tensor among them stands for its item."""
+
+    def make(vm: TorchVM, *sizes: Object, **kwargs: Object) -> Object:
+        return enter(vm, function, [as_size(vm, vm.observe(size)) for size in sizes], kwargs)
+
+    return make
+
+
+def as_size(vm: TorchVM, size: Object) -> Object:
+    """A size as a number, where it is a tensor."""
+    is_index = isinstance(size, TensorObject) and size.look(vm).dim() == 0
+    return (number_out_of(vm, size, "__index__") or size) if is_index and isinstance(size, TensorObject) else size
+
+
+for _function in (torch.zeros, torch.ones, torch.empty):
+    models(_function)(sized(_function))
 
 
 # Constructors of classes, which take sizes or numbers.

@@ -65,7 +65,6 @@ def twice(net, x):
 
 @form
 def packed(net, x):
-    """Splits: how many rows there are depends on the lengths."""
     output, state = net(pack_padded_sequence(x, torch.tensor([4, 2]), batch_first=net.batch_first))
     return pad_packed_sequence(output, batch_first=net.batch_first), state
 
@@ -130,8 +129,7 @@ def test_training(name: str, form: str, backend: str, inside: bool) -> None:
     is_exact = form != "twice" or backend == "eager"  # AOTAutograd adds up the gradients of each of the two calls first
     torch.testing.assert_close(told[1], told[0], rtol=0 if is_exact else 1e-5, atol=0 if is_exact else 1e-7)
     statistics = framejit.statistics()
-    if "packed" not in form:
-        assert statistics["graphs"] <= 2 and not statistics["reasons"], statistics  # two: with the first gradients
+    assert statistics["graphs"] <= 2 and not statistics["reasons"], statistics  # two: with the first gradients
     assert not statistics["fallbacks"], statistics
 
 

@@ -1,0 +1,116 @@
+"""Packed sequences on fakes: how many rows and steps there are depends on the lengths; how many sequences, doesn't."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import SymInt
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, constrain_range, statically_known_true
+
+from framejit.graph.on_fakes import stand_in
+
+PACK = torch._VF._pack_padded_sequence
+PAD = torch._VF._pad_packed_sequence
+PACKED_MEMO = "packed_memo"
+"""The attribute by which fakes of lengths remember how many rows and steps the sequences have."""
+
+
+def number_of_sequences(batch_sizes: torch.Tensor) -> Any:
+    """The first of the batch sizes, which counts all sequences, where they are as an operator has given them; else None.
+
+    It is noted as the item of the whole tensor, which it is where there is one step. So it is forgotten as such items are, when the tensor is changed.
+    """
+    return batch_sizes.item_memo if isinstance(batch_sizes, FakeTensor) else None
+
+
+def first_size(batch_sizes: torch.Tensor) -> torch.Tensor:
+    """The number of all sequences."""
+    return batch_sizes[0]
+
+
+def first_size_on_fakes(batch_sizes: torch.Tensor) -> torch.Tensor:
+    """The number of all sequences, as a fake whose item is known."""
+    found, known = batch_sizes[0], number_of_sequences(batch_sizes)
+    found.item_memo = known  # type: ignore[attr-defined]
+    return found
+
+
+def new_size(least: Any, most: Any) -> int | SymInt:
+    """A size that depends on data, between these."""
+    mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    env = mode.shape_env if isinstance(mode, FakeTensorMode) else None
+    if not isinstance(env, ShapeEnv) or not env.allow_dynamic_output_shape_ops:
+        raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
+    if type(most) is int and least == most:
+        return most
+    size = env.create_unbacked_symint()
+    lower = env.bound_sympy(least.node.expr).lower if isinstance(least, SymInt) else least
+    upper = env.bound_sympy(most.node.expr).upper if isinstance(most, SymInt) else most
+    constrain_range(size, min=max(1, int(lower)), max=int(upper) if getattr(upper, "is_Integer", True) else None)
+    if isinstance(most, SymInt):
+        torch._check(size <= most)
+    return size
+
+
+def sizes_of(lengths: torch.Tensor, batch: Any, time: Any) -> tuple[Any, Any]:
+    """How many rows and steps sequences of these lengths have: the same numbers whenever they are asked for, until the lengths are changed."""
+    if lengths.is_inference() or not isinstance(lengths, FakeTensor):
+        return new_size(batch, batch * time), new_size(1, time)
+    now = lengths._version, lengths.fake_mode.epoch
+    known = getattr(lengths, PACKED_MEMO, None)
+    if known is None or known[0] != now:
+        known = now, (new_size(batch, batch * time), new_size(1, time))
+        setattr(lengths, PACKED_MEMO, known)
+    return known[1]  # type: ignore[no-any-return]
+
+
+def packed_looks(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool, sizes: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tensors that look like packed data and their batch sizes. `sizes`: how many rows and steps there are, where that is known."""
+    batch, time = input.shape[:2] if batch_first else (input.shape[1], input.shape[0])
+    rows, steps = sizes_of(lengths, batch, time) if sizes is None else sizes
+    batch_sizes = lengths.new_empty((steps,))
+    batch_sizes.item_memo = batch  # type: ignore[attr-defined]
+    return input.new_empty((rows, *input.shape[2:])), batch_sizes
+
+
+def padded_looks(
+    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, total_length: Any, batch: Any = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tensors that look like padded data and the lengths of the sequences. `batch`: how many these are, where that is known."""
+    batch = number_of_sequences(batch_sizes) if batch is None else batch
+    if batch is None:
+        batch = new_size(1, data.shape[0])
+    padded = data.new_empty((total_length, batch, *data.shape[1:]))
+    return padded.transpose(0, 1) if batch_first else padded, batch_sizes.new_empty((batch,))
+
+
+def pack_on_fakes(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """What packing gives for fakes, with a way back to what requires a gradient."""
+    is_plain = input.dim() >= 2 and lengths.dim() == 1 and lengths.dtype is torch.int64 and lengths.device.type == "cpu"
+    if not is_plain or not statically_known_true(lengths.shape[0] == input.shape[0 if batch_first else 1]):
+        raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)  # the operator itself says what is wrong
+    data, batch_sizes = packed_looks(input, lengths, batch_first)
+    return with_way_back(data, input), batch_sizes
+
+
+def pad_on_fakes(
+    data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, total_length: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What padding gives for fakes, with a way back to what requires a gradient."""
+    is_plain = data.dim() >= 1 and batch_sizes.dim() == 1 and batch_sizes.dtype is torch.int64 and batch_sizes.device.type == "cpu"
+    if not is_plain or not statically_known_true(batch_sizes.shape[0] <= total_length):
+        raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
+    padded, lengths = padded_looks(data, batch_sizes, batch_first, total_length)
+    return with_way_back(padded, data), lengths
+
+
+def with_way_back(made: torch.Tensor, origin: torch.Tensor) -> torch.Tensor:
+    """A tensor in whose record of autograd's another is, if that requires a gradient."""
+    return made * origin.sum() if origin.requires_grad and torch.is_grad_enabled() else made
+
+
+stand_in(PACK, pack_on_fakes)
+stand_in(PAD, pad_on_fakes)
+stand_in(first_size, first_size_on_fakes)
