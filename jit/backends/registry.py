@@ -30,6 +30,7 @@ class Backend:
         takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
         takes_gradients: it compiles graphs that ask autograd for gradients.
         takes_generators: what it makes of a graph may be given the states of torch.Generators.
+        draws_in_order: operators that draw from torch's generators of the process run in the graph's order.
         compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
         static_shapes: its graphs are for fixed sizes and numbers.
         sizes: the least and the largest size that is symbolic in its graphs; None for no limit.
@@ -46,6 +47,7 @@ class Backend:
     takes_unbacked: bool = False
     takes_gradients: bool = False
     takes_generators: bool = True
+    draws_in_order: bool = False
     compiles_kernels: bool = False
     static_shapes: bool = False
     sizes: tuple[int | None, int | None] = (None, None)

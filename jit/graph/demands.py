@@ -15,6 +15,7 @@ class GraphDemands:
     takes_gradients: it may ask autograd for gradients.
     takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that comes once, the graph would run once.
     takes_generators: it may draw from a torch.Generator that exists outside of it.
+    draws_in_order: it draws from torch's generators of the process where the program does, between seeds and other changes of their states.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself.
     """
 
@@ -24,6 +25,7 @@ class GraphDemands:
     takes_gradients: bool = False
     takes_first_steps: bool = True
     takes_generators: bool = True
+    draws_in_order: bool = False
     compiles_kernels: bool = False
 
 

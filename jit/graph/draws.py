@@ -1,6 +1,7 @@
-"""The operator by which a graph draws a number from Python's or NumPy's global generator: when it runs, never while it is traced or compiled.
+"""Operators on the generators of the process: when the graph runs, never while it is traced or compiled.
 
-Draws take the one before them as an argument, so that no backend changes their order.
+Those on Python's and NumPy's take the one before them as an argument, so that no backend changes their order. Those that seed torch's generators, read
+their state or set it are for backends that keep the graph's order anyway; they are numbered, as none is the same as another.
 """
 
 from __future__ import annotations
@@ -37,7 +38,18 @@ _library.define(
     "draw(str module, str function, Scalar[] arguments, ScalarType dtype, Tensor? after) -> Tensor",
     tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
 )
-DRAW = torch.ops.framejit.draw.default
+_library.define(
+    "seed(str module, SymInt number, Tensor? after) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag)
+)
+_library.define("seed_torch(SymInt number, int place) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag))
+_library.define("state_of_torch(int place) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag))
+_library.define("set_state_of_torch(Tensor state, int place) -> Tensor", tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag))
+DRAW, SEED = torch.ops.framejit.draw.default, torch.ops.framejit.seed.default
+SEED_TORCH = torch.ops.framejit.seed_torch.default
+STATE_OF_TORCH = torch.ops.framejit.state_of_torch.default
+SET_STATE_OF_TORCH = torch.ops.framejit.set_state_of_torch.default
+STATE: torch.Tensor = torch.Generator().get_state()
+"""The state of a new torch.Generator."""
 
 
 @torch.library.impl(_library, "draw", "CompositeExplicitAutograd")
@@ -51,11 +63,58 @@ def draw_nothing(module: str, function: str, arguments: Sequence[float], dtype: 
     return torch.empty((), dtype=dtype)
 
 
+@torch.library.impl(_library, "seed", "CompositeExplicitAutograd")
+def seed(module: str, number: int, after: torch.Tensor | None) -> torch.Tensor:
+    """Seed Python's or NumPy's generator. What it gives means nothing, as that of the other operators that give none."""
+    GENERATORS[module].module.seed(number)
+    return torch.zeros(())
+
+
+@torch.library.impl(_library, "seed_torch", "CompositeExplicitAutograd")
+def seed_torch(number: int, place: int) -> torch.Tensor:
+    """Seed torch's generators, of all devices."""
+    torch.manual_seed(number)
+    return torch.zeros(())
+
+
+@torch.library.impl(_library, "state_of_torch", "CompositeExplicitAutograd")
+def state_of_torch(place: int) -> torch.Tensor:
+    """The state of torch's generator of the CPU."""
+    return torch.get_rng_state()
+
+
+@torch.library.impl(_library, "set_state_of_torch", "CompositeExplicitAutograd")
+def set_state_of_torch(state: torch.Tensor, place: int) -> torch.Tensor:
+    """Set the state of torch's generator of the CPU."""
+    torch.set_rng_state(state)
+    return torch.zeros(())
+
+
+@torch.library.register_fake("framejit::seed", lib=_library)
+def seed_nothing(module: str, number: int, after: torch.Tensor | None) -> torch.Tensor:
+    return torch.empty(())
+
+
+@torch.library.register_fake("framejit::seed_torch", lib=_library)
+def seed_no_generator(number: int, place: int) -> torch.Tensor:
+    return torch.empty(())
+
+
+@torch.library.register_fake("framejit::state_of_torch", lib=_library)
+def some_state(place: int) -> torch.Tensor:
+    return torch.empty(STATE.shape, dtype=STATE.dtype, device="cpu")
+
+
+@torch.library.register_fake("framejit::set_state_of_torch", lib=_library)
+def set_no_state(state: torch.Tensor, place: int) -> torch.Tensor:
+    return torch.empty(())
+
+
 def draws_of(graph: fx.Graph) -> list[fx.Node]:
-    """The nodes of a graph that draw, in order."""
-    return list(graph.find_nodes(op="call_function", target=DRAW))
+    """The nodes of a graph that draw from Python's or NumPy's generator, or seed it, in order."""
+    return [node for node in graph.nodes if node.target is DRAW or node.target is SEED]
 
 
 def drawn_from(graph: fx.Graph) -> tuple[Generator, ...]:
-    """The generators that a graph draws from by such nodes."""
+    """The generators that a graph draws from by such nodes, or seeds."""
     return tuple([GENERATORS[name] for name in sorted({node.args[0] for node in draws_of(graph)})])  # type: ignore[index, type-var]

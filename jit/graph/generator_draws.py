@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-STATE: torch.Tensor = torch.Generator().get_state()
-"""The state of a new generator."""
+from framejit.graph.draws import STATE
+
 DEFAULT_SEED = torch.Generator().initial_seed()
 ENUMERATIONS = (torch.dtype, torch.layout, torch.memory_format)
 

@@ -16,7 +16,7 @@ from framejit.objects import abstract
 from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import MethodObject
 from framejit.objects.object import VM, Codegen, Namespace, Object
-from framejit.objects.registry import wraps
+from framejit.objects.registry import is_pure, wraps
 from framejit.user.functions import Treatment
 
 CachedFunction: type = type(functools.lru_cache(abstract.iterate))
@@ -45,7 +45,7 @@ class CachedFunctionObject(Object):
         given = [key(vm, arg) for arg in args]
         named = {name: key(vm, arg) for name, arg in kwargs.items()}
         of_program = library.kind_of(function.__code__, function.__globals__) is library.CodeKind.PROGRAM
-        if of_program or may_read_changes(vm, function) or any(value is MISSING for value in (*given, *named.values())):
+        if of_program or (may_read_changes(vm, function) and not is_pure(self.value)) or any(value is MISSING for value in (*given, *named.values())):
             vm.unsupported(breaks.CachedCall(function.__qualname__))
         try:
             result = self.value(*given, **named)

@@ -14,8 +14,10 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.draws import DRAW, draws_of
+from framejit.graph.draws import DRAW, SEED, draws_of
 from framejit.guards.kinds import ValueIs
+from framejit.modules.torch_seeds import is_seed
+from framejit.objects import abstract, operators
 from framejit.objects.naming import callable_name
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import Object
@@ -54,13 +56,34 @@ def draw(vm: TorchVM, drawing: Drawing, args: list[Object]) -> Object | None:
     if name in INTEGRAL and not all(abs(value) < MOST for value in values):
         return None
     vm.place()
-    earlier = draws_of(vm.graph.outermost.fx)
-    before = vm.graph.object_of(earlier[-1].meta["example_value"]) if earlier else vm.const(None)
     dtype = torch.int64 if name in INTEGRAL else torch.float64
-    assert before is not None
-    drawn = enter(vm, DRAW, [vm.const(module), vm.const(name), vm.const(tuple(values)), vm.const(dtype), before])
+    drawn = enter(vm, DRAW, [vm.const(module), vm.const(name), vm.const(tuple(values)), vm.const(dtype), last_draw(vm)])
     assert isinstance(drawn, TensorObject)
     return number_out_of(vm, drawn, "item")
+
+
+def last_draw(vm: TorchVM) -> Object:
+    """What the last operator on one of these generators has given; None where there is none."""
+    earlier = draws_of(vm.graph.outermost.fx)
+    found = vm.graph.object_of(earlier[-1].meta["example_value"]) if earlier else vm.const(None)
+    assert found is not None
+    return found
+
+
+def seed(vm: TorchVM, module: str, args: list[Object]) -> Object | None:
+    """Seeding a generator of the process; None where that is left to native code."""
+    number = vm.observe(args[0]) if len(args) == 1 else None
+    if number is None or vm.graph.is_inner() or not is_seed(vm, number):
+        return None
+    if module == "numpy.random" and not all(abstract.truth(vm, operators.compare(vm, *bound)) for bound in bounds_of_seed(vm, number)):
+        return None
+    enter(vm, SEED, [vm.const(module), number, last_draw(vm)])
+    return vm.const(None)
+
+
+def bounds_of_seed(vm: TorchVM, number: Object) -> list[tuple[str, Object, Object]]:
+    """What must hold of a seed that NumPy takes."""
+    return [(">=", number, vm.const(0)), ("<", number, vm.const(2**32))]
 
 
 def refuse(function: Any) -> breaks.Break:
@@ -84,13 +107,17 @@ for _module, _functions, _name in ((random, OF_RANDOM, "random"), (numpy.random,
             builtin(_method, (_name, _function, _most))
 
 
+SEEDED: dict[Any, tuple[Any, str]] = {random.Random.seed: (random.seed.__self__, "random")}  # type: ignore[attr-defined]
+"""Functions that seed, by what their bound methods are of; with the object that holds the process's generator."""
+
+
 def by_method(vm: TorchVM, function: Object, args: list[Object]) -> Object | None:
     """A call of a method of the process's generator, bound or not; None where it is none."""
-    generator, drawing = METHODS.get(function.value, (None, None)) if args else (None, None)
-    if drawing is None or vm.observe(args[0]).value is not generator:
+    generator, drawing = METHODS.get(function.value) or SEEDED.get(function.value) or (None, None)
+    if drawing is None or not args or vm.observe(args[0]).value is not generator:
         return None
     receiver = vm.observe(args[0])
-    found = draw(vm, drawing, args[1:])
+    found = seed(vm, drawing, args[1:]) if isinstance(drawing, str) else draw(vm, drawing, args[1:])
     for obj in (function, receiver):
         if found is not None and obj.source is not None:
             vm.guard(ValueIs, obj.source, obj.value)
@@ -109,7 +136,14 @@ CYTHON_CALL = vars(type(getattr(numpy.random.beta, "__func__", None))).get("__ca
 
 def method_in_cython(vm: TorchVM, function: Object, *args: Object, **kwargs: Object) -> Object:
     """A function of `numpy.random` is a bound method of the process's generator."""
-    found = None if kwargs else by_method(vm, function, list(args))
+    if kwargs:
+        vm.unsupported(refuse(function.value))
+    if function.value is numpy.random.seed:
+        found = seed(vm, "numpy.random", list(args))
+        if function.source is not None:
+            vm.guard(ValueIs, function.source, function.value)
+    else:
+        found = by_method(vm, function, list(args))
     return found if found is not None else vm.unsupported(refuse(function.value))
 
 

@@ -102,7 +102,7 @@ READ_PREFIXES = (
     "_get_cudnn_", "_get_cublas_", "_get_mkldnn_", "_get_miopen_", "_get_onednn_", "_get_float32_", "_get_fp32_",
     "_get_math_sdp_allow_", "_get_deterministic_", "_get_nnpack_", "_get_sdp_",
     "_has_", "_len_torch_dispatch_stack", "_is_any_autocast_", "_is_autocast_available",
-    "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount",
+    "_get_privateuse1_backend_name", "_is_fwd_grad_enabled", "_get_default_device", "_get_linalg_", "_cuda_getDeviceCount", "_accelerator_getAccelerator",
 )  # fmt: skip
 READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch._C) if name.startswith(READ_PREFIXES)]
 READS += [
@@ -117,7 +117,7 @@ READS += [
 GUARDED_ANYWAY = frozenset(function for mode in MODES for function in mode.asked_by)
 """Functions that read modes which every entry's guard of the global state holds, or which the trace itself may have changed."""
 FIXED: frozenset[Any] = frozenset({
-    *GUARDED_ANYWAY, *(f for f in READS if getattr(f, "__name__", "").startswith("_has_")),
+    *GUARDED_ANYWAY, *(f for f in READS if getattr(f, "__name__", "").startswith(("_has_", "_accelerator_"))),
     torch.promote_types, torch.can_cast, torch.cuda.is_available, torch.cuda.device_count, torch.xpu.is_available, torch.distributed.is_available,
     torch.backends.mps.is_available, torch.backends.mps.is_built, torch.amp.is_autocast_available,
 })  # fmt: skip
@@ -245,8 +245,6 @@ def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Obje
 
 # What is refused, by name.
 
-for _function in (torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state, torch.random.fork_rng):
-    refuse(breaks.Random(f"torch.{_function.__name__}"), _function)
 for _function in (torch.set_default_dtype, torch._C._set_default_dtype, torch.use_deterministic_algorithms):
     refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}"), _function)
 for _function in (torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic):

@@ -8,9 +8,10 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.generator_draws import CHECKED_STATE, DEFAULT_SEED, DRAW_FROM, SEEDED_STATE, STATE, DrawCall, generator_in
+from framejit.graph.generator_draws import CHECKED_STATE, DEFAULT_SEED, DRAW_FROM, SEEDED_STATE, DrawCall, generator_in
 from framejit.guards.kinds import Distinct, ValueIs
 from framejit.guards.source import CAttr, Pinned, Source
+from framejit.modules.torch_seeds import CPU, is_seed, is_state
 from framejit.objects import abstract
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Codegen, Object
@@ -21,8 +22,6 @@ from framejit.objects.torchfunctions import operation_of
 from framejit.objects.tupleobject import TupleObject
 
 REASON = breaks.Random("a torch.Generator")
-CPU = torch.device("cpu")
-LARGEST = 2**63
 
 
 class RandomGeneratorObject(Object):
@@ -106,9 +105,7 @@ def known(vm: VM, self: Object) -> RandomGeneratorObject:
 @models(torch.Generator.manual_seed)
 def manual_seed(vm: TorchVM, self: Object, seed: Object) -> Object:
     generator, number = known(vm, self), vm.observe(seed)
-    if not isinstance(number, NumberObject) or number.cls is not int:
-        vm.unsupported(REASON)
-    if not number.is_symbolic(vm) and not -LARGEST <= number.constant(vm) < LARGEST:
+    if not is_seed(vm, number):
         vm.unsupported(REASON)
     generator.move(vm, enter(vm, SEEDED_STATE, [number]))
     return generator
@@ -122,8 +119,7 @@ def get_state(vm: TorchVM, self: Object) -> Object:
 @models(torch.Generator.set_state)
 def set_state(vm: TorchVM, self: Object, state: Object) -> Object:
     generator, tensor = known(vm, self), vm.observe(state)
-    fake = tensor.look(vm) if isinstance(tensor, TensorObject) else None
-    if fake is None or (fake.shape, fake.dtype, fake.device) != (STATE.shape, STATE.dtype, CPU) or not fake.is_contiguous():
+    if not is_state(vm, tensor):
         vm.unsupported(REASON)
     generator.move(vm, enter(vm, CHECKED_STATE, [tensor]))
     return generator

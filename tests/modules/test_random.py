@@ -14,6 +14,7 @@ from agreement import Comparison
 from named import Programs
 from streams import does_as_eager, seed, streams
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import framejit
 
@@ -99,28 +100,89 @@ def seeded(s):
     return a, torch.rand(3), s.model(s.x)
 
 
-@split
+@whole
 def state_put_back(s):
     state = torch.get_rng_state()
     a = s.model(s.x)
     torch.set_rng_state(state)
-    return a - s.model(s.x), torch.initial_seed()
+    return a - s.model(s.x), state
 
 
-@split
+@whole
 def forked(s):
+    s.forks = True
     with torch.random.fork_rng():
         torch.manual_seed(0)
         a = torch.rand(3)
     return a, torch.rand(3)
 
 
-@split
+@whole
 def everything_seeded(s):
     random.seed(3)
     np.random.seed(3)
+    generator = torch.manual_seed(3)
+    drawn = torch.rand(2, generator=generator) + random.random() + np.random.rand()
+    random.seed(-2)
+    return drawn + random.gauss(0, 1)
+
+
+@whole
+def seeded_in_training(s):
+    torch.manual_seed(7)
+    loss = F.cross_entropy(s.model(s.x), s.y)
+    s.optimizer.zero_grad()
+    loss.backward()
+    s.optimizer.step()
+    torch.manual_seed(8)
+    return loss
+
+
+@whole
+def seeded_last(s):
+    y = s.x + torch.rand(())
+    torch.manual_seed(8)
+    return y
+
+
+@split
+def forked_in_a_try(s):
+    s.calls += 1
+    try:
+        with torch.random.fork_rng():
+            return torch.rand(6) * s.x[torch.tensor([s.calls * 2])]
+    except IndexError:
+        return torch.rand(2)
+
+
+@split
+def seeded_in_functions_that_operators_take(s):
+    def seeded_here(x):
+        torch.manual_seed(3)
+        return x * torch.rand(6)
+
+    return checkpoint(seeded_here, s.x @ s.w, use_reentrant=False), torch.vmap(seeded_here, randomness="same")(s.x)
+
+
+@split
+def seeds_that_are_refused(s):
+    s.calls -= 1
+    np.random.seed(s.calls + 2)
+    return s.x * np.random.rand()
+
+
+@split
+def states_that_are_refused(s):
+    torch.set_rng_state(torch.zeros_like(torch.get_rng_state()))
+    return torch.rand(2)
+
+
+@split
+def seeds_read(s):
+    torch.seed()
     torch.manual_seed(3)
-    return torch.rand(2) + random.random() + np.random.rand()
+    random.seed("abc")
+    return torch.initial_seed(), torch.rand(2), random.random()
 
 
 # Python's and NumPy's generators of the process.
@@ -223,6 +285,18 @@ def cut(s):
 def test_programs_that_are_one_graph(name: str, backend: str) -> None:
     found = does_as_eager(State, WHOLE[name], backend)
     assert (found["graphs"], found["graph_breaks"], found["recompiles"]) == (1, 0, 0), found["reasons"]
+
+
+def test_seeds_that_vary_compile_twice() -> None:
+    def fn(s):
+        s.calls += 1
+        random.seed(s.calls)
+        np.random.seed(s.calls)
+        torch.manual_seed(s.calls)
+        return torch.rand(2) + random.random() + np.random.rand()
+
+    found = does_as_eager(State, fn, "aot_eager", calls=5)
+    assert (found["graphs"], found["graph_breaks"]) == (2, 0), found["reasons"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
