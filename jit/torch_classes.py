@@ -62,6 +62,12 @@ def store_grad(grad: torch.Tensor | None, tensor: torch.Tensor) -> None:
         tensor.grad = grad
 
 
+def store_data(data: torch.Tensor, tensor: torch.Tensor) -> None:
+    """`tensor.data = data` (runs in generated code); nothing is asked, as the trace has done so."""
+    with torch._C.DisableTorchFunction():
+        tensor.data = data
+
+
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
     """`tensor.untyped_storage()` (runs in generated code); nothing is asked."""
     with torch._C.DisableTorchFunction():

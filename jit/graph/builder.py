@@ -34,6 +34,7 @@ from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.function_modes import FunctionModes
+from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inner import InnerGraph
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.on_fakes import run_on_fakes
@@ -178,6 +179,8 @@ class GraphBuilder:
         self.readers: list[LaterReader] = []
         self.regions: dict[str, fx.GraphModule] = {}
         """Inner graphs that stand for all that compute the same, by `InnerGraph.pattern`."""
+        self.moved: list[tuple[TensorObject, tuple[CodeType, int]]] = []
+        """The leaves that were given other memory (`p.data = ...`), and the instructions that did it."""
         self.storages: list[StorageObject] = []
         """The storages that the program has asked for, or for an address in them."""
         self._has_inner = False  # whether there has ever been an inner graph
@@ -632,6 +635,7 @@ class GraphBuilder:
         assert body is self.outermost
         graph, kept, notes = body.fx, body.kept, body.notes
         spent = [] if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
+        self._check_moved(outputs)
         mutated = self.fakes.changed_inputs(kept)
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
@@ -646,6 +650,15 @@ class GraphBuilder:
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
         return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place, tuple(spent))
+
+    def _check_moved(self, outputs: Sequence[fx.Node]) -> None:
+        """Gradients of what leaves the graph must reach the program's leaves, not what stands for them where they were given other memory."""
+        if not self.moved:
+            return
+        leaves = gradient_paths([fake for node in outputs if isinstance(fake := node.meta["example_value"], torch.Tensor)]).leaves
+        for obj, place in self.moved:
+            if any(self.fakes.object_of(leaf) is obj for leaf in leaves):
+                self.vm.restart(place, breaks.MutatedInputUnsupported(".data of a tensor of which gradients are asked outside"))
 
     def _detached(self, output: fx.Node) -> fx.Node:
         """A node for an output, of which autograd doesn't know what it is computed from."""

@@ -94,6 +94,12 @@ class Fakes:
     def _forget(self, obj: TensorObject) -> None:
         self._objects.pop(id(obj.node.meta["example_value"]), None)
 
+    def move(self, obj: TensorObject, node: fx.Node) -> None:
+        """An Object is from now on what another node gives. Its fake until now is nobody's."""
+        old, new = id(obj.node.meta["example_value"]), id(node.meta["example_value"])
+        self._trail.set(self, "_objects", {key: known for key, known in self._objects.items() if key != old} | {new: obj})
+        self._trail.set(obj, "node", node)
+
     def note_version(self, node: fx.Node) -> None:
         """Note the version of an input's fake, to tell later whether the input has been changed in place."""
         self._versions[node] = version_of(node.meta["example_value"])

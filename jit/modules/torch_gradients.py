@@ -136,13 +136,16 @@ def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 GRAD, BACKWARD, TENSOR_BACKWARD = map(inspect.signature, (torch.autograd.grad, torch.autograd.backward, torch.Tensor.backward))
 
+USUAL = (("only_inputs", True), ("is_grads_batched", False))
+"""Arguments of `torch.autograd.grad` that change nothing when they are given so."""
+
 
 @models(torch.autograd.grad)
 def autograd_grad(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
     """The call itself enters the graph."""
     given = GRAD.bind(*args, **kwargs).arguments
     asked = question(vm, "torch.autograd.grad", given, "outputs", "grad_outputs")
-    if vm.observe(given["inputs"]).cls is dict or "only_inputs" in given or "is_grads_batched" in given:
+    if vm.observe(given["inputs"]).cls is dict or any(abstract.truth(vm, vm.observe(given[name])) is not usual for name, usual in USUAL if name in given):
         asked.stop(vm)
     tensors = [*asked.outputs, *(asked.inputs or ())]
     if vm.graph.function_modes.asks_modes() or any(isinstance(tensor, TensorObject) and is_disguised(tensor.cls) for tensor in tensors):

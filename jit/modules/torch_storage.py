@@ -11,6 +11,7 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.guards.source import MISSING
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.storageobject import StorageObject
@@ -24,6 +25,8 @@ def refuse(vm: TorchVM, what: str) -> NoReturn:
 def storage_of(vm: TorchVM, tensor: TensorObject, what: str) -> StorageObject:
     """The storage of a tensor. It is an error of the trace's if its size has changed, for then it may lie elsewhere."""
     fake = tensor.look(vm)
+    if tensor.data is not MISSING:
+        refuse(vm, f"{what} behind a change of its .data,")
     if fake.layout is not torch.strided or type(size := fake.untyped_storage().nbytes()) is not int or type(fake.storage_offset()) is not int:
         refuse(vm, f"{what} with sizes that aren't constant,")
     for known in vm.graph.storages:

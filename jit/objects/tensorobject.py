@@ -21,7 +21,7 @@ from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
-from framejit.torch_classes import as_class, is_disguised, is_plain, is_wrapper, store_grad
+from framejit.torch_classes import as_class, is_disguised, is_plain, is_wrapper, store_data, store_grad
 
 if TYPE_CHECKING:
     from torch import fx
@@ -32,10 +32,10 @@ NOT_OPERANDS = (str, bytes, type(None), type(...), type)
 class TensorObject(Object):
     """A tensor. `node` is its place in the graph; what the trace knows of it is `fake`, which has everything but the data.
 
-    `grad` is what the traced program stored as `.grad` (MISSING: nothing).
+    `grad` and `data` are what the traced program stored as `.grad` and, to one from outside, as `.data` (MISSING: nothing).
     """
 
-    __slots__ = ("node", "grad")
+    __slots__ = ("node", "grad", "data")
     depends_on_data = True
 
     def __init__(self, node: fx.Node, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
@@ -45,6 +45,7 @@ class TensorObject(Object):
         self.attrs = None
         self.node = node
         self.grad: Any = MISSING
+        self.data: Any = MISSING
 
     @property
     def fake(self) -> torch.Tensor:
@@ -216,14 +217,15 @@ class TensorObject(Object):
             self.replay(cg)
 
     def replay(self, cg: Codegen) -> None:
-        if self.grad is not MISSING:
-            cg.load(self.grad)
-            cg.load(self)
-            cg.call_const(store_grad, 2)
-            cg.pop_top()
+        for stored, store in ((self.data, store_data), (self.grad, store_grad)):
+            if stored is not MISSING:
+                cg.load(stored)
+                cg.load(self)
+                cg.call_const(store, 2)
+                cg.pop_top()
 
     def referents(self) -> list[Object]:
-        found = [] if self.grad is MISSING else [self.grad]
+        found = [stored for stored in (self.data, self.grad) if stored is not MISSING]
         return found if self.source is not None or self.attrs is None else [*found, self.attrs]
 
 
@@ -423,14 +425,6 @@ def write_requires_grad(vm: VM, self: TensorObject, value: Object | None) -> Non
     if value is None:
         vm.unsupported(breaks.OperatorRaises("deleting .requires_grad of a tensor"))
     set_requires_grad(vm, self, bool(value.constant(vm)))
-
-
-@sets(torch.Tensor.data)
-def write_data(vm: VM, self: TensorObject, value: Object | None) -> None:
-    """`p.data = p.to(dtype)` that converts nothing (Module.to) changes nothing."""
-    if value is self:
-        return
-    vm.unsupported(breaks.MutatedInputUnsupported(".data of a tensor"))
 
 
 def set_requires_grad(vm: VM, self: TensorObject, enabled: bool) -> None:

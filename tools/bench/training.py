@@ -140,7 +140,8 @@ def document(options: argparse.Namespace, sections: list[str]) -> str:
         "",
         f"{options.steps} steps of each training, compiled whole: zero_grad, forward, loss, backward, clip, the optimizer's step and the schedule's.",
         "*losses* and *state* (parameters, buffers, the optimizer's state, learning rates) are compared with eager's; *same* is bit for bit, else",
-        "the largest error relative to its tensor. *first steps* are three, compilations included, without Inductor's caches; *step* and *eager* are medians of the second half.",
+        "the largest error relative to its tensor. *first steps* are three, compilations included, without Inductor's caches;",
+        "*step* and *eager* are medians of the second half.",
         "",
         *sections,
     ])  # fmt: skip

@@ -1,0 +1,177 @@
+"""`tensor.data = value` in compiled code."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from agreement import Comparison, agree
+
+import framejit
+
+
+def momentum(step_by_step):
+    def step(query, key, x):
+        with torch.no_grad():
+            for q, k in zip(query.parameters(), key.parameters(), strict=True):
+                if step_by_step:
+                    k.data = k.data * 0.9
+                    k.data = k.data + q.data * 0.1
+                else:
+                    k.data = k.data * 0.9 + q.data * 0.1
+            return key(x)
+
+    return step
+
+
+def sgd(model, x):
+    model.zero_grad()
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    for p in model.parameters():
+        p.data = p.data - 0.1 * p.grad
+    return loss.detach()
+
+
+def clipped(model, x):
+    sgd(model, x)
+    for p in model.parameters():
+        p.data = p.data.clamp(-0.1, 0.1)
+    loss = model(x).sum()
+    loss.backward()
+    return loss.detach()
+
+
+def normalized(model, x):
+    model.weight.data = F.normalize(model.weight.data, dim=1)
+    return model(x)
+
+
+def used_before_and_asked_after(model, x):
+    loss = (model(x) * model.weight.sum()).sum()
+    model.weight.data = model.weight.data * 2
+    loss.backward()
+    return loss.detach()
+
+
+def noisy(model, x):
+    kept = model.weight.data
+    model.weight.data = kept + 1
+    result = model(x).detach()
+    model.weight.data = kept
+    return result
+
+
+def views_stay(model, x):
+    view = model.weight.detach().view(-1)
+    model.weight.data = model.weight.data + 1
+    view.zero_()
+    model.weight.data.mul_(2)
+    return view, model.weight.sum().detach()
+
+
+def shared(model, x):
+    value = torch.ones_like(model.weight)
+    model.weight.data = value
+    value += 1
+    return value, model.weight.sum().detach()
+
+
+def stepped(model, x):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    for p in model.parameters():
+        p.data = p.data * 0.5
+    optimizer.zero_grad()
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def behind_a_break(model, x):
+    model.weight.data = model.weight.data + 1
+    framejit.graph_break()
+    return model(x)
+
+
+def refused(model, x):
+    model.weight.data = torch.ones(2, 2)
+    try:
+        model.bias.data = torch.ones(3, dtype=torch.int64)
+    except Exception as error:
+        return model.weight, str(error)
+    return model.weight
+
+
+def result_of(function, model, x, calls):
+    results = [function(model, x + index) for index in range(calls)]
+    state = [(name, p.detach().clone(), None if p.grad is None else p.grad.clone(), p.stride()) for name, p in model.named_parameters()]
+    return [[item.detach().clone() if isinstance(item, torch.Tensor) else item for item in (r if isinstance(r, tuple) else (r,))] for r in results], state
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "function",
+    [sgd, clipped, normalized, used_before_and_asked_after, noisy, views_stay, shared, stepped, behind_a_break, refused],
+    ids=lambda function: function.__name__,
+)
+def test_parameters_that_are_given_other_memory_are_as_in_eager(function, backend):
+    torch.manual_seed(0)
+    model, x = nn.Linear(3, 3), torch.randn(4, 3)
+    other = copy.deepcopy(model)
+    expected = result_of(function, model, x, 3)
+    found = result_of(framejit.compile(function, backend=backend, isolate_recompiles=True), other, x, 3)
+    Comparison().same(expected, found)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("step_by_step", [False, True])
+def test_a_momentum_encoder_is_one_graph(step_by_step, backend):
+    torch.manual_seed(0)
+    query, key, x = nn.Linear(3, 3), nn.Linear(3, 3).requires_grad_(False), torch.randn(4, 3)
+    other = copy.deepcopy(key)
+    step = momentum(step_by_step)
+    compiled = framejit.compile(step, backend=backend, fullgraph=True, isolate_recompiles=True)
+    before = framejit.statistics()["graphs"]
+    for _ in range(3):
+        assert torch.equal(compiled(query, other, x), step(query, key, x))
+        for mine, theirs in zip(key.parameters(), other.parameters(), strict=True):
+            assert torch.equal(mine, theirs)
+    assert framejit.statistics()["graphs"] - before == 1
+
+
+def test_gradients_from_outside_reach_the_parameter():
+    torch.manual_seed(0)
+    model, x = nn.Linear(3, 3), torch.randn(4, 3)
+    other = copy.deepcopy(model)
+    normalized(model, x).sum().backward()
+    framejit.compile(normalized, backend="eager")(other, x).sum().backward()
+    assert torch.equal(other.weight.grad, model.weight.grad)
+    assert torch.equal(other.weight, model.weight)
+
+
+def test_a_tensor_that_the_program_made_may_be_given_other_memory():
+    def program(x):
+        made = x + 1
+        view = made[0]
+        made.data = made.data * 2
+        made.add_(1)
+        return made, view, made.sum()
+
+    agree(program, torch.randn(3, 2), fullgraph=True)
+
+
+def test_memory_that_was_replaced_is_freed():
+    model, x = nn.Linear(3, 3).requires_grad_(False), torch.randn(4, 3)
+    compiled = framejit.compile(normalized, backend="eager")
+    compiled(model, x)
+    old = weakref.ref(model.weight.untyped_storage())
+    data = model.weight.data_ptr()
+    compiled(model, x)
+    gc.collect()
+    assert model.weight.data_ptr() != data or old() is None
