@@ -251,7 +251,10 @@ class HookUnsupported(Break):
     what: str
     id = "FJ015"
     message = "hook that cannot be traced: {what}"
-    explanation = "The hook runs in a backward pass. The graph can hold one that does nothing but compute a gradient, on a tensor that the graph computes."
+    explanation = (
+        "The hook runs in a backward pass. The graph can hold one that does nothing but compute a gradient, on a tensor that it computes; "
+        "any other is traced where the backward pass is in the graph too."
+    )
     hints = ("Have the hook only compute, or register it outside the compiled function, on a parameter or an input.",)
 
 

@@ -34,6 +34,7 @@ from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
 from framejit.graph.fakes import Fakes, Writes
 from framejit.graph.function_modes import FunctionModes
+from framejit.graph.gradient_hooks import Listening
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inner import InnerGraph
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
@@ -117,6 +118,7 @@ class LaterReader:
 
     `reached`: what it may read. `reads_outside`: it reads values from outside the trace that a program may change at any time.
     `place`: the instruction that is left to native code, for this `reason`, where what it reads has changed by then, or may have.
+    `of`: the node of a tensor, if it makes no difference unless that leaves the graph.
     """
 
     mark: int
@@ -124,6 +126,7 @@ class LaterReader:
     reads_outside: bool
     place: tuple[CodeType, int]
     reason: breaks.Break
+    of: fx.Node | None = None
 
 
 class TorchVM(VM, Protocol):
@@ -176,7 +179,8 @@ class GraphBuilder:
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
-        self.readers: list[LaterReader] = []
+        self.readers: tuple[LaterReader, ...] = ()
+        self.listening = Listening()
         self.regions: dict[str, fx.GraphModule] = {}
         """Inner graphs that stand for all that compute the same, by `InnerGraph.pattern`."""
         self.moved: list[tuple[TensorObject, tuple[CodeType, int]]] = []
@@ -513,10 +517,11 @@ class GraphBuilder:
             raise NotConstant(obj)
         return own
 
-    def runs_later(self, reached: Any, reads_outside: bool, reason: breaks.Break) -> None:
-        """The trace has run code at the present instruction that autograd runs later."""
-        self.readers.append(LaterReader(self.trail.mark(), reached, reads_outside, self.vm.place(), reason))
-        self.trail.log(self.readers.pop)
+    def runs_later(self, reached: Any, reads_outside: bool, reason: breaks.Break, of: fx.Node | None = None) -> LaterReader:
+        """The trace has run code at the present instruction that autograd runs later, or has left it to a backward pass in the graph."""
+        reader = LaterReader(self.trail.mark(), reached, reads_outside, self.vm.place(), reason, of)
+        self.trail.set(self, "readers", (*self.readers, reader))
+        return reader
 
     def keeps(self, node: fx.Node) -> bool:
         """Whether the node is there for what it changes."""

@@ -1,14 +1,16 @@
-"""The operators by which a graph puts hooks on the gradients of its tensors, and takes them off."""
+"""The operators by which a graph puts hooks on gradients, and takes them off; and by which its backward passes tell hooks of the program's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import fx
 from torch.utils.hooks import RemovableHandle
 
-from framejit.graph.custom_gradient import laid_out
+from framejit.graph.custom_gradient import Tensors, laid_out
 
 
 def listen_(tensor: torch.Tensor, hook: Callable[..., Any], operands: tuple[Any, ...], position: int | None) -> RemovableHandle:
@@ -39,3 +41,117 @@ def grad_without_hooks(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.T
     finally:
         for hooks, items in taken_off:
             hooks.update(items)
+
+
+class Tap:
+    """A place in autograd's record where a graph hears of the gradients that go by, while `grad_listening` runs, and may change them.
+
+    `heard` is given those gradients, and gives what autograd is to go on with in their place; None: with the same.
+    """
+
+    __slots__ = ("heard",)
+
+    def __init__(self) -> None:
+        self.heard: Callable[[Tensors], Tensors | None] | None = None
+
+    def tell(self, gradients: Tensors) -> Tensors | None:
+        """Autograd has come by here."""
+        return None if self.heard is None else self.heard(gradients)
+
+
+def tap_(tensor: torch.Tensor) -> Tap:
+    """Hear of the gradient of a tensor. The name says to the graph that this changes the tensor: what autograd knows of it."""
+    tap = Tap()
+    tensor.register_hook(lambda gradient: next(iter(tap.tell((gradient,)) or ()), None))
+    return tap
+
+
+def tap_node_(tensor: torch.Tensor) -> Tap:
+    """Hear of what the node of autograd's that has made a tensor has computed: gradients of its inputs; and from what: gradients of its outputs."""
+    tap = Tap()
+    assert tensor.grad_fn is not None
+    tensor.grad_fn.register_hook(lambda inputs, outputs: tap.tell((*inputs, *outputs)))
+    return tap
+
+
+def grad_listening(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    taps: Sequence[Tap],
+    changes: Sequence[tuple[Any, ...] | None],
+    **options: Any,
+) -> tuple[torch.Tensor | None, ...]:
+    """The gradients of leaves, whose hooks aren't called; then those that each tap hears of.
+
+    `changes`: for each tap a graph that computes other gradients, the operands that it takes first, as pairs (tap, place) the gradients heard of that it takes
+    then, and which of its results autograd goes on with (None: with the gradient as it is). Or None, where nothing is changed.
+    """
+    heard: dict[int, Tensors] = {}
+
+    def listening(index: int) -> Callable[[Tensors], Tensors | None]:
+        def hear(gradients: Tensors) -> Tensors | None:
+            heard[index] = gradients
+            change = changes[index]
+            if change is None:
+                return None
+            graph, operands, places, given = change
+            made = graph(*operands, *[heard[tap][place] for tap, place in places])
+            return tuple([gradients[place] if which is None else made[which] for place, which in enumerate(given)])
+
+        return hear
+
+    for index, tap in enumerate(taps):
+        tap.heard = listening(index)
+    try:
+        found = grad_without_hooks(outputs, inputs, **options)
+    finally:
+        for tap in taps:
+            tap.heard = None
+    return (*found, *[gradient for index in range(len(taps)) for gradient in heard[index]])
+
+
+def in_order_of_hooks(
+    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], taps: Sequence[Tap], inputs: Sequence[torch.Tensor] | None
+) -> list[tuple[int, int]]:
+    """What a backward pass of fakes comes by, in autograd's order: the indices of leaves, to whose `.grad` it adds, and of taps, which count on from there;
+    each with the number of gradients that it is told there. `inputs`: the leaves that the pass is for; None: all that there are.
+    """
+    order: list[tuple[int, int]] = []
+    before = [leaf.grad for leaf in leaves]
+    handles = [leaf.register_hook(lambda gradient, index=index: order.append((index, 1))) for index, leaf in enumerate(leaves)]
+    for index, tap in enumerate(taps, len(leaves)):
+        tap.heard = lambda gradients, index=index: order.append((index, len(gradients)))  # type: ignore[misc]
+    try:
+        torch.autograd.backward(list(outputs), [torch.empty_like(output) for output in outputs], retain_graph=True, inputs=inputs)
+    finally:
+        for tap in taps:
+            tap.heard = None
+        for leaf, grad, handle in zip(leaves, before, handles, strict=True):
+            handle.remove()
+            leaf.grad = grad
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A hook of the program's that a traced backward pass calls, where it comes by the tap that `node` makes. `hook`: an Object.
+
+    `inputs`: of a hook on a node of autograd's, the number of the node's inputs, of whose gradients it gives new ones; None: it is on a tensor.
+    """
+
+    node: fx.Node
+    hook: Any
+    inputs: int | None
+
+
+class Listening:
+    """What a graph's own backward passes have to do for the program: call its hooks, and keep gradients of tensors that aren't leaves.
+
+    `hooks`: Listeners in the order in which they were put on. `on_inputs`: hooks that the trace has put on tensors from outside.
+    `retaining`: Objects of tensors of the graph whose gradients are kept. All are replaced as a whole, through the trail.
+    """
+
+    def __init__(self) -> None:
+        self.hooks: tuple[Listener, ...] = ()
+        self.on_inputs: tuple[Any, ...] = ()
+        self.retaining: tuple[Any, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,18 +90,26 @@ def accumulates_with_hooks(leaf: torch.Tensor) -> bool:
     return False
 
 
-def in_order_of_accumulation(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[int]:
-    """The indices of some leaves, in the order in which a backward pass of these outputs adds to their `.grad`; of those that it reaches."""
-    order: list[int] = []
-    before = [leaf.grad for leaf in leaves]
-    handles = [leaf.register_hook(lambda gradient, index=index: order.append(index)) for index, leaf in enumerate(leaves)]
-    try:
-        torch.autograd.backward(list(outputs), [torch.empty_like(output) for output in outputs], retain_graph=True)
-    finally:
-        for leaf, grad, handle in zip(leaves, before, handles, strict=True):
-            handle.remove()
-            leaf.grad = grad
-    return order
+def saved_by(fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that autograd has saved for the gradients of fakes."""
+    waiting: list[Any] = [fake.grad_fn for fake in fakes]
+    seen = set(waiting)
+    found: list[torch.Tensor] = []
+    for node in waiting:
+        if node is None:
+            continue
+        names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+        values = [value for name in names for value in as_tuple(getattr(node, name))]
+        found += [value for value in values if isinstance(value, torch.Tensor)]
+        following = [other for other, _ in node.next_functions if other not in seen]
+        seen.update(following)
+        waiting += following
+    return found
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """What a node has saved under a name: one value, or several."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def is_dense(fake: torch.Tensor) -> bool:

@@ -86,6 +86,7 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
     `outputs`: the graph's. `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
     """
     goes_on = reachable([state]).cells if vm.graph.readers and state is not None else set()
+    outputs = list(outputs)
     for reader in vm.graph.readers:
         since = vm.trail.since(reader.mark)
         read: Reached = reader.reached
@@ -93,13 +94,14 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
             any(read.has(undo, args) for undo, args in since)
             or any(read.has_outside(obj) for obj in vm.effects.mutated_since(reader.mark))
             or not read.cells.isdisjoint(goes_on)
-            or (reader.reads_outside and can_be_differentiated(vm, outputs))
+            or (reader.reads_outside and (reader.of is None or reader.of in outputs) and can_be_differentiated(vm, outputs))
         ):
             vm.restart(reader.place, reader.reason)
 
 
 def can_be_differentiated(vm: TorchVM, outputs: Iterable[object]) -> bool:
     """Whether a program can ask for gradients of one of the graph's outputs."""
+    vm.graph.refresh()
     fakes = [output.meta["example_value"] for output in outputs if isinstance(output, fx.Node)]
     with vm.graph.fakes.running():
         return any(isinstance(fake, torch.Tensor) and fake.requires_grad and not is_spent(fake) for fake in fakes)

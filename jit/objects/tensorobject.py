@@ -32,10 +32,11 @@ NOT_OPERANDS = (str, bytes, type(None), type(...), type)
 class TensorObject(Object):
     """A tensor. `node` is its place in the graph; what the trace knows of it is `fake`, which has everything but the data.
 
-    `grad` and `data` are what the traced program stored as `.grad` and, to one from outside, as `.data` (MISSING: nothing).
+    `grad` and `data` are what the traced program stored as `.grad` and, to one from outside, as `.data` (MISSING: nothing). `retains`: it is no leaf, and
+    keeps the gradient of a backward pass in the graph.
     """
 
-    __slots__ = ("node", "grad", "data")
+    __slots__ = ("node", "grad", "data", "retains")
     depends_on_data = True
 
     def __init__(self, node: fx.Node, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
@@ -46,6 +47,7 @@ class TensorObject(Object):
         self.node = node
         self.grad: Any = MISSING
         self.data: Any = MISSING
+        self.retains = False
 
     @property
     def fake(self) -> torch.Tensor:
@@ -200,11 +202,11 @@ class TensorObject(Object):
             cg.call_const(as_class, 2)
 
     def needs_fill(self) -> bool:
-        return self.attrs is not None or self.grad is not MISSING
+        return self.attrs is not None or self.grad is not MISSING or self.retains
 
     def has_more(self) -> bool:
         """Whether there is more to it than a graph can give: attributes, a `.grad`."""
-        return (self.attrs is not None and bool(self.attrs.entries)) or self.grad is not MISSING
+        return (self.attrs is not None and bool(self.attrs.entries)) or self.grad is not MISSING or self.retains
 
     def fill(self, cg: Codegen) -> None:
         if self.attrs is not None and self.attrs.entries:
@@ -214,6 +216,10 @@ class TensorObject(Object):
             cg.call_const(dict.update, 2)
             cg.pop_top()
         if self.source is None:
+            if self.retains:
+                cg.load(self)
+                cg.call_const(torch.Tensor.retain_grad, 1)
+                cg.pop_top()
             self.replay(cg)
 
     def replay(self, cg: Codegen) -> None:
@@ -353,7 +359,7 @@ def read_is_leaf(vm: VM, self: TensorObject) -> Object:
 @models(torch.Tensor.retains_grad)
 def read_retains_grad(vm: VM, self: TensorObject) -> Object:
     if self.source is None:
-        return vm.const(self.look(vm).retains_grad)
+        return vm.const(self.retains or self.look(vm).retains_grad)
     refuse_reading(vm, self, "retains_grad")
     vm.guard(Equals, self.source.child(CAttr, "retains_grad"), self.value.retains_grad)
     return vm.const(self.value.retains_grad)
@@ -375,7 +381,7 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
         return self.grad  # type: ignore[no-any-return]
     if self.source is None:
         fake = self.look(vm)
-        if fake.requires_grad and not fake.is_leaf:
+        if fake.requires_grad and not fake.is_leaf and not self.retains:
             vm.unsupported(breaks.UnsupportedOperation("reading .grad of a tensor that is not a leaf"))
         return vm.const(None)
     refuse_reading(vm, self, "grad")
@@ -391,7 +397,7 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
 @sets(torch.Tensor.grad)
 def write_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
     value = vm.const(None) if value is None else value
-    if self.source is None and not self.look(vm).is_leaf:
+    if self.source is None and not self.look(vm).is_leaf and not self.retains:
         vm.unsupported(breaks.UnsupportedOperation("storing .grad of a tensor that is not a leaf"))
     if not isinstance(value, TensorObject) and value.cls is not type(None):
         vm.unsupported(breaks.OperatorRaises("storing something other than a tensor or None to .grad"))

@@ -268,7 +268,7 @@ def a_list_that_changes(s):
     y.sum().backward()
 
 
-@split
+@program
 def of_a_leaf(s):
     handle = s.w.register_hook(lambda grad: grad * 10)
     (s.w * s.v).sum().backward()

@@ -44,3 +44,16 @@ def accumulate_with_hooks(leaf: Any, gradient: Any, before: tuple[Any, ...], lay
         for hook in after:
             if hook(leaf) is not None:
                 raise RuntimeError("post accumulate grad hooks should return None.")
+
+
+def call_hook(hook: Any, *gradients: Any) -> Any:
+    """Call a hook on what isn't a leaf, as autograd does."""
+    with torch.no_grad():
+        return hook(*gradients)
+
+
+def retain(tensor: Any, gradient: Any) -> None:
+    """Keep the gradient of a tensor that is no leaf (torch/csrc/autograd/variable.cpp, VariableHooks::retain_grad)."""
+    with torch.no_grad():
+        known = tensor.grad
+        tensor.grad = gradient.clone(memory_format=torch.contiguous_format) if known is None else known + gradient

@@ -1,0 +1,58 @@
+"""What a graph computes behind one of its nodes, as a graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import torch
+from torch import fx
+
+from framejit.graph.body import Body
+from framejit.graph.fakes import arguments_of, storages
+from framejit.graph.inner import InnerGraph
+from framejit.graph.prune import Running, has_effect
+
+
+def recomputed(
+    body: Body, since: fx.Node, given: Collection[fx.Node], results: Sequence[fx.Node], running: Running
+) -> tuple[InnerGraph, list[fx.Node]] | None:
+    """The graph that computes `results` once more, and those of the nodes `given` that it takes behind its operands, which come before `since`.
+
+    None where that can't be: the results depend on more of what `since` gives, on random numbers, or on what has been changed in place behind it.
+    """
+    needed: set[fx.Node] = set()
+    operands: dict[fx.Node, None] = {}
+    taken: dict[fx.Node, None] = {}
+    waiting = list(results)
+    for node in waiting:
+        if node in given:
+            taken[node] = None
+        elif node < since:
+            operands[node] = None
+        elif node is since or node.op not in ("call_function", "call_method") or node in body.kept or has_effect(node, running):
+            return None
+        elif node not in needed:
+            needed.add(node)
+            waiting += node.all_input_nodes
+    used = [fake for node in (*needed, *operands, *taken) if isinstance(fake := node.meta["example_value"], torch.Tensor)]
+    if storages(used) & storages(written_since(body, since)):
+        return None
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in (*operands, *taken):
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta["example_value"] = node.meta["example_value"]
+    for node in body.fx.nodes:
+        if node in needed:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple([copies[node] for node in results]))
+    return InnerGraph(graph, tuple(operands), torch.nn.Module(), False, frozenset()), list(taken)
+
+
+def read_by_inner_graphs(body: Body) -> Iterator[torch.Tensor]:
+    """The fakes that inner graphs take, some of which run in a backward pass."""
+    return (fake for node in body.notes if any(used.op == "get_attr" for used in node.all_input_nodes) for fake in arguments_of(node))
+
+
+def written_since(body: Body, since: fx.Node) -> Iterator[torch.Tensor]:
+    """The fakes that nodes behind one have changed in place: by what is usual, the first argument of each such node."""
+    return (fake for node in body.kept if node > since for fake in arguments_of(node)[:1])

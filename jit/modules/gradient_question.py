@@ -1,0 +1,155 @@
+"""A call of the program's that asks autograd for gradients: whether the graph can compute them, and the node that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import fx
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.gradient_hooks import grad_listening
+from framejit.graph.gradient_paths import accumulates_with_hooks, gradient_paths, is_laid_out_as_grad, layout_of_grad
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import CAttr
+from framejit.modules.changes import check_read_later
+from framejit.objects import abstract
+from framejit.objects.tensorobject import TensorObject, read_is_leaf
+from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
+
+if TYPE_CHECKING:
+    from framejit.objects.object import VM, Object
+
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+"""Attributes of tensors that hold the hooks on them."""
+
+
+def tensors_in(vm: VM, value: Object | None) -> list[TensorObject]:
+    """A tensor, or those of a tuple or list of tensors."""
+    return [item for item in items_of(vm, value) if isinstance(item, TensorObject)]
+
+
+def items_of(vm: VM, value: Object | None) -> list[Object]:
+    """What is given for some tensors: a tensor, or several in a tuple, a list or an iterator; nothing for None."""
+    value = vm.const(None) if value is None else vm.observe(value)
+    if value.cls is type(None):
+        return []
+    return [value] if isinstance(value, TensorObject) else [vm.observe(item) for item in abstract.iterate(vm, value)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A call that asks autograd for gradients, as it is written. `inputs`: of which tensors; None: of all leaves that there are."""
+
+    name: str
+    outputs: list[Object]
+    gradients: list[Object] | None
+    inputs: list[Object] | None
+    retain_graph: Object
+    create_graph: bool
+
+    def leaves(self, vm: TorchVM, listens: bool = False) -> tuple[TensorObject, ...]:
+        """The leaves that a gradient reaches. Stops the trace where the graph can't ask the question. `listens`: hooks of leaves are taken care of."""
+        check_read_later(vm, ())
+        found = self.reached(vm)
+        if isinstance(found, str):
+            self.stop(vm, found)
+        for leaf in found:
+            self.rest_on(vm, leaf, listens and not self.create_graph)
+        return found
+
+    def reached(self, vm: TorchVM) -> tuple[TensorObject, ...] | str:
+        """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python."""
+        graph = vm.graph
+        tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
+        if not graph.demands.takes_gradients or graph.body is not graph.outermost or len(tensors) != len(self.outputs) + len(self.inputs or ()):
+            return ""
+        if graph.autograd_node is not None and vm.guards.read(torch._C._autograd._top_saved_tensors_default_hooks, True) is not None:
+            return ", where hooks on saved tensors are set"
+        if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
+            return ", which other processes may listen to"
+        paths = gradient_paths([tensor.look(vm) for tensor in tensors])
+        for name in (*paths.functions, *(paths.once if self.create_graph else ())):
+            return f", through the autograd.Function {name.removesuffix('Backward')}"
+        known = [graph.object_of(leaf) for leaf in paths.leaves]
+        found = tuple([obj for obj in known if obj is not None])
+        if len(found) != len(known):
+            return ", of what was computed before"
+        return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
+
+    def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
+        """Guard that an input is a leaf and, unless hooks are taken care of, that nobody listens to its gradient."""
+        if leaf.source is None:
+            return
+        if accumulates_with_hooks(leaf.value):
+            self.stop(vm, ", of a tensor with hooks")
+        for name in HOOKS:
+            if getattr(leaf.value, name) is None:
+                vm.guard(ValueIs, leaf.source.child(CAttr, name), None)
+            elif not listens:
+                self.stop(vm, ", of a tensor that has hooks, or had some")
+        read_is_leaf(vm, leaf)
+
+    def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
+        """Leave the question to autograd, behind the graph."""
+        node = vm.graph.autograd_node
+        if node is not None:
+            for wanted in self.inputs or ():
+                if isinstance(wanted, TensorObject):
+                    node.asked_about(wanted, f"the gradient of a tensor for {self.name}")
+            if self.create_graph:
+                node.asked_twice()
+        vm.unsupported(breaks.UnsupportedOperation(self.name + why))
+
+    def ask(self, vm: TorchVM, inputs: Sequence[Object], function: Callable[..., Any] = torch.autograd.grad, **further: Object) -> Object:
+        """Have the graph compute the gradients of these tensors, by this function."""
+        self.note(vm)
+        given = {} if self.gradients is None else {"grad_outputs": TupleObject(self.gradients)}
+        options = {"retain_graph": self.retain_graph, "create_graph": vm.const(self.create_graph)}
+        return enter(vm, function, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})
+
+    def ask_listening(self, vm: TorchVM, leaves: Sequence[Object], taps: tuple[fx.Node, ...], changes: tuple[Any, ...]) -> fx.Node:
+        """The node by which the graph computes the gradients of leaves, and tells of others (`grad_listening`)."""
+        self.note(vm)
+        graph = vm.graph
+        options: dict[str, Any] = {"allow_unused": True}
+        (options["retain_graph"],) = graph.nodes_of([self.retain_graph])
+        if self.gradients is not None:
+            options["grad_outputs"] = graph.nodes_of(self.gradients)
+        return graph.node_of(grad_listening, (graph.nodes_of(self.outputs), graph.nodes_of(leaves), taps, changes), options)
+
+    def note(self, vm: TorchVM) -> None:
+        """The graph is about to compute gradients, which may use up what autograd has recorded of the fakes."""
+        vm.graph.fakes.changes_with_undoing()
+        if vm.graph.autograd_node is not None:
+            vm.trail.set(vm.graph.autograd_node, "asks", True)
+            vm.trail.set(vm.graph.autograd_node, "asks_twice", vm.graph.autograd_node.asks_twice or self.create_graph)
+
+
+def question(vm: TorchVM, name: str, given: Mapping[str, Object], outputs: str, gradients: str) -> Question:
+    """The question that a call's arguments ask, by their names."""
+    return Question(
+        name,
+        items_of(vm, given[outputs]),
+        items_of(vm, given.get(gradients)) or None,
+        items_of(vm, given.get("inputs")) or None,
+        given.get("retain_graph") or vm.const(None),
+        "create_graph" in given and abstract.truth(vm, vm.observe(given["create_graph"])),
+    )
+
+
+def layout_for(vm: TorchVM, leaf: Object, gradient: Object, is_used: bool) -> torch.memory_format | None:
+    """The layout in which a gradient has to be copied before it is somebody's `.grad`; None where it is laid out so, and in memory of its own.
+
+    `is_used`: it is somebody else's as well, or is to be differentiated in turn.
+    """
+    if not isinstance(leaf, TensorObject) or not isinstance(gradient, TensorObject):
+        return None
+    mine, found = leaf.look(vm), gradient.look(vm)
+    if not is_used and is_laid_out_as_grad(mine, found) and vm.graph.fakes.sharing_memory([found]) == [found]:
+        return None
+    return layout_of_grad(mine)
