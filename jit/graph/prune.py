@@ -66,9 +66,19 @@ class EffectRecorder(TorchDispatchMode):
         self.has_effect = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not isinstance(func, OpOverload) or torch.Tag.nondeterministic_seeded in func.tags or not func._schema.returns:
+        kwargs = kwargs or {}
+        if not isinstance(func, OpOverload) or not func._schema.returns or (torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs)):
             self.has_effect = True
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator that may draw random numbers does so with these arguments: attention doesn't where it drops nothing."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.name == "dropout_p":
+            chance = args[place] if place < len(args) else kwargs.get("dropout_p", argument.default_value)
+            return not isinstance(chance, float) or chance > 0
+    return True
 
 
 def has_effect(node: fx.Node, running: Running) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from torch._higher_order_ops.hints_wrap import hints_wrapper
-from torch._higher_order_ops.invoke_subgraph import invoke_subgraph, invoke_subgraph_placeholder
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.out_dtype import out_dtype
 from torch._higher_order_ops.strict_mode import strict_mode_op
 from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set_grad_enabled
 
 from framejit.graph.builder import TorchVM
+from framejit.graph.region import run_region
 from framejit.modules.app import control_flow as plain
 from framejit.modules.inner_function import Functions
 from framejit.objects.listobject import ListObject
@@ -43,7 +44,7 @@ def shared(vm: TorchVM, function: Object) -> Object | None:
     taken = inner.taking(inner.operands, graph.fakes.running)
     module = graph.regions.setdefault(pattern, graph.module_of(taken))
     name = f"region_{list(graph.regions).index(pattern)}"
-    results = functions.results(invoke_subgraph, (graph.body.attach(module), name, *inner.operands))
+    results = functions.results(run_region, (graph.body.attach(module), name, *inner.operands))
     return TupleObject([ListObject(functions.filled_in(traced.leaves, results)), traced.structure])
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import fx, nn
 from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph
 from torch._higher_order_ops.out_dtype import out_dtype
 from torch._higher_order_ops.strict_mode import strict_mode
 from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set_grad_enabled
@@ -92,6 +93,17 @@ def side_effects(mark, x, w):
     return block(block(x)), seen
 
 
+def attention(mark, x, w):
+    """Attention was taken to draw random numbers, whatever its `dropout_p`."""
+    block = mark(lambda y: nn.functional.scaled_dot_product_attention(y[None], y[None] * w, y[None], is_causal=True)[0])
+    return block(block(x * w))
+
+
+def attention_that_drops(mark, x, w):
+    block = mark(lambda y: nn.functional.scaled_dot_product_attention(y[None], y[None] * w, y[None], dropout_p=0.5)[0])
+    return block(block(x * w))
+
+
 def under_several_modes(mark, x, w):
     """The region of the first mode was taken for all: gradients and autocast were lost."""
     block = mark(lambda y: (y @ torch.diag(w)).sin())
@@ -114,7 +126,8 @@ def what_it_is_given(mark, x, w):
 
 
 PROGRAMS = (
-    layers, keywords_and_several_results, regions_in_regions, random_numbers, changes, side_effects, under_several_modes, what_it_is_given,
+    layers, keywords_and_several_results, regions_in_regions, random_numbers, changes, side_effects, attention, attention_that_drops,
+    under_several_modes, what_it_is_given,
 )  # fmt: skip
 
 
@@ -140,6 +153,19 @@ def regions_of(gm: fx.GraphModule) -> list[str]:
 def test_regions_that_are_alike_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     (gm,) = graphs_of(layers, monkeypatch)
     assert regions_of(gm) == ["region_0"] * 3
+    (gm,) = graphs_of(attention, monkeypatch)
+    assert regions_of(gm) == ["region_0"] * 2
+
+
+def test_schemas_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where gradients are recorded, torch's operator traces a region's graph for its schema: here once for all that are alike, and not for each call."""
+    asked: list[str] = []
+    gen_schema = type(invoke_subgraph).gen_schema
+    monkeypatch.setattr(type(invoke_subgraph), "gen_schema", lambda self, graph, name, *args: asked.append(name) or gen_schema(self, graph, name, *args))
+    program = framejit.compile(lambda x, w: layers(region, layers(region, x, w), w), backend="aot_eager")
+    program(*calls()[0]).sum().backward()
+    assert asked.count("region_0") == 1
+    assert len(asked) <= 4
 
 
 def differ(mark, x, w):

@@ -1,0 +1,41 @@
+"""The node of a region that is compiled once for all that look like it: AOTAutograd traces its graph the first time, and finds it by name from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch._higher_order_ops.invoke_subgraph import get_invoke_subgraph_cache, invoke_subgraph
+
+from framejit.graph.on_fakes import stand_in
+
+
+def run_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
+    """torch's operator for such a region. Regions of one name have one graph, which changes nothing.
+
+    Where gradients are recorded, the operator traces the graph at each call to see whether it changes its operands. That is asked once.
+    """
+    known = autograd_of(name) if torch.is_grad_enabled() and any(is_recorded(operand) for operand in operands) else None
+    result: tuple[torch.Tensor, ...] = invoke_subgraph(graph, name, *operands) if known is None else known(*operands)
+    return result
+
+
+def is_recorded(operand: Any) -> bool:
+    return isinstance(operand, torch.Tensor) and operand.requires_grad
+
+
+def autograd_of(name: str) -> Callable[..., Any] | None:
+    """What the operator has kept of the first region of this name for which autograd was asked."""
+    cache = get_invoke_subgraph_cache()
+    return None if cache is None else cache.get_autograd_key_entry(name)
+
+
+def run_on_fakes(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
+    """The graph itself: what the operator gives, without its checks."""
+    result: tuple[torch.Tensor, ...] = graph(*operands)
+    return result
+
+
+stand_in(run_region, run_on_fakes)
