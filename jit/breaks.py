@@ -788,7 +788,9 @@ class LaunchImpossible(Break):
 class LazyModuleCall(SkippedFrame):
     """The first call of a lazy module (`nn.LazyLinear`, `nn.LazyConv2d` ...), which makes its parameters by the shape of its input.
 
-    That happens once, so the call runs as written. From then on the module is one of another class, and calls are compiled.
+    Where the call hasn't drawn random numbers, changed a Python value or entered a mode by then, and the module is one of torch's, its parameters are made
+    before the call is traced: that is the order in which they would be made in eager. Otherwise the call runs as written. From then on the module is one of
+    another class, and calls are compiled.
     """
 
     id = "FJ077"

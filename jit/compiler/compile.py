@@ -34,7 +34,7 @@ from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
-from framejit.tracing.stops import GraphBreak, Place, Restart, WithFirstSteps, WithoutUnbacked
+from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, WithFirstSteps, WithoutUnbacked
 from framejit.tracing.tracer import Tracer
 
 _frames = itertools.count()
@@ -73,6 +73,11 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
             demands = replace(demands, takes_gradients=False)
         except WithFirstSteps:
             demands = replace(demands, takes_first_steps=True)
+        except Ahead as ahead:
+            try:
+                ahead.run()
+            except Exception:
+                breaks_at[ahead.place] = ahead.reason
         except Restart as restart:
             assert restart.place not in breaks_at, restart
             breaks_at[restart.place] = restart.reason

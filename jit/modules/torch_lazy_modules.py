@@ -1,17 +1,70 @@
-"""Lazy modules, whose first call makes their parameters by the shape of its input."""
+"""Lazy modules, whose first call makes their parameters by the shape of its input. That is done for real, ahead of the trace, which is then restarted."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any
 
+import torch
+from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from framejit import breaks, classes
-from framejit.objects.object import VM, Object
+from framejit.graph.builder import TorchVM
+from framejit.graph.fake import is_declared
+from framejit.graph.prune import has_effect
+from framejit.objects import abstract
+from framejit.objects.object import Object
 from framejit.objects.registry import models
+from framejit.objects.tensorobject import TensorObject
+
+HOOK = LazyModuleMixin._infer_parameters
+METHODS = ("initialize_parameters", "reset_parameters", "has_uninitialized_params", "_infer_parameters")
+LAZY = {
+    cls: tuple(getattr(cls, name, None) for name in METHODS)
+    for cls in vars(nn).values() if isinstance(cls, type) and issubclass(cls, LazyModuleMixin)
+}  # fmt: skip
+"""torch's lazy modules, and the methods by which they make parameters."""
 
 
-@models(LazyModuleMixin._infer_parameters)
-def infer_parameters(vm: VM, self: Object, *args: Object, **kwargs: Object) -> NoReturn:
+@models(HOOK)
+def infer_parameters(vm: TorchVM, self: Object, module: Object, args: Object, kwargs: Object | None = None) -> Object:
     """The hook that runs before the first `forward`: it materialises the parameters, and takes itself away."""
-    vm.unsupported(breaks.LazyModuleCall(f"a {classes.qualname(vm.observe(self).cls)}"))
+    lazy = vm.observe(module)
+    reason = breaks.LazyModuleCall(f"a {classes.qualname(lazy.cls)}")
+    shapes = [shape_given(vm, arg) for arg in abstract.iterate(vm, args)]
+    named = kwargs is not None and abstract.truth(vm, vm.observe(kwargs))
+    if named or None in shapes or not is_as_torch_made_it(lazy) or has_changed_anything(vm):
+        vm.unsupported(reason)
+    real: Any = lazy.value
+    vm.ahead(lambda: HOOK(real, real, tuple([torch.empty(shape, device="meta") for shape in shapes])), reason)
+
+
+def shape_given(vm: TorchVM, arg: Object) -> tuple[int, ...] | None:
+    """The shape of a tensor in this call; None where data of tensors decide it, and of other values."""
+    arg = vm.observe(arg)
+    if not isinstance(arg, TensorObject):
+        return None
+    sizes = [size.node.hint if isinstance(size, torch.SymInt) else size for size in arg.look(vm).shape]
+    return tuple(sizes) if all(type(size) is int for size in sizes) else None
+
+
+def is_as_torch_made_it(lazy: Object) -> bool:
+    """Whether a module from outside makes its parameters by torch's code alone."""
+    real = lazy.value
+    methods = LAZY.get(type(real))
+    return lazy.source is not None and methods is not None and methods == tuple(getattr(type(real), name, None) for name in METHODS) and not (
+        vars(real).keys() & set(METHODS)
+    )
+
+
+def has_changed_anything(vm: TorchVM) -> bool:
+    """Whether the call has changed something by now that might make a difference to new parameters: values, modes, the state of random numbers."""
+    graph = vm.graph
+    if graph.is_inner() or graph.modes.current != graph.modes.initial or graph.function_modes.stack or graph.function_modes.initial:
+        return True
+    if not all(isinstance(changed, TensorObject) for changed in vm.effects.mutated_since(0)):
+        return True
+    graph.refresh()
+    graph.fakes.stale = True  # what changes fakes in place does so once more here
+    nodes = [node for node in graph.outermost.fx.nodes if node in graph.outermost.notes]
+    return any(is_declared(node.target) or has_effect(node, graph.fakes.running) for node in nodes)

@@ -318,6 +318,9 @@ class Stopping(Protocol):
     def restart(self, place: tuple[CodeType, int], reason: Break) -> NoReturn:
         """Restart the trace, to break at this place."""
 
+    def ahead(self, run: Callable[[], object], reason: Break) -> NoReturn:
+        """Call `run` for real, and restart the trace, which finds what has come of it; or breaks here, if `run` raises an exception."""
+
 
 class CodeWriter(Protocol[Obj_contra]):
     """The writer of replacement bytecode; a stack machine. Each call emits code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 
 from framejit import breaks, classes
@@ -46,6 +46,15 @@ class Restart(GraphBreak):
 
 class WithoutUnbacked(Exception):
     """Signal: the backend can't compile a graph with numbers in it that depend on data. The trace is restarted, and breaks where they come out of tensors."""
+
+
+class Ahead(Exception):
+    """Signal: a call of `run` is to happen for real, ahead of the trace, which is restarted then. If the call raises, the trace breaks at `place`."""
+
+    def __init__(self, run: Callable[[], object], place: Place, reason: breaks.Break) -> None:
+        self.run = run
+        self.place = place
+        self.reason = reason
 
 
 class WithFirstSteps(Exception):

@@ -55,7 +55,7 @@ from framejit.objects.registry import AS_WRITTEN, GIVES, wrapper_for
 from framejit.reporting import stacks
 from framejit.tracing import boundary, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
-from framejit.tracing.stops import GraphBreak, Place, Restart
+from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
 from framejit.trail import Trail
 
 T = TypeVar("T")
@@ -346,6 +346,9 @@ class Tracer:
 
     def restart(self, place: tuple[CodeType, int], reason: breaks.Break) -> NoReturn:
         raise Restart(place, reason)
+
+    def ahead(self, run: Callable[[], object], reason: breaks.Break) -> NoReturn:
+        raise Ahead(run, self.place(), reason)
 
     def rebuild_generator(self, generator: Object) -> tuple[Callable[[tuple[Any, ...]], Any], Object]:
         return splitting.rebuild_generator(self, generator)

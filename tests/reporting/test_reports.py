@@ -467,6 +467,10 @@ def first_step(t):
     return t, parameter, torch.optim.Adam([parameter])
 
 
+def draws_before(t: torch.Tensor, layer: torch.nn.Module) -> torch.Tensor:
+    return layer(t + torch.rand(()))
+
+
 def steps_with(t, parameter, adam):
     (parameter * t).sum().backward()
     adam.step()
@@ -601,7 +605,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ069", lambda t: torch.from_numpy(np.unique(t.numpy())), None, lambda t: torch.unique(t), None),
     ("FJ074", lambda t: without_fake(t) + 1, None, lambda t: with_fake(t) + 1, None),
     ("FJ075", lambda t: looks_at_data(t) + 1, None, lambda t: with_fake(t) + 1, None),
-    ("FJ077", lambda t, layer: layer(t), lambda: (x, torch.nn.LazyLinear(2)), lambda t, layer: layer(t), lambda: (x, called(torch.nn.LazyLinear(2)))),
+    ("FJ077", draws_before, lambda: (x, torch.nn.LazyLinear(2)), lambda t, layer: layer(t), lambda: (x, called(torch.nn.LazyLinear(2)))),
 ]  # fmt: skip
 
 
