@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import fx
 from torch._functorch.aot_autograd import aot_module_simplified
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from framejit.backends.eager import compile_eager
+from framejit.backends.recompute import partition
 from framejit.backends.registry import Backend
 
 
@@ -23,7 +23,7 @@ def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
         example_inputs,
         fw_compiler=compile_eager,
         bw_compiler=compile_eager,
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=partition,
         keep_inference_input_mutations=True,
     )
 

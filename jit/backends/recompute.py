@@ -1,20 +1,25 @@
-"""Checkpoints in graphs that ask autograd for gradients by themselves, which AOTAutograd compiles forward and backward in one."""
+"""Checkpoints under AOTAutograd: what is saved between the forward and the backward graph, and graphs that have both in one."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch.partitioners import get_default_op_list, min_cut_rematerialization_partition, must_recompute
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from framejit.graph.metadata import CONTEXT_FN
+
+REGION, RECOMPUTE = "ac_graph_id", "recompute"
+"""Metadata of nodes that come of a checkpoint under AOTAutograd: which checkpoint (one inside another counts as the outer one), and a CheckpointPolicy."""
 
 
 @contextmanager
@@ -30,6 +35,41 @@ def without_its_warning() -> Iterator[None]:
         yield
     finally:
         logger.removeFilter(passes)
+
+
+def partition(gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Divides AOTAutograd's joint graph into a forward and a backward graph as Inductor does, but saves the arguments of each checkpoint.
+
+    Inductor itself has no need of it: it takes operators with several results apart, and its views don't count.
+    """
+    save_arguments(gm.graph)
+    return min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
+
+
+def save_arguments(joint: fx.Graph) -> None:
+    """Have what a checkpoint takes from outside of it saved for the backward pass, as it is in eager.
+
+    Else all that is marked for a second computation may be computed from the graph's inputs, before the backward pass begins: then each block's tensors
+    are there at the same time, as without checkpoints. torch keeps what lies between two checkpoints too (`cleanup_recompute_tags`), but not where it
+    is a view, such as the result of a Linear, or one of the results of an operator, such as a LayerNorm.
+    """
+    for node in joint.nodes:
+        if must_recompute(node):
+            region = node.meta.get(REGION)
+            for argument in node.all_input_nodes:
+                if argument.meta.get(REGION) != region:
+                    save(argument)
+
+
+def save(node: fx.Node) -> None:
+    """Have a tensor saved for the backward pass: of a view what it is a view of, and with one result of an operator all of them."""
+    kinds = get_default_op_list()
+    while kinds.is_view(node):
+        (node, *_) = node.all_input_nodes
+    producer = node.args[0] if node.target is operator.getitem else node
+    if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor):
+        for saved in (producer, *(producer.users if producer is not node else ())):
+            saved.meta[RECOMPUTE] = CheckpointPolicy.MUST_SAVE
 
 
 def mark(gm: fx.GraphModule) -> None:
@@ -59,11 +99,11 @@ def saving_what_is_drawn(context_fn: Callable[[], Any] | None) -> Any:
     return forward, backward
 
 
-def recompute_all(context: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+def recompute_all(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
     return CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def save_what_is_drawn(policy: Callable[..., Any], context: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
-    if isinstance(operator, OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags:
+def save_what_is_drawn(policy: Callable[..., Any], context: Any, operation: Any, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(operation, OpOverload) and torch.Tag.nondeterministic_seeded in operation.tags:
         return CheckpointPolicy.MUST_SAVE
-    return policy(context, operator, *args, **kwargs)
+    return policy(context, operation, *args, **kwargs)

@@ -343,6 +343,23 @@ def test_a_graph_with_its_backward_pass_computes_a_second_time(monkeypatch: pyte
     assert (targets.count(torch.ops.aten.tanh), targets.count(torch.ops.aten.native_dropout)) == (2, 1)
 
 
+@pytest.mark.parametrize("last", [nn.LayerNorm(16), nn.Linear(16, 16), nn.Dropout(0.5)])
+def test_a_backward_graph_computes_one_block_after_the_other(last: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The argument of each block is saved: all blocks were computed before the backward pass began, which took the memory of no checkpoints."""
+    graphs: list[fx.Graph] = []
+    monkeypatch.setattr(aot_eager, "compile_eager", lambda gm, examples: graphs.append(gm.graph) or compile_eager(gm, examples))
+    blocks = [nn.Sequential(nn.Linear(16, 16), nn.Tanh(), last) for _ in range(3)]
+
+    def program(x: Any) -> Any:
+        for block in blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+
+    framejit.compile(program, backend="aot_eager")(torch.randn(3, 4, 16)).sum().backward()
+    names = [str(getattr(node.target, "overloadpacket", "")).removeprefix("aten.") for node in graphs[-1].nodes]
+    assert [name for name in names if name in ("tanh", "tanh_backward")] == ["tanh", "tanh_backward"] * 3
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_another_policy_is_another_entry(backend: str) -> None:
     """A graph is made with the policy that the program gives, which may be another one in the next call."""

@@ -31,6 +31,7 @@ WARM = 2
 BLOCKS: dict[str, Callable[[], nn.Module]] = {
     "transformer": lambda: nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True),
     "transformer with dropout": lambda: nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.1, batch_first=True),
+    "feed forward": lambda: nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)),
 }
 WAYS = ("without", "use_reentrant=False", "use_reentrant=True")
 
@@ -140,8 +141,9 @@ def document(options: argparse.Namespace, rows: list[tuple[str, ...]]) -> str:
         "",
         markdown.table(header, rows, right=range(3, len(header))),
         "",
-        "With the backward pass outside, AOTAutograd saves little for it, but may compute all blocks a second time before it begins. With it",
-        "inside, what draws no random numbers is computed a second time, each block when it is needed; what dropout draws is saved.",
+        "With the backward pass outside, each block's argument is saved, and the block is computed a second time when the backward pass comes to it.",
+        "With it inside, what draws no random numbers is computed a second time; what dropout draws is saved. There Inductor has its own order of",
+        "operators, and its peak lies between the two (`--backend inductor`: 14.7 for the transformer, without checkpoints 25.9; outside 6.6 and 20.9).",
         "",
     ])  # fmt: skip
 
