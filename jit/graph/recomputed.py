@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import torch
 from torch import fx
@@ -35,7 +35,7 @@ def recomputed(
             needed.add(node)
             waiting += node.all_input_nodes
     used = [fake for node in (*needed, *operands, *taken) if isinstance(fake := node.meta["example_value"], torch.Tensor)]
-    if storages(used) & storages(written_since(body, since)):
+    if storages(used) & storages(changed_by(node for node in body.kept if node > since)):
         return None
     graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in (*operands, *taken):
@@ -50,9 +50,13 @@ def recomputed(
 
 def read_by_inner_graphs(body: Body) -> Iterator[torch.Tensor]:
     """The fakes that inner graphs take, some of which run in a backward pass."""
-    return (fake for node in body.notes if any(used.op == "get_attr" for used in node.all_input_nodes) for fake in arguments_of(node))
+    return (fake for node in body.notes if any(used.op == "get_attr" for used in node.all_input_nodes) for _, fake in arguments_of(node))
 
 
-def written_since(body: Body, since: fx.Node) -> Iterator[torch.Tensor]:
-    """The fakes that nodes behind one have changed in place: by what is usual, the first argument of each such node."""
-    return (fake for node in body.kept if node > since for fake in arguments_of(node)[:1])
+def changed_by(nodes: Iterable[fx.Node]) -> Iterator[torch.Tensor]:
+    """The fakes that these nodes may change in place: a method, or a function of torch's whose name ends in an underscore, changes its first argument."""
+    for node in nodes:
+        found: list[fx.Node] = []
+        changes_first = node.op == "call_method" or getattr(node.target, "__name__", "").endswith("_")
+        fx.map_arg((node.args[:1], node.kwargs.get("out")) if changes_first else (node.args, node.kwargs), found.append)
+        yield from (fake for used in found if isinstance(fake := used.meta.get("example_value"), torch.Tensor))

@@ -14,11 +14,11 @@ import torch
 from torch import fx
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.fakes import arguments_of, storages
+from framejit.graph.fakes import storages
 from framejit.graph.gradient_hooks import Listener, in_order_of_hooks, tap_
 from framejit.graph.gradient_paths import layout_of_grad, saved_by
 from framejit.graph.inner import InnerGraph
-from framejit.graph.recomputed import read_by_inner_graphs, recomputed
+from framejit.graph.recomputed import changed_by, read_by_inner_graphs, recomputed
 from framejit.guards.source import CAttr
 from framejit.modules.app import gradients as app
 from framejit.modules.gradient_question import HOOKS, Question, layout_for
@@ -157,7 +157,7 @@ class Pass:
         vm, before = self.vm, set(self.graph.body.kept)
         given = told if hook.inputs is None else [TupleObject(told[: hook.inputs]), TupleObject(told[hook.inputs :])]
         found = vm.observe(vm.call_app(app.call_hook, [hook.hook, *given]))
-        written = [fake for node in self.graph.body.kept - before for fake in arguments_of(node)[:1]]
+        written = changed_by(self.graph.body.kept - before)
         if storages(written) & (self.saved | storages([obj.look(vm) for items in self.told.values() for obj in items if isinstance(obj, TensorObject)])):
             self.asked.stop(vm, ", where a hook changes in place what the gradients are computed from")
         if is_none(found):
