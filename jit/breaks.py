@@ -709,14 +709,15 @@ class ForeignArray(Break):
 class ArrayOperation(Break):
     """Something that NumPy does with arrays and torch doesn't, or does otherwise: the values, the type, or whose memory it is would be others.
 
-    A function of NumPy's is part of the graph where tensors give the same values, and where NumPy, asked with arrays of the same type and shape, says that the
-    result's type, shape, layout and memory are those too. All else runs natively.
+    A function of NumPy's is in the graph where NumPy, asked with arrays of the same type and shape, tells the type, shape, layout and memory of its result.
+    Tensors compute it where they give the same values; else a node of the graph calls NumPy. All else runs natively, between two graphs: functions that take
+    functions, results whose form depends on data, views of arguments that no tensor is.
     """
 
     what: str
     id = "FJ069"
     message = "{what}: left to NumPy"
-    explanation = "No operation on tensors is known to do the same."
+    explanation = "It isn't known beforehand what comes out, or no tensor is like it."
     hints = ("Use the function of torch's that does what is meant, on torch.from_numpy(array).",)
 
 

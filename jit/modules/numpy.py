@@ -14,8 +14,9 @@ from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import Pinned, Source
 from framejit.modules.numpy_arrays import on_constants
 from framejit.objects import abstract, arrayfunctions, operators
-from framejit.objects.arraycall import call_function, call_ufunc, has_array
-from framejit.objects.arrayrules import BY_FUNCTION
+from framejit.objects.arraycall import call_changing, call_function, call_ufunc, call_ufunc_method
+from framejit.objects.arrayoperands import has_array
+from framejit.objects.arrayrules import BY_FUNCTION, CHANGING
 from framejit.objects.constobject import SCALARS, ConstObject
 from framejit.objects.delivery import Delivery
 from framejit.objects.naming import callable_name
@@ -34,8 +35,9 @@ ON_SCALARS = (
 )  # fmt: skip
 """Functions that return one scalar for scalars, or for short lists of them, and do nothing else."""
 
-MAKERS = ("linspace", "logspace", "geomspace", "array_equal", "isscalar", "triu_indices", "tril_indices", "diag_indices", "vander", "interp", "polyval")
+MAKERS = ("linspace", "logspace", "geomspace", "array_equal", "isscalar", "triu_indices", "tril_indices", "diag_indices", "vander", "interp", "polyval", "ix_")
 """Functions that make arrays of constants, and nothing else."""
+UFUNC_METHODS = ("reduce", "accumulate", "reduceat", "outer", "at")
 
 METHODS = ("item", "tolist", "is_integer", "__float__", "__int__", "__index__", "__bool__", "__round__", "__abs__", "__hash__")
 """Methods whose result is a scalar or text; others return arrays."""
@@ -120,6 +122,10 @@ class NumpyFunction(ConstObject):
 
     __slots__ = ()
 
+    def getattr(self, vm: VM, name: str) -> Object:
+        method = vm.type_lookup(self.cls, name) if name in UFUNC_METHODS and self.cls is numpy.ufunc else None
+        return Object.getattr(self, vm, name) if method is None else method.descriptor_get(vm, self, self.cls)
+
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         real = self.value
         name = getattr(real, "__name__", str(real))
@@ -134,7 +140,11 @@ class NumpyFunction(ConstObject):
                 return call_ufunc(vm, real, args, kwargs)
             if known is None:
                 vm.unsupported(breaks.ArrayOperation(f"numpy.{name} of arrays"))
-            return call_function(vm, known, real, args, kwargs)
+            if known == "where" and len(args) + len(kwargs) == 1:
+                return call_function(vm, "nonzero", "numpy.where", args, kwargs)
+            if known in CHANGING:
+                return call_changing(vm, known, f"numpy.{known}", args, kwargs)
+            return call_function(vm, known, f"numpy.{known}", args, kwargs)
         if not isinstance(real, numpy.ufunc) and known is None and ((name not in ON_SCALARS and name not in MAKERS) or getattr(numpy, name, None) is not real):
             vm.unsupported(breaks.UnsupportedCall(f"numpy.{name}"))
         return on_constants(vm, name, real, args, kwargs)
@@ -146,13 +156,28 @@ def wrap_function(vm: VM, value: Any, source: Source | None) -> NumpyFunction:
     return NumpyFunction(value, source)
 
 
+def ufunc_method(name: str) -> None:
+    """A method of universal functions, such as numpy.add.reduce."""
+    method = vars(numpy.ufunc)[name]
+
+    @models(method)
+    def call(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
+        if any(has_array(vm, arg) for arg in (*args, *kwargs.values())):
+            return call_ufunc_method(vm, self.constant(vm), name, args, kwargs)
+        return on_constants(vm, name, method, [self, *args], kwargs)
+
+
+for _name in UFUNC_METHODS:
+    ufunc_method(_name)
+
+
 def make_scalar(cls: type) -> None:
     """The constructor of a scalar type."""
 
     @models(cls)
     def construct(vm: VM, *args: Object) -> Object:
         if any(has_array(vm, arg) for arg in args):
-            return call_function(vm, "astype", cls, args, {}, arrayfunctions.numpy_astype)
+            return call_function(vm, "astype", f"numpy.{cls.__name__}", args, {}, arrayfunctions.numpy_astype)
         return on_constants(vm, cls.__name__, cls, args, {})
 
 
@@ -224,6 +249,9 @@ class DTypeObject(IdentityConstant):
 @wraps(numpy.dtype, by_identity=True)
 def wrap_dtype(vm: VM, value: Any, source: Source | None) -> DTypeObject:
     return DTypeObject(type(value), source, value)
+
+
+pure(numpy.promote_types)
 
 
 @models(numpy.dtype)

@@ -10,24 +10,18 @@ import numpy
 import torch
 
 from framejit import breaks
+from framejit.guards.kinds import ValueIs
 from framejit.objects import abstract, arrayfunctions, operators
-from framejit.objects.arraycall import (
-    EMPTY,
-    Operands,
-    call_function,
-    call_ufunc,
-    constant_array,
-    getitem,
-    has_array,
-    setitem,
-)
+from framejit.objects.arraycall import call_changing, call_function, call_ufunc, constant_array
 from framejit.objects.arrayfunctions import Target
+from framejit.objects.arrayindexing import flipped, getitem, setitem
+from framejit.objects.arrayoperands import EMPTY, Operands, has_array
 from framejit.objects.arrayrules import FUNCTIONS
 from framejit.objects.constobject import SCALARS
 from framejit.objects.ndarrayobject import TORCH_TYPES, ArrayObject, array_of_tensor, tensor_of_array
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import model_of, models
-from framejit.objects.tensorobject import TensorObject, tensor_tolist
+from framejit.objects.tensorobject import TensorObject, needs_data, tensor_tolist
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
 
@@ -130,6 +124,20 @@ for _name, _ufunc in (("neg", numpy.negative), ("pos", numpy.positive), ("invert
     unary_slot(f"__{_name}__", _ufunc, getattr(operator, _name))
 
 
+def divide(name: str, swapped: bool) -> None:
+    """The slots of divmod()."""
+
+    def model(vm: VM, self: Object, other: Object) -> Object:
+        if not is_number(vm, other):
+            vm.unsupported(breaks.ArrayOperation(f"{name} of an array and {vm.observe(other)!r}"))
+        return call_ufunc(vm, numpy.divmod, [other, self] if swapped else [self, other])
+
+    on_arrays(name, model)
+
+
+divide("__divmod__", swapped=False)
+divide("__rdivmod__", swapped=True)
+
 # Attributes.
 
 
@@ -144,9 +152,18 @@ def size_of(vm: VM, self: ArrayObject) -> Object:
     return total
 
 
+def strides_of(vm: VM, self: ArrayObject) -> tuple[int, ...]:
+    """Breaks where they depend on sizes that vary, or nobody has said them."""
+    fake = self.forwards(vm).look(vm)
+    if any(type(size) is not int or size < 2 for size in fake.shape):
+        vm.unsupported(breaks.ArrayOperation(".strides of an array whose sizes vary, or aren't greater than 1"))
+    itemsize = self.dtype(vm).itemsize
+    return tuple([-stride * itemsize if dim in self.backwards else stride * itemsize for dim, stride in enumerate(fake.stride())])
+
+
 def viewed(name: str, target: Target) -> Callable[..., Object]:
     """The model of an attribute that is an array."""
-    return lambda vm, self: call_function(vm, name, operator.attrgetter(name), [self], EMPTY, target)
+    return lambda vm, self: call_function(vm, name, f"attribute({name!r})", [self], EMPTY, target)
 
 
 def kept_from(name: str) -> Callable[..., Object]:
@@ -163,21 +180,17 @@ on_arrays("nbytes", lambda vm, self: operators.binary_op(vm, "*", size_of(vm, se
 on_arrays("T", viewed("T", arrayfunctions.numpy_transpose))
 on_arrays("real", viewed("real", arrayfunctions.numpy_real))
 on_arrays("imag", viewed("imag", arrayfunctions.numpy_imag))
-for _name in ("flags", "strides", "base", "ctypes", "data", "flat", "__array_interface__", "__array_struct__"):
+on_arrays("strides", lambda vm, self: vm.const(strides_of(vm, self)))
+for _name in ("flags", "base", "ctypes", "data", "flat", "__array_interface__", "__array_struct__"):
     on_arrays(_name, kept_from(_name))
 
 
 # Methods.
 
 
-def method(name: str) -> Callable[..., Any]:
-    """A method, called with the array first."""
-    return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
-
-
 def as_method(name: str, target: Target, function_name: str, given: Callable[..., Sequence[Object]] | None = None) -> None:
     """A method that `target` computes. `given`: which of its arguments that takes."""
-    call = method(name)
+    call = f"method({name!r})"
 
     def model(vm: VM, self: Object, *args: Object, **kwargs: Object) -> Object:
         for_graph = None if given is None else given(vm, self, *args)
@@ -202,16 +215,27 @@ as_method(
     "transpose", arrayfunctions.numpy_transpose, "transpose",
     lambda vm, self, *axes: [self, TupleObject(list(axes))] if len(axes) > 1 or (axes and vm.observe(axes[0]).cls is int) else [self, *axes],
 )  # fmt: skip
+for _name in ("nonzero", "argpartition", "choose", "compress"):
+    on_arrays(_name, lambda vm, self, *args, name=_name, **kwargs: call_function(vm, name, f"method({name!r})", [self, *args], kwargs))
+for _name in ("partition", "put"):
+    on_arrays(_name, lambda vm, self, *args, name=_name, **kwargs: call_changing(vm, name, f"method({name!r})", [self, *args], kwargs))
 for _name in ("conj", "conjugate"):
     on_arrays(_name, lambda vm, self: call_ufunc(vm, numpy.conjugate, [self], EMPTY, numpy.conjugate))
 
 
 def sort(vm: VM, self: ArrayObject, *args: Object, **kwargs: Object) -> Object:
     """In place."""
-    found = call_function(vm, "sort", numpy.sort, [self, *args], kwargs)
+    found = call_function(vm, "sort", "numpy.sort", [self, *args], kwargs)
     assert isinstance(found, ArrayObject)
     setitem(vm, self, vm.const(...), found)
     return vm.const(None)
+
+
+def rounded(vm: VM, self: ArrayObject, *digits: Object) -> Object:
+    """round(): with a number of digits a NumPy scalar, without one an int."""
+    if not digits or vm.observe(digits[0]).cls is type(None):
+        vm.unsupported(needs_data("round"))
+    return call_function(vm, "round", "method('round')", [self, *digits], EMPTY)
 
 
 def fill(vm: VM, self: ArrayObject, value: Object) -> Object:
@@ -228,6 +252,7 @@ def item(vm: VM, self: ArrayObject, *index: Object) -> Object:
 
 
 on_arrays("sort", sort)
+on_arrays("__round__", rounded)
 on_arrays("fill", fill)
 on_arrays("item", item)
 on_arrays("tolist", lambda vm, self: tensor_tolist(vm, self.tensor(vm)))
@@ -272,10 +297,10 @@ def of_values(function: Callable[..., Any], name: str) -> None:
         value, *rest = tensors_as_arrays(vm, [value, *args])
         if isinstance(value, ArrayObject):
             is_copy = name == "array" and not ("copy" in kwargs and not vm.observe(kwargs["copy"]).constant(vm))
-            return call_function(vm, name, function, [value, *rest], kwargs, arrayfunctions.numpy_astype if is_copy or rest or "dtype" in kwargs else
+            return call_function(vm, name, f"numpy.{name}", [value, *rest], kwargs, arrayfunctions.numpy_astype if is_copy or rest or "dtype" in kwargs else
                                  arrayfunctions.numpy_same, [value])  # fmt: skip
         if has_array(vm, value):
-            return call_function(vm, name, function, [value, *rest], kwargs, arrayfunctions.numpy_array, [value])
+            return call_function(vm, name, f"numpy.{name}", [value, *rest], kwargs, arrayfunctions.numpy_array, [value])
         return on_constants(vm, name, function, [value, *rest], kwargs)
 
 
@@ -288,14 +313,12 @@ def filled(function: Callable[..., Any], name: str, value: Any) -> None:
 
     @models(function)
     def make(vm: VM, shape: Object, *args: Object, **kwargs: Object) -> Object:
-        if has_array(vm, shape) or any(has_array(vm, arg) for arg in args):
+        if any(has_array(vm, arg) for arg in (*args, *kwargs.values())) and not has_array(vm, shape):
+            return call_function(vm, name, f"numpy.{name}", [shape, *args], kwargs)
+        if has_array(vm, shape):
             vm.unsupported(breaks.ArrayOperation(f"numpy.{name} of numbers in an array"))
         operands = Operands(vm, name)
-        try:
-            real = [operands.real(arg) for arg in (shape, *args)]
-            real_kwargs = {key: operands.real(arg) for key, arg in kwargs.items()}
-        except NotConstant as needed:
-            vm.unsupported(breaks.ArrayOperation(f"numpy.{name} on {needed.obj!r}"))
+        real, real_kwargs = operands.reals((shape, *args), kwargs)
         expected = operands.asked(lambda: function(*real, **real_kwargs))
         dtype = TORCH_TYPES[operands.type_of(expected)]
         sizes = shape if vm.observe(shape).cls in (list, tuple, torch.Size) else TupleObject([shape])
@@ -334,6 +357,76 @@ for _name in ("eye", "identity", "tri", "indices", "hanning", "hamming", "blackm
     constructor(operator.attrgetter(_name)(numpy), _name)
 
 
+def by_index(maker: Any) -> None:
+    """numpy.r_ and its like, which make arrays of what they are indexed with."""
+    function = next(vars(cls)["__getitem__"] for cls in type(maker).__mro__ if "__getitem__" in vars(cls))
+    names = {id(getattr(numpy, name)): name for name in ("r_", "c_", "mgrid", "ogrid")}
+
+    @models(function)
+    def make(vm: VM, self: Object, key: Object) -> Object:
+        name = names.get(id(self.value))
+        if name is None or self.source is None:
+            vm.unsupported(breaks.ArrayOperation(f"an index of a {self.type_name}"))
+        vm.guard(ValueIs, self.source, self.value)
+        if has_array(vm, key):
+            return call_function(vm, name, f"numpy.{name}.__getitem__", [key], EMPTY)
+        return on_constants(vm, name, getattr(numpy, name).__getitem__, [key], {})
+
+
+by_index(numpy.r_)
+by_index(numpy.mgrid)
+
+# Arrays that run backwards.
+
+
+def axes_of(vm: VM, function: Callable[..., Any], array: ArrayObject, *args: Object) -> list[Any]:
+    """Constant arguments, of which NumPy has nothing to say."""
+    operands = Operands(vm, function.__name__)
+    (stand_in, *reals), _ = operands.reals([array, *args], EMPTY)
+    operands.asked(lambda: function(stand_in, *reals))
+    return reals
+
+
+@models(numpy.flip)
+def flip(vm: VM, m: Object, axis: Object | None = None) -> Object:
+    m = vm.observe(m)
+    args = [] if axis is None else [axis]
+    if not isinstance(m, ArrayObject):
+        return on_constants(vm, "flip", numpy.flip, [m, *args], {})
+    reals = axes_of(vm, numpy.flip, m, *args)
+    chosen = reals[0] if reals and reals[0] is not None else range(len(m.sizes(vm)))
+    return flipped(vm, m, [chosen] if isinstance(chosen, int) else list(chosen))
+
+
+def flips(function: Callable[..., Any], dim: int) -> None:
+    @models(function)
+    def model(vm: VM, m: Object) -> Object:
+        m = vm.observe(m)
+        if not isinstance(m, ArrayObject):
+            return on_constants(vm, function.__name__, function, [m], {})
+        axes_of(vm, function, m)
+        return flipped(vm, m, [dim])
+
+
+flips(numpy.flipud, 0)
+flips(numpy.fliplr, 1)
+
+
+@models(numpy.rot90)
+def rot90(vm: VM, m: Object, k: Object | None = None, axes: Object | None = None) -> Object:
+    """The dimensions are swapped first, and run backwards then: so the result is a view of the array."""
+    m = vm.observe(m)
+    times, plane = k or vm.const(1), axes or vm.const((0, 1))
+    if not isinstance(m, ArrayObject):
+        return on_constants(vm, "rot90", numpy.rot90, [m, times, plane], {})
+    turns, (first, second) = axes_of(vm, numpy.rot90, m, times, plane)
+    if turns % 2 == 0:
+        return flipped(vm, m, [first, second]) if turns % 4 else getitem(vm, m, vm.const(slice(None)))
+    swapped = call_function(vm, "swapaxes", "numpy.swapaxes", [m, vm.const(first), vm.const(second)], EMPTY)
+    assert isinstance(swapped, ArrayObject)
+    return flipped(vm, swapped, [first if turns % 4 == 1 else second])
+
+
 # What is asked of arrays.
 
 
@@ -347,6 +440,11 @@ def shape(vm: VM, a: Object) -> Object:
 def ndim(vm: VM, a: Object) -> Object:
     a = vm.observe(a)
     return vm.const(len(a.sizes(vm))) if isinstance(a, ArrayObject) else on_constants(vm, "ndim", numpy.ndim, [a], {})
+
+
+@models(numpy.broadcast_shapes)
+def broadcast_shapes(vm: VM, *shapes: Object) -> Object:
+    return on_constants(vm, "broadcast_shapes", lambda *args: tuple(map(int, numpy.broadcast_shapes(*args))), shapes, {})
 
 
 # Tensors and arrays.
@@ -374,4 +472,4 @@ def to_array(vm: VM, self: TensorObject, dtype: Object | None = None) -> Object:
     array = array_of_tensor(vm, self)
     if dtype is None:
         return array
-    return call_function(vm, "astype", method("astype"), [array, dtype], {"copy": vm.const(False)}, arrayfunctions.numpy_astype, [array])
+    return call_function(vm, "astype", "method('astype')", [array, dtype], {"copy": vm.const(False)}, arrayfunctions.numpy_astype, [array])

@@ -428,6 +428,12 @@ def numpy_laid_out(a: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
     return torch.permute(torch.permute(a, tuple(order)).clone(memory_format=torch.contiguous_format), tuple(inverse))
 
 
+def numpy_with_gaps(a: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """A copy with these strides, between whose elements others would have place."""
+    memory = torch.empty([sum([size * stride for size, stride in zip(a.shape, strides)])], dtype=a.dtype, device=a.device)
+    return torch.as_strided(memory, a.shape, tuple(strides)).copy_(a)
+
+
 # By way of torch._numpy.
 
 

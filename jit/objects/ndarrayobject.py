@@ -16,14 +16,14 @@ from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TO_TELL_APART, ArrayTensor, tensor_of
 from framejit.objects import arrayfunctions
-from framejit.objects.arrayrules import KNOWN
+from framejit.objects.arrayrules import KNOWN, UNSIGNED
 from framejit.objects.object import VM, Codegen, NotConstant, Object
 from framejit.objects.registry import wrapper_for, wraps
 from framejit.objects.tensorobject import TensorObject, needs_data, number_out_of
 from framejit.objects.torchcall import enter
 from framejit.torch_classes import PLAIN_TENSORS
 
-TYPES: dict[torch.dtype, numpy.dtype[Any]] = {torch.from_numpy(numpy.empty(0, code)).dtype: numpy.dtype(code) for code in sorted(KNOWN)}
+TYPES: dict[torch.dtype, numpy.dtype[Any]] = {torch.from_numpy(numpy.empty(0, code)).dtype: numpy.dtype(code) for code in sorted(KNOWN | set(UNSIGNED))}
 """NumPy's types for torch's."""
 TORCH_TYPES = {numpy_type: torch_type for torch_type, numpy_type in TYPES.items()}
 

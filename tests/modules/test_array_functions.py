@@ -5,13 +5,15 @@ from __future__ import annotations
 import operator
 import warnings
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from array_calls import NAMES, NO_SPECIAL, calls_of, special, values
+from array_calls import NAMES, NO_SPECIAL, by_numpy, calls_of, distinct, special, values
 
 import framejit
-from framejit.objects.arrayrules import COMPLEX, NEVER, TYPES
+from framejit.objects import numpyoperator
+from framejit.objects.arrayrules import BY_NUMPY, COMPLEX, NEVER, TYPES
 
 TOLERANCE = {"e": 4e-3, "f": 1e-5, "F": 1e-5, "d": 1e-12, "D": 1e-12}
 """How far apart results may be: some functions are computed in another order, or by other approximations."""
@@ -20,7 +22,7 @@ TOLERANCE = {"e": 4e-3, "f": 1e-5, "F": 1e-5, "d": 1e-12, "D": 1e-12}
 def same(expected: Any, got: Any, told: str) -> None:
     """Type, dtype, shape, layout and values."""
     assert type(expected) is type(got), f"{told}: {type(expected)} and {type(got)}"
-    if isinstance(expected, str):
+    if expected is None or isinstance(expected, (str, bool)):
         assert expected == got, told
         return
     if isinstance(expected, (list, tuple)):
@@ -88,25 +90,68 @@ def test_usual_functions_are_part_of_the_graph(name):
         assert whole_graph(lambda a: calls[0](function, a), values(code)), code
 
 
+def calls_of_numpy(program: Any, *args: Any) -> list[str]:
+    """The calls that the graph of a program, which is compiled in one, leaves to NumPy."""
+    framejit.reset()
+    with mock.patch.object(numpyoperator, "function_of", wraps=numpyoperator.function_of) as asked:
+        framejit.compile(program, backend="eager", fullgraph=True)(*args)
+    return [call.args[0] for call in asked.call_args_list]
+
+
 @pytest.mark.parametrize("name", [name for name in NEVER if name in NAMES])
-def test_where_values_would_be_others_numpy_runs(name):
+def test_where_values_would_be_others_numpy_computes(name):
     function, calls = calls_of(name)
     for code in NEVER[name]:
-        assert not whole_graph(lambda a: calls[0](function, a), values(code)), code
+        if type(outcome(calls[0], function, values(code))) is not str:
+            assert calls_of_numpy(lambda a: calls[0](function, a), values(code)), code
+
+
+BY_NUMPY_PROGRAMS: list[Any] = [
+    lambda a: np.median(a.astype("f2")), lambda a: np.percentile(a, [30, 40]), lambda a: np.cbrt(a), lambda a: np.modf(a), lambda a: np.fft.fft(a),
+    lambda a: np.linalg.norm(a, 1), lambda a: np.linalg.norm(a, np.inf, axis=0), lambda a: np.pad(a, 1, "edge"),
+    lambda a: np.sum(a, axis=0, out=np.zeros(4, np.float32)),
+    lambda a: np.quantile(a, 0.5, method="nearest"), lambda a: np.where(a > 1), lambda a: (np.add(a, 1, where=a > 100, out=a), a),
+    lambda a: np.std(a, 0, None, None, 1), lambda a: np.take(a, 20, mode="clip"), lambda a: a[a > 1].max(), lambda a: np.nonzero(a[0]), lambda a: np.unique(a),
+    lambda a: np.add.reduce(a), lambda a: np.argsort(a), lambda a: np.sum(a, where=a > 1), lambda a: np.round(a.astype(int), -1),
+    lambda a: (operator.setitem(a, [0, 0], a[:2]), a), lambda a: (operator.setitem(a, a > 3, a[a > 3] * 2), a), lambda a: np.linalg.svd(a),
+    lambda a: np.unique(a % 3, return_inverse=True, return_counts=True), lambda a: np.histogram(a, bins=3), lambda a: np.bincount(a[0].astype(int)),
+    lambda a: (np.add.at(a, ([0, 0], [1, 1]), 5), a), lambda a: np.add.reduceat(a[0], [0, 2]), lambda a: np.maximum.accumulate(a, axis=1),
+    lambda a: divmod(a, 3), lambda a: np.linalg.lstsq(a, a[:, 0], rcond=None), lambda a: (np.fill_diagonal(a, 7), np.putmask(a, a > 9, -1), a),
+    lambda a: np.allclose(a, a), lambda a: np.isin(a, [1, 3]), lambda a: a.astype("u2") * 2 + np.uint16(1), lambda a: (a.astype("u4") >> 1).sum(),
+    lambda a: np.r_[a[0], 1.0], lambda a: np.full(3, a.max()), lambda a: np.searchsorted(a[0], [0.5, 2.0]), lambda a: np.interp(a[1], a[0], a[2]),
+    lambda a: a[1].round(2).astype(np.uint8).sum(), lambda a: np.linalg.solve(a[:3, :3] + np.eye(3) * 9, np.ones(3)), lambda a: np.cov(a),
+]
+
+
+@pytest.mark.parametrize("index", range(len(BY_NUMPY_PROGRAMS)))
+def test_what_numpy_computes_in_the_graph(index):
+    program = BY_NUMPY_PROGRAMS[index]
+    a = np.arange(12.0).reshape(3, 4)
+    left, right = a.copy(), a.copy()
+    assert calls_of_numpy(program, left)
+    same(program(right), framejit.compile(program, backend="eager", fullgraph=True)(a.copy()), str(index))
+    assert left.tolist() == right.tolist()
+
+
+@pytest.mark.parametrize("name", sorted(BY_NUMPY))
+def test_functions_that_numpy_computes(name):
+    """With arrays of ints, short ones and floats: what is compiled must not differ, be it in one graph or split."""
+    function, calls = by_numpy(name)
+    for call in calls:
+        compiled = framejit.compile(lambda a, call=call: call(function, a), backend="eager")
+        for array in (distinct("d"), distinct("H"), distinct("i")[:3, :3]):
+            same(outcome(call, function, array), outcome(lambda f, a, run=compiled: run(a), function, array), f"{name} of {array.dtype}")
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        lambda a: np.median(a.astype("f2")), lambda a: np.percentile(a, [30, 40]), lambda a: np.cbrt(a), lambda a: np.modf(a), lambda a: np.fft.fft(a),
-        lambda a: a[::-1][1:], lambda a: np.linalg.norm(a, 1), lambda a: np.linalg.norm(a, np.inf, axis=0), lambda a: np.pad(a, 1, "edge"),
-        lambda a: np.clip(a, 2, 5, where=a > 3), lambda a: (np.clip(a, 2, 5, a), a), lambda a: (np.sum(a, 0, None, a[0]), a),
-        lambda a: (np.concatenate([a[0], a[1]], 0, a.reshape(-1)[:8]), a), lambda a: np.sum(a, axis=0, out=np.zeros(4, np.float32)),
-        lambda a: np.quantile(a, 0.5, method="nearest"), lambda a: np.where(a > 1), lambda a: np.add(a, 1, where=a > 100, out=a),
-        lambda a: np.std(a, 0, None, None, 1), lambda a: np.reshape(a, (4, 3), order="F"), lambda a: np.take(a, 20, mode="clip"),
-        lambda a: a[a > 1].max(), lambda a: np.nonzero(a), lambda a: np.unique(a), lambda a: a.ravel(order="F"), lambda a: np.add.reduce(a), lambda a: a.flags,
-        lambda a: np.argsort(a), lambda a: np.sum(a, where=a > 1), lambda a: np.round(a.astype(int), -1), lambda a: a.astype("f4").astype("U3"),
-        lambda a: operator.setitem(a, [0, 0], a[:2]),
+        lambda a: (np.concatenate([a[0], a[1]], 0, a.reshape(-1)[:8]), a), lambda a: np.clip(a, 2, 5, where=a > 3).shape, lambda a: a.flags,
+        lambda a: (np.clip(a, 2, 5, a), a), lambda a: (np.sum(a, 0, None, a[0]), a),
+        lambda a: a.astype("f4").astype("U3"), lambda a: np.delete(a, a[0] > 1, axis=1),
+        lambda a: np.linalg.eigvals(a[:3, :3]),
+        lambda a: np.piecewise(a, [a > 3], [lambda v: v * 2]), lambda a: np.rollaxis(a, 1), lambda a: np.sum(a.astype(object)),
+        lambda a: np.histogram(a, bins="auto"), lambda a: np.polyfit(a[0], a[1], 1, full=True)[0].shape, lambda a: np.median(a, overwrite_input=True),
     ],
 )  # fmt: skip
 def test_what_is_left_to_numpy(program):
@@ -114,3 +159,28 @@ def test_what_is_left_to_numpy(program):
     assert not whole_graph(program, a.copy())
     left, right = program(a.copy()), framejit.compile(program, backend="eager")(a.copy())
     assert str(left) == str(right) or "flags" in program.__code__.co_names
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_numpy_raises_for_its_data_reaches_the_handler(backend):
+    def program(a):
+        try:
+            return np.linalg.inv(a)
+        except np.linalg.LinAlgError as error:
+            return str(error)
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend=backend)
+    for array in (np.eye(3) * 2, np.zeros((3, 3)), np.eye(3)):
+        same(program(array), compiled(array), backend)
+
+
+def test_numpy_is_asked_for_sizes_that_vary():
+    """Functions that keep a shape are compiled for all sizes, and what depends on data has any."""
+    program = lambda a: (np.argsort(a), np.unique(a.round(), return_counts=True), np.cbrt(a), np.percentile(a, [10, 90]), np.where(a > 0)[0])
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for size in (5, 7, 9, 20):
+        array = np.random.default_rng(size).standard_normal(size)
+        same(program(array), compiled(array), str(size))
+    assert framejit.statistics()["graphs"] == 2

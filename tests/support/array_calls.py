@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from framejit.objects.arrayfunctions import UFUNCS
-from framejit.objects.arrayrules import FUNCTIONS, named
+from framejit.objects.arrayrules import FUNCTIONS, exists, named
 
 Call = Callable[..., Any]
 
@@ -137,3 +137,41 @@ def calls_of(name: str) -> tuple[Any, list[Call]]:
 
 
 NAMES = (*FUNCTIONS, *dict.fromkeys(ufunc.__name__ for ufunc in UFUNCS))
+
+SQUARE: list[Call] = [lambda f, a: f(a[:3, :3] * 1.0 + np.eye(3) * 20)]
+PAIRS: list[Call] = [lambda f, a: f(a[0], a[1]), lambda f, a: f(a[0], [1, 2, 3])]
+OF_ONE: list[Call] = [lambda f, a: f(a[0])]
+BY_NUMPY_CALLS: dict[str, list[Call]] = {
+    "bincount": [lambda f, a: f(a[0]), lambda f, a: f(a[1], minlength=5), lambda f, a: f(a[0], weights=a[1])],
+    "histogram": [lambda f, a: f(a), lambda f, a: f(a, bins=4, range=(0, 9)), lambda f, a: f(a, [0, 3, 9])],
+    "digitize": [lambda f, a: f(a, [1, 4])], "interp": [lambda f, a: f(a, [0, 20], [1.0, 2.0])], "isin": [lambda f, a: f(a, [1, 4])],
+    "unique": [lambda f, a: f(a % 3), lambda f, a: f(a % 3, return_index=True, return_inverse=True), lambda f, a: f(a, axis=0)],
+    "nanpercentile": [lambda f, a: f(a, 30)], "nanquantile": [lambda f, a: f(a, [0.3, 0.4], axis=0)], "polyval": [lambda f, a: f([1, 2], a)],
+    "convolve": [lambda f, a: f(a[0], a[1, :2]), lambda f, a: f(a[0], a[1], "same")], "correlate": [lambda f, a: f(a[0], a[1, :2])],
+    "cross": [lambda f, a: f(a[0, :3], a[1, :3])], "polyfit": [lambda f, a: f(a[0], a[1], 1)], "argpartition": [lambda f, a: f(a, 1)],
+    "partition": [lambda f, a: f(a, 1)], "extract": [lambda f, a: f(a > 3, a)], "compress": [lambda f, a: f([True, False, True], a, axis=0)],
+    "select": [lambda f, a: f([a > 5, a > 3], [a, a * 2], 7)], "piecewise": [lambda f, a: f(a, [a > 3], [1, 2])],
+    "choose": [lambda f, a: f((a > 3).astype(int), [a, -a])], "append": [lambda f, a: f(a, 1), lambda f, a: f(a, a, axis=0)],
+    "insert": [lambda f, a: f(a, 1, 7), lambda f, a: f(a, [0, 2], 7, axis=0)], "delete": [lambda f, a: f(a, 1), lambda f, a: f(a, [0, 1], axis=1)],
+    "resize": [lambda f, a: f(a, (2, 2))], "block": [lambda f, a: f([[a, a], [a, a]])], "unravel_index": [lambda f, a: f(a.argmax(), a.shape)],
+    "ravel_multi_index": [lambda f, a: f((a[0] % 2, a[1] % 2), (2, 2))], "packbits": [lambda f, a: f(a > 3)], "unpackbits": [lambda f, a: f(a.astype("u1"))],
+    "linspace": [lambda f, a: f(0, a.max(), 4)], "logspace": [lambda f, a: f(0, a[0, 1] / 12, 4)], "geomspace": [lambda f, a: f(1, a.max(), 4)],
+    "full": [lambda f, a: f((2, 2), a.max())], "r_": [lambda f, a: np.r_[a[0], 1]], "c_": [lambda f, a: np.c_[a[0], a[1]]],
+    "vander": [lambda f, a: f(a[0], 3)], "linalg.multi_dot": [lambda f, a: f([a, a.T, a])], "linalg.lstsq": [lambda f, a: f(a, a[:, 0])],
+    "linalg.solve": [lambda f, a: f(a[:3, :3] + np.eye(3) * 20, a[:3, 0] * 1.0)], "linalg.matrix_power": [lambda f, a: f(a[:3, :3], 3)],
+    "linalg.tensorsolve": [lambda f, a: f(a[:3, :3] + np.eye(3) * 20, a[:3, 0])], "linalg.tensorinv": [lambda f, a: f(a[:3, :3] + np.eye(3) * 20, ind=1)],
+    "linalg.svd": [lambda f, a: f(a, compute_uv=False)], "linalg.vecdot": PAIRS, "linalg.outer": PAIRS, "linalg.matmul": [lambda f, a: f(a, a.T)],
+    "linalg.cross": [lambda f, a: f(a[0, :3], a[1, :3])], "linalg.qr": [lambda f, a: abs(f(a)[1])], "linalg.eigh": [lambda f, a: f(a[:3, :3] + a[:3, :3].T)[0]],
+    "diag_indices_from": [lambda f, a: f(a[:3, :3])], "nanargmax": ALONG, "nanargmin": ALONG, "trapezoid": [lambda f, a: f(a), lambda f, a: f(a, dx=2)],
+    "gradient": [lambda f, a: f(a), lambda f, a: f(a, axis=1), lambda f, a: f(a[0], 2)], "average": [lambda f, a: f(a), lambda f, a: f(a, 0, a)],
+    **dict.fromkeys(("linalg.inv", "linalg.det", "linalg.cholesky", "linalg.slogdet", "linalg.cond", "linalg.eigvalsh"), SQUARE),
+    **dict.fromkeys(("histogram2d", "union1d", "intersect1d", "setdiff1d", "setxor1d", "allclose", "array_equal", "array_equiv", "polyadd", "polymul",
+                     "polysub", "lexsort"), PAIRS),
+    **dict.fromkeys(("trim_zeros", "diagflat", "polyder", "polyint", "cumulative_sum", "cumulative_prod"), OF_ONE),
+}  # fmt: skip
+"""How functions are called that NumPy computes in the graph."""
+
+
+def by_numpy(name: str) -> tuple[Any, list[Call]]:
+    """A function that NumPy computes in the graph, and how it is called with an array. None where this NumPy has none of the name."""
+    return (named(name) if exists(name) else None), BY_NUMPY_CALLS.get(name, ONE)

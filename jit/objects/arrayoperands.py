@@ -1,0 +1,279 @@
+"""The arguments of one call of NumPy's: stand-ins for NumPy, tensors for the graph, and the arrays of what comes out.
+
+Stand-ins are arrays of the same type, shape, strides and sharing of memory. What NumPy gives for them has the type, shape, layout and memory of the real
+result, or is the exception that the program gets.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy
+import torch
+
+from framejit import breaks, classes
+from framejit.objects import abstract, arrayfunctions
+from framejit.objects.arrayfunctions import Target
+from framejit.objects.arrayrules import KNOWN, SIZES_FROM_DATA, TELLS_BY_FORM
+from framejit.objects.constobject import ConstObject
+from framejit.objects.listobject import ListObject
+from framejit.objects.ndarrayobject import TYPES, ArrayObject
+from framejit.objects.numberobject import NumberObject
+from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.sliceobject import SliceObject
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
+
+EMPTY: dict[str, Object] = {}
+GIVE_ARGUMENT = frozenset({
+    "array", "asarray", "asanyarray", "ascontiguousarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "real", "T", "view",
+    "squeeze",
+})  # fmt: skip
+"""Functions that may give their argument itself."""
+INDEXING = ("getitem", "indexing", "setitem", "take", "take_along_axis")
+RAISED = (IndexError, ValueError, TypeError)
+"""Exceptions of NumPy's that follow from types and shapes alone."""
+
+
+def hint(size: Any) -> int:
+    """A size of a fake tensor, as it is in this call."""
+    return size if type(size) is int else int(size.node.hint)
+
+
+def is_unbacked(size: Any) -> bool:
+    """Whether a size depends on data."""
+    return type(size) is not int and size.node.hint is None
+
+
+def float_errors() -> tuple[str, ...]:
+    """What NumPy does about floating-point errors, as the program has set it."""
+    return tuple(map(str, numpy.geterr().values()))
+
+
+class Operands:
+    """The arguments of one call, for NumPy and for the graph. `is_second`: the stand-ins have other elements than those that NumPy was asked with first."""
+
+    def __init__(self, vm: VM, name: str, is_second: bool = False) -> None:
+        self.vm = vm
+        self.name = name
+        self.is_second = is_second
+        self.arrays: dict[int, tuple[ArrayObject, Any]] = {}
+        self.memory: dict[int, Any] = {}
+        self.symbolic = False
+
+    def reals(self, args: Sequence[Object], kwargs: dict[str, Object]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments for NumPy. Breaks where one is none for it."""
+        try:
+            return [self.real(arg) for arg in args], {key: self.real(arg) for key, arg in kwargs.items()}
+        except NotConstant as needed:
+            self.vm.unsupported(breaks.ArrayOperation(f"{self.name} on {needed.obj!r}"))
+
+    def real(self, obj: Object) -> Any:
+        """An argument for NumPy, with stand-ins for arrays."""
+        vm = self.vm
+        obj = vm.observe(obj)
+        if isinstance(obj, ArrayObject):
+            return self.stand_in(obj)
+        if isinstance(obj, NumberObject) and obj.is_symbolic(vm):
+            self.symbolic = True
+            return obj.value
+        if obj.cls in (list, tuple):
+            return obj.cls([self.real(item) for item in abstract.iterate(vm, obj)])
+        if isinstance(obj, SliceObject):
+            return slice(*[self.real(part) for part in obj.parts()])
+        return obj.as_real(vm)
+
+    def stand_in(self, obj: ArrayObject) -> Any:
+        """An array that looks like this one. Its memory is that of the stand-ins for arrays with which it shares memory."""
+        known = self.arrays.get(id(obj))
+        if known is not None:
+            return known[1]
+        fake = obj.forwards(self.vm).look(self.vm)
+        dtype = TYPES.get(fake.dtype)
+        assert dtype is not None, fake.dtype
+        self.symbolic = self.symbolic or any(type(size) is not int for size in fake.shape)
+        storage = fake.untyped_storage()
+        made: Any
+        if obj.assumed is not None:
+            made = self.with_assumed_shape(obj.assumed, dtype, storage._cdata)
+        else:
+            shape = tuple(map(hint, fake.shape))
+            strides = tuple(hint(stride) * dtype.itemsize for stride in fake.stride())
+            buffer = self.memory.setdefault(storage._cdata, numpy.zeros(max(hint(storage.nbytes()), 1), numpy.uint8))
+            made = numpy.ndarray(shape, dtype, buffer, hint(fake.storage_offset()) * dtype.itemsize, strides)
+            if obj.backwards:
+                made = numpy.flip(made, obj.backwards)  # of an array without dimensions, flip gives a scalar
+        self.fill(made)
+        if obj.is_scalar:
+            made = made[()]
+        elif obj.read_only:
+            made.flags.writeable = False
+        self.arrays[id(obj)] = obj, made
+        return made
+
+    def fill(self, made: Any) -> None:
+        """Give a stand-in elements that any function takes: numbers that rise, of indices only the first ones, and regular matrices."""
+        if self.name in TELLS_BY_FORM and not self.is_second:
+            made.fill(0 if made.dtype.kind == "i" and self.name in INDEXING else 1)
+        elif self.name.startswith("linalg.") and made.ndim > 1:
+            made[...] = numpy.eye(*made.shape[-2:]) * (2 if self.is_second else 1)
+        elif made.dtype.kind in "fc":
+            made[...] = numpy.linspace(0.1, 0.8 if self.is_second else 0.9, made.size).reshape(made.shape)
+        else:
+            made.fill((self.name in SIZES_FROM_DATA and self.name != "bincount") or self.is_second != (made.dtype.kind == "b"))
+
+    def with_assumed_shape(self, assumed: tuple[tuple[int, ...], tuple[int, ...]], dtype: numpy.dtype[Any], storage: int) -> Any:
+        """A stand-in for an array with sizes that depend on data."""
+        if storage in self.memory:
+            self.vm.unsupported(breaks.ArrayOperation(f"{self.name} of an array whose size depends on data"))
+        self.symbolic = True
+        shape, strides = assumed
+        self.memory[storage] = numpy.empty(shape, dtype)
+        return numpy.ndarray(shape, dtype, self.memory[storage], 0, strides)
+
+    def in_graph(self, obj: Object) -> Object:
+        """An argument for the graph, with tensors for arrays."""
+        vm = self.vm
+        obj = vm.observe(obj)
+        if isinstance(obj, ArrayObject):
+            return obj.tensor(vm)
+        if obj.cls in (list, tuple):
+            items = [self.in_graph(item) for item in abstract.iterate(vm, obj)]
+            return ListObject(items) if obj.cls is list else TupleObject(items)
+        if isinstance(obj, ConstObject) and isinstance(obj.value, numpy.generic):
+            return vm.const(obj.constant(vm).item())
+        if isinstance(obj.value, (type, numpy.dtype)) and obj.is_knowable():
+            return vm.const(numpy.dtype(obj.constant(vm)).name)
+        return obj
+
+    def object_of(self, real: Any) -> ArrayObject | None:
+        """The array that a stand-in stands for."""
+        return next((obj for obj, made in self.arrays.values() if made is real and not obj.is_scalar), None)
+
+    def target(self, out: Object) -> ArrayObject:
+        """The array that a result goes into, or that a function changes."""
+        if out.cls is tuple:
+            (out,) = [self.vm.observe(item) for item in abstract.iterate(self.vm, out)]
+        if not isinstance(out, ArrayObject) or out.backwards:
+            self.refuse("its result in something other than an array, or backwards")
+        return out
+
+    def argument(self, expected: Any) -> ArrayObject | None:
+        """The argument that a function gives as its result; None where it is none. Breaks where that has been changed first: where it is for the result."""
+        found = self.object_of(expected)
+        if found is not None and self.name not in GIVE_ARGUMENT:
+            self.refuse("an argument, which it has changed")
+        return found
+
+    def shares(self, array: Any) -> bool:
+        """Whether an array lies in the memory of stand-ins."""
+        return any(numpy.may_share_memory(array, buffer) for buffer in self.memory.values())
+
+    def asked(self, call: Callable[[], Any]) -> Any:
+        """What NumPy says to a call with stand-ins."""
+        vm = self.vm
+        if any(how not in ("ignore", "warn") for how in vm.guards.read(float_errors)):
+            vm.unsupported(breaks.ArrayOperation(f"{self.name} where numpy.seterr() asks for more than warnings"))
+        try:
+            with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+                warnings.simplefilter("ignore" if self.is_second else "error")
+                return call()
+        except Exception as error:
+            if self.name in TELLS_BY_FORM and type(error) in RAISED and not self.symbolic and all(type(arg) is str for arg in error.args):
+                vm.raise_(type(error), *error.args)
+            vm.unsupported(breaks.ArrayOperation(f"{self.name}, which raises {type(error).__name__}: {error}"))
+
+    # What comes out.
+
+    def result(self, found: Object, expected: Any) -> Object:
+        """The arrays of what the graph gives, as NumPy would give them."""
+        vm = self.vm
+        if isinstance(expected, (list, tuple)) and type(expected) in (list, tuple):
+            items = list(abstract.iterate(vm, found)) if found.cls in (list, tuple) else []
+            if len(items) != len(expected):
+                self.refuse("other results")
+            made = [self.result(item, one) for item, one in zip(items, expected)]
+            return ListObject(made) if type(expected) is list else TupleObject(made)
+        found = vm.observe(found)
+        if not isinstance(found, TensorObject) or (type(expected) is not numpy.ndarray and not isinstance(expected, numpy.generic)):
+            self.refuse(f"a {classes.qualname(type(expected))}")
+        same = self.argument(expected)
+        if same is not None:
+            return same
+        read_only = isinstance(expected, numpy.ndarray) and not expected.flags.writeable
+        depends_on_data = any(is_unbacked(size) for size in found.look(vm).shape)
+        form = self.as_expected(found, expected)
+        return ArrayObject(type(expected), form, read_only=read_only, assumed=(expected.shape, expected.strides) if depends_on_data else None)
+
+    def as_expected(self, found: TensorObject, expected: Any) -> TensorObject:
+        """The tensor, or a copy that has the layout that NumPy gives, and memory of its own where NumPy gives some."""
+        fake = found.look(self.vm)
+        if TYPES.get(fake.dtype) != expected.dtype or fake.device.type != "cpu":
+            self.refuse(f"{expected.dtype.name}, and torch gives {fake.dtype} on {fake.device}")
+        if any(is_unbacked(size) for size in fake.shape):
+            return self.of_some_size(found, expected)
+        shape = tuple(map(hint, fake.shape))
+        is_laid_out = all(size == 1 or hint(own) * expected.itemsize == other for size, own, other in zip(shape, fake.stride(), expected.strides))
+        if shape != expected.shape:
+            self.refuse(f"the shape {expected.shape}, and torch gives {shape}")
+        is_view = fake.untyped_storage()._cdata in self.memory
+        is_expected_view = isinstance(expected, numpy.ndarray) and self.shares(expected)
+        if expected.size == 0:
+            is_laid_out, is_view = True, is_view and is_expected_view
+        elif is_expected_view and not (is_view and is_laid_out):
+            self.refuse("a view of its argument")
+        if not is_laid_out:
+            return self.laid_out(found, expected)
+        return self.copied(torch.clone, [found]) if is_view and not is_expected_view else found
+
+    def of_some_size(self, found: TensorObject, expected: Any) -> TensorObject:
+        """A tensor with sizes that depend on data, which are taken to be those of NumPy's result."""
+        fake = found.look(self.vm)
+        fits = len(fake.shape) == len(expected.shape) and all(is_unbacked(own) or hint(own) == size for own, size in zip(fake.shape, expected.shape))
+        if not fits or expected.copy("K").strides != expected.strides or self.shares(expected) or fake.untyped_storage()._cdata in self.memory:
+            self.vm.unsupported(breaks.DataDependent(f"the shape that {self.name} gives"))
+        return found if expected.flags.c_contiguous else self.laid_out(found, expected)
+
+    def laid_out(self, found: TensorObject, expected: Any) -> TensorObject:
+        """A copy with the layout of NumPy's result."""
+        if expected.copy("K").strides != expected.strides and min(expected.strides) > 0:
+            return self.copied(arrayfunctions.numpy_with_gaps, [found, self.vm.const(tuple([stride // expected.itemsize for stride in expected.strides]))])
+        order = sorted(range(expected.ndim), key=lambda dim: -expected.strides[dim])
+        return self.copied(arrayfunctions.numpy_laid_out, [found, self.vm.const(tuple(order))])
+
+    def copied(self, target: Target, args: Sequence[Object]) -> TensorObject:
+        found = enter(self.vm, target, args)
+        assert isinstance(found, TensorObject)
+        return found
+
+    def entered(self, target: Target, args: Sequence[Object], kwargs: dict[str, Object] = EMPTY) -> Object:
+        """What the graph gives. What tensors don't take, or raise at, NumPy does."""
+        found = self.vm.attempt(lambda: enter(self.vm, target, args, kwargs))
+        if found is None:
+            self.vm.unsupported(breaks.ArrayOperation(f"{self.name} with these arguments"))
+        assert isinstance(found, Object)
+        return found
+
+    def type_of(self, expected: Any) -> numpy.dtype[Any]:
+        """The type of a result. Breaks where torch has none."""
+        dtype = getattr(expected, "dtype", None)
+        if not isinstance(dtype, numpy.dtype) or dtype.char not in KNOWN:
+            self.refuse(f"a {classes.qualname(type(expected))}" if dtype is None else str(dtype))
+        return dtype
+
+    def refuse(self, what: str) -> NoReturn:
+        """NumPy gives what torch doesn't."""
+        self.vm.unsupported(breaks.ArrayOperation(f"{self.name}, which gives {what}"))
+
+
+def has_array(vm: VM, obj: Object) -> bool:
+    """Whether a value is an array, or a list, tuple or slice with one inside."""
+    obj = vm.observe(obj)
+    if isinstance(obj, ArrayObject):
+        return True
+    if obj.cls in (list, tuple):
+        return any(has_array(vm, item) for item in abstract.iterate(vm, obj))
+    return isinstance(obj, SliceObject) and any(has_array(vm, part) for part in obj.parts())
