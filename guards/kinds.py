@@ -483,6 +483,8 @@ class TensorMatch(Guard):
     def expected(self) -> str:
         spec = self.spec
         grad = ", requires_grad" if spec.requires_grad else ""
+        if spec.sizes is None:
+            return f"is a {spec.cls.__name__}({spec.dtype}, {spec.device}{grad})"
         sizes = ", ".join("any" if size is None else str(size) for size in spec.sizes)
         strides = "" if spec.strides is None else f"strides ({', '.join('any' if stride is None else str(stride) for stride in spec.strides)}"
         ending = "" if spec.strides is None else ",), " if len(spec.strides) == 1 else "), "

@@ -74,7 +74,7 @@ class GuardsOfEntry:
             path = paths.number(guard.source)
             if isinstance(guard, TensorMatch):
                 self.tensors[path], self.types[path] = guard.spec, guard.spec.cls
-                for what, numbers in (("size", guard.spec.sizes), ("stride", guard.spec.strides or ())):
+                for what, numbers in (("size", guard.spec.sizes or ()), ("stride", guard.spec.strides or ())):
                     self.numbers |= {(path, what, dim): number for dim, number in enumerate(numbers) if number is not None}
                 continue
             if isinstance(guard, TypeIs):
@@ -117,7 +117,11 @@ def is_known_type(guard: Guard, narrow: GuardsOfEntry) -> bool:
 
 def is_like(wide: TensorSpec, narrow: TensorSpec) -> bool:
     """Whether every tensor like `narrow` is like `wide`."""
-    if replace(wide, sizes=(), strides=None) != replace(narrow, sizes=(), strides=None) or len(wide.sizes) != len(narrow.sizes):
+    if replace(wide, sizes=(), strides=None) != replace(narrow, sizes=(), strides=None):
+        return False
+    if wide.sizes is None or narrow.sizes is None:
+        return wide == narrow
+    if len(wide.sizes) != len(narrow.sizes):
         return False
     pairs = list(zip(wide.sizes, narrow.sizes))
     if wide.strides is not None:

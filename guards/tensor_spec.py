@@ -29,7 +29,8 @@ class TensorSpec:
 
     `keys` is the raw dispatch key set of the tensor's C++ object. What the dispatcher makes of it depends on the thread's
     included and excluded keys too: those are part of the global state (guards/global_state.py), so that a spec may be
-    read at any time, under any mode. strides: None where the layout has none, or where any will do.
+    read at any time, under any mode. strides: None where the layout has none, or where any will do. sizes: None where the tensor's class computes
+    sizes, strides and layout of what it holds, which has guards of its own.
     """
 
     cls: type
@@ -38,7 +39,7 @@ class TensorSpec:
     device: Any
     requires_grad: bool
     layout: Any
-    sizes: tuple[int | None, ...]
+    sizes: tuple[int | None, ...] | None
     strides: tuple[int | None, ...] | None
     conj: bool = False
     neg: bool = False
@@ -69,6 +70,21 @@ def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
         )
 
 
+def spec_without_sizes(tensor: torch.Tensor) -> TensorSpec:
+    """The spec of a tensor whose class computes its sizes, strides and layout."""
+    with torch._C.DisableTorchFunction():
+        return TensorSpec(
+            cls=type(tensor),
+            keys=torch._C._dispatch_keys(tensor).raw_repr(),
+            dtype=READERS["dtype"](tensor),
+            device=READERS["device"](tensor),
+            requires_grad=READERS["requires_grad"](tensor),
+            layout=torch.strided,
+            sizes=None,
+            strides=None,
+        )
+
+
 def fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     """Whether numbers are the expected ones, None standing for any."""
     return len(found) == len(expected) and all(e is None or e == f for f, e in zip(found, expected))
@@ -76,24 +92,33 @@ def fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
 
 def mismatch(value: Any, spec: TensorSpec) -> tuple[str, str] | None:
     """The first difference between a tensor of the spec's class and the spec: in what, and what is found, as text; None if there is none."""
-    if not has_plain_sizes(value):
+    if spec.sizes is not None and not has_plain_sizes(value):
         return "sizes", "sizes that aren't plain numbers"
     with torch._C.DisableTorchFunction():
-        for name in ("dtype", "device", "requires_grad", "layout"):
+        for name in ("dtype", "device", "requires_grad"):
             found = READERS[name](value)
             if found != getattr(spec, name):
                 return name, f"{name} {found}"
-        sizes = tuple(READERS["shape"](value))
-        if not fits(sizes, spec.sizes):
-            return "size", f"size {list(sizes)}"
-        if spec.strides is not None:
-            strides = tuple(BASE.stride(value)) if spec.layout is torch.strided else ()
-            if not fits(strides, spec.strides):
-                return "strides", f"strides {strides}"
-        if BASE.is_conj(value) != spec.conj or BASE.is_neg(value) != spec.neg:
-            return "conjugate", "the conjugate or negative bit"
+        if spec.sizes is not None and (difference := other_layout(value, spec, spec.sizes)) is not None:
+            return difference
     keys = torch._C._dispatch_keys(value)
     return None if keys.raw_repr() == spec.keys else ("dispatch keys", f"dispatch keys {keys}")
+
+
+def other_layout(value: Any, spec: TensorSpec, expected: tuple[int | None, ...]) -> tuple[str, str] | None:
+    """The first difference between a tensor and a spec, which expects these sizes, in the layout of its data."""
+    if READERS["layout"](value) != spec.layout:
+        return "layout", f"layout {READERS['layout'](value)}"
+    sizes = tuple(READERS["shape"](value))
+    if not fits(sizes, expected):
+        return "size", f"size {list(sizes)}"
+    if spec.strides is not None:
+        strides = tuple(BASE.stride(value)) if spec.layout is torch.strided else ()
+        if not fits(strides, spec.strides):
+            return "strides", f"strides {strides}"
+    if BASE.is_conj(value) != spec.conj or BASE.is_neg(value) != spec.neg:
+        return "conjugate", "the conjugate or negative bit"
+    return None
 
 
 def differing_numbers(value: Any, spec: TensorSpec) -> list[tuple[Literal["size", "stride"], int, int, int]]:
@@ -101,7 +126,7 @@ def differing_numbers(value: Any, spec: TensorSpec) -> list[tuple[Literal["size"
 
     None are given where something else differs too, as the number of dimensions.
     """
-    if mismatch(value, replace(spec, sizes=(None,) * len(spec.sizes), strides=None)) is not None:
+    if spec.sizes is None or mismatch(value, replace(spec, sizes=(None,) * len(spec.sizes), strides=None)) is not None:
         return []
     with torch._C.DisableTorchFunction():
         found: dict[Literal["size", "stride"], Any] = {"size": (spec.sizes, tuple(READERS["shape"](value)))}

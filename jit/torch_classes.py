@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.nested._internal.nested_tensor import NestedTensor
 
 from framejit import classes
 
@@ -13,8 +14,10 @@ PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 def overrides_functions(cls: type) -> bool:
-    """Whether values of a class are asked what functions of torch's mean (`__torch_function__`)."""
-    return not is_plain(cls) and classes.lookup(cls, "__torch_function__", DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION
+    """Whether values of a class are asked what functions of torch's mean (`__torch_function__`), by code that is to be traced."""
+    if is_plain(cls) or is_jagged(cls):
+        return False
+    return classes.lookup(cls, "__torch_function__", DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION
 
 
 def overrides_operators(cls: type) -> bool:
@@ -42,6 +45,17 @@ def is_wrapper(cls: type) -> bool:
         return False
     module = str(classes.module(cls))
     return not module.startswith("torch.") or module.startswith("torch.testing.")
+
+
+def is_jagged(cls: type) -> bool:
+    """Whether tensors of a class are torch's nested ones of the layout `torch.jagged`. A graph has them as they are, and their `__torch_function__`,
+    which is torch's own, belongs to each operator."""
+    return cls is NestedTensor
+
+
+def stays_itself(cls: type) -> bool:
+    """Whether a graph has tensors of a class as they are, and not as plain ones: what wraps others, nested tensors."""
+    return is_jagged(cls) or is_wrapper(cls)
 
 
 def is_disguised(cls: type) -> bool:

@@ -23,14 +23,14 @@ struct TensorLook {
 
 namespace {
 
-/* What a tensor has to be. sizes and strides: -1 accepts any number. */
+/* What a tensor has to be. sizes and strides: -1 accepts any number; computes_sizes: its class computes them, and its layout, in Python. */
 struct TensorFacts : Facts {
     PyObject *cls = nullptr; /* borrowed from the tree's held objects */
     unsigned long long keys = 0;
     c10::ScalarType dtype = c10::ScalarType::Undefined;
     c10::Device device = c10::kCPU;
     c10::Layout layout = c10::kStrided;
-    bool requires_grad = false, any_size = false, any_stride = false, has_strides = false;
+    bool requires_grad = false, any_size = false, any_stride = false, has_strides = false, computes_sizes = false;
     std::vector<int64_t> sizes, strides;
 };
 
@@ -301,7 +301,7 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-/* payload: (class, raw key set, dtype, device, layout, requires_grad, sizes, strides or None). */
+/* payload: (class, raw key set, dtype, device, layout, requires_grad, sizes or None, strides or None). */
 static bool read_tensor_facts(GuardTree &tree, Leaf &leaf, PyObject *payload) {
     auto facts = std::make_unique<TensorFacts>();
     PyObject *dtype, *device, *layout, *sizes, *strides;
@@ -319,7 +319,9 @@ static bool read_tensor_facts(GuardTree &tree, Leaf &leaf, PyObject *payload) {
     facts->layout = reinterpret_cast<PythonLayout *>(layout)->value;
     facts->requires_grad = requires_grad != 0;
     facts->has_strides = strides != Py_None;
-    if (!parse_numbers(sizes, facts->sizes, facts->any_size) || (facts->has_strides && !parse_numbers(strides, facts->strides, facts->any_stride)) ||
+    facts->computes_sizes = sizes == Py_None;
+    if ((!facts->computes_sizes && !parse_numbers(sizes, facts->sizes, facts->any_size)) ||
+        (facts->has_strides && !parse_numbers(strides, facts->strides, facts->any_stride)) ||
         hold(tree, facts->cls, true, &leaf.held) == nullptr) {
         return false;
     }
@@ -332,9 +334,12 @@ static bool tensor_matches(const Leaf &leaf, PyObject *value) {
     const auto &facts = *static_cast<const TensorFacts *>(leaf.facts);
     if (reinterpret_cast<PyObject *>(Py_TYPE(value)) != facts.cls) return false;
     const Reader &tensor = read(value);
-    if (tensor.key_set().raw_repr() != facts.keys || tensor.has_custom_sizes() || tensor.has_custom_device() || tensor.has_custom_layout()) {
-        return false;
+    if (tensor.key_set().raw_repr() != facts.keys || tensor.has_custom_device() || tensor.has_custom_sizes() != facts.computes_sizes) return false;
+    if (facts.computes_sizes) {
+        return tensor.dtype().toScalarType() == facts.dtype && tensor.has_device() && tensor.device() == facts.device &&
+               tensor.needs_grad() == facts.requires_grad;
     }
+    if (tensor.has_custom_layout()) return false;
     if (tensor.dtype().toScalarType() != facts.dtype || !all_equal(facts.sizes, tensor.sizes(), facts.any_size)) return false;
     if (!tensor.has_device() || tensor.device() != facts.device || tensor.needs_grad() != facts.requires_grad) return false;
     if (tensor.layout() != facts.layout) return false;

@@ -27,7 +27,7 @@ from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError
-from framejit.graph.demands import GraphDemands, WithoutGradients
+from framejit.graph.demands import GraphDemands, WithoutGradients, WithoutNested
 from framejit.guards.build import check_all
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
@@ -71,6 +71,8 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
             demands = replace(demands, takes_unbacked=False)
         except WithoutGradients:
             demands = replace(demands, takes_gradients=False)
+        except WithoutNested:
+            demands = replace(demands, takes_nested=False)
         except WithFirstSteps:
             demands = replace(demands, takes_first_steps=True)
         except Ahead as ahead:

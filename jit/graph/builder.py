@@ -38,6 +38,7 @@ from framejit.graph.gradient_hooks import Listening
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inner import InnerGraph
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
+from framejit.graph.jagged import JaggedContext, contexts_of, is_nested_int, memory_of, parts_of
 from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
 from framejit.graph.shape_env import forget_shape_envs
@@ -46,13 +47,14 @@ from framejit.graph.state import GlobalModes, Modes
 from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.guards.dynamic import STATIC, Dynamic
-from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping, with_article
+from framejit.guards.kinds import ArraysApart, Distinct, Same, StorageAliasing, TensorMatch, overlapping, with_article
 from framejit.guards.source import Source, UserLine
 from framejit.guards.tensor_source import ArrayTensor
-from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, tensor_spec
+from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, spec_without_sizes, tensor_spec
 from framejit.objects.constobject import CONST_BUILDERS, EXACT
 from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject
+from framejit.objects.nestedsize import NestedSize
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import wrapper_for
@@ -61,7 +63,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import UnbackedNumber
-from framejit.torch_classes import as_class, is_disguised, is_wrapper
+from framejit.torch_classes import as_class, is_disguised, is_jagged, is_wrapper, stays_itself
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ EMPTY: dict[str, Any] = {}
 INPLACE = re.compile(r"(?<!_)_$")
 """Names of operators that change their argument, maybe only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
 UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by flags of torch.backends, which the compiled function has set")
+BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
 FEW_NODES = 8
 """A graph of so few nodes has hardly a layer that repeats: what its operators give isn't noted."""
 
@@ -185,6 +188,10 @@ class GraphBuilder:
         """Inner graphs that stand for all that compute the same, by `InnerGraph.pattern`."""
         self.moved: list[tuple[TensorObject, tuple[CodeType, int]]] = []
         """The leaves that were given other memory (`p.data = ...`), and the instructions that did it."""
+        self._nested: list[TensorObject] = []
+        """The nested tensors that the trace knows."""
+        self._lengths: list[Object] = []
+        """The tensors from outside that hold the lengths of nested tensors."""
         self.storages: list[StorageObject] = []
         """The storages that the program has asked for, or for an address in them."""
         self._has_inner = False  # whether there has ever been an inner graph
@@ -209,6 +216,8 @@ class GraphBuilder:
         reason = refusal_of_class(type(tensor))
         if reason is not None:
             self.vm.unsupported(reason)
+        if is_jagged(type(tensor)):
+            return self._jagged_input(source, tensor)
         is_subclass, of_others = is_disguised(type(tensor)), is_wrapper(type(tensor))
         plain = as_class(tensor, torch.Tensor) if is_subclass else tensor
         with torch._C.DisableTorchFunctionSubclass():
@@ -232,19 +241,35 @@ class GraphBuilder:
             self.shapes.note_input(source, plain, fake)
             self.unbacked.note_input(source.told(), fake)
         self.vm.guard(TensorMatch, source, tensor_spec(tensor) if symbolic is None else without_symbols(tensor_spec(tensor), fake))
+        return self._new_input(source, tensor, fake, plain, symbolic, static, is_subclass, of_others)
+
+    def _new_input(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor, plain: torch.Tensor, *described: Any) -> TensorObject:
+        """A placeholder for a tensor from outside. `described`: the rest of what a GraphInput says of it."""
+        symbolic, *rest = described
         node = self.outermost.placeholder(identifier(source.describe()), fake)
         obj = TensorObject(node, type(tensor), source, tensor)
         is_parameter = isinstance(tensor, torch.nn.Parameter)
-        self._inputs[id(tensor)] = GraphInput(
-            source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), static, is_subclass, of_others
-        )
+        self._inputs[id(tensor)] = GraphInput(source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), *rest)
         self.trail.log(self._inputs.pop, id(tensor))
         self.fakes.belongs_to(fake, obj)
         self.fakes.note_version(node)
         return obj
 
+    def _jagged_input(self, source: Source, nested: Any) -> TensorObject:
+        """The Object of a nested tensor from outside. What it consists of is for the caller to guard."""
+        self.refresh()
+        self.meet_nested()
+        context = contexts_of(source, nested, self.shapes.context_of_part)
+        fake = self.fakes.of_input(nested, context)
+        self.vm.guard(TensorMatch, source, spec_without_sizes(nested))
+        obj = self._new_input(source, nested, fake, nested, context)
+        self._note_nested(obj)
+        return obj
+
     def meet_wrapper(self) -> None:
         """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
+        if self._nested:
+            self.vm.unsupported(BESIDE_NESTED)
         self.fakes.meet_wrapper()
         self.modes.switch_overrides_off()
 
@@ -259,6 +284,39 @@ class GraphBuilder:
         self.fakes.belongs_to(fake, obj)
         self.fakes.note_version(node)
         return obj
+
+    def meet_nested(self) -> None:
+        """There is a nested tensor, whose class is asked by the operators of the graph."""
+        if not self.demands.takes_nested:
+            self.vm.unsupported(breaks.TensorSubclass("NestedTensor"))
+        if self.fakes.wrappers and not self._nested:
+            self.vm.unsupported(BESIDE_NESTED)
+        self.fakes.meet_wrapper()
+
+    def has_nested(self) -> bool:
+        """Whether the trace knows nested tensors."""
+        return bool(self._nested)
+
+    def _note_nested(self, obj: TensorObject) -> None:
+        self._nested.append(obj)
+        self.trail.log(self._nested.pop)
+
+    def holds_lengths(self, obj: Object) -> None:
+        """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
+        if obj.source is None or any(obj is known for known in self._lengths):
+            return
+        if self._lengths:
+            self.vm.relate(Distinct, obj.source, tuple(known.source for known in self._lengths))
+        self._lengths.append(obj)
+        self.trail.log(self._lengths.pop)
+
+    def nested_size(self, size: Any) -> Object:
+        """The size of a nested tensor that stands for its lengths, as the program has it."""
+        for obj in self._nested:
+            for dim, known in enumerate(obj.look(self.vm).size()):
+                if is_nested_int(known) and known.node.expr == size.node.expr:
+                    return NestedSize(obj, dim, self._node("call_method", "size", (self._argument(obj), dim), EMPTY, known))
+        self.vm.unsupported(breaks.UnsupportedOperation("a size computed from the lengths of a nested tensor"))
 
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
@@ -285,6 +343,8 @@ class GraphBuilder:
     def size(self, obj: TensorObject, dim: int) -> Object:
         """A size of a tensor as a number of the program's."""
         size = obj.look(self.vm).shape[dim]
+        if is_nested_int(size):
+            return self.nested_size(size)
         if is_unbacked(size):
             return self.unbacked.known(size) or self.call("call_method", "size", [obj, self.vm.const(dim)], EMPTY)
         return self.shapes.number(size) if type(size) is torch.SymInt else self.vm.const(size)
@@ -491,11 +551,20 @@ class GraphBuilder:
         if changes and any(described.is_subclass and self.fakes.has_new_version(described.node) for described in self._inputs.values()):
             # The graph has it as a view. One that is changed asks its base where it comes from, and that may know of no gradient.
             self.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {name} changes a tensor from outside"))
+        if changes and self._nested and self._changes_nested(fakes, before, name):
+            self.vm.unsupported(breaks.TensorSubclass(f"NestedTensor, of which {name} changes the data of one from outside"))
         if changes and self.fakes.wrappers and self.autograd_node is not None:
             self.vm.unsupported(breaks.TensorSubclass(f"that wraps others, in a graph in which {name} changes a tensor"))
         if key is not None and not is_repeated and not changes:
             repeats.note(key, result, fakes)
         return result, changes
+
+    def _changes_nested(self, fakes: list[torch.Tensor], before: list[int], name: str) -> bool:
+        """Whether an operator, which has changed some of these fakes, may have changed the data of a nested tensor from outside."""
+        changed = [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]
+        outside = [described.node.meta["example_value"] for described in self._inputs.values() if isinstance(described.symbolic, JaggedContext)]
+        values = [fake._values if is_jagged(type(fake)) else fake for fake in changed]
+        return bool(memory_of(values) & memory_of(outside))
 
     def _argument(self, obj: Object) -> Any:
         """An Object as an argument of a node of the innermost graph. Raises NotConstant."""
@@ -582,8 +651,11 @@ class GraphBuilder:
             known = self.fakes.object_of(result)
             if known is not None:
                 return known
-            obj = TensorObject(node, type(result) if is_wrapper(type(result)) else torch.Tensor)
+            obj = TensorObject(node, type(result) if stays_itself(type(result)) else torch.Tensor)
             self.fakes.belongs_to(result, obj)
+            if is_jagged(type(result)):
+                self.meet_nested()
+                self._note_nested(obj)
             return obj
         if is_unbacked(result):
             return self.unbacked.known(result) or self.unbacked.number(result, node)
@@ -607,7 +679,7 @@ class GraphBuilder:
         if isinstance(result, (tuple, list)) and any(type(item) is torch.SymInt for item in result):
             return self.vm.from_real(with_items(result, [self._constant(item, name) for item in result]))
         if type(result) is torch.SymInt:
-            return self.shapes.number(result)
+            return self.nested_size(result) if is_nested_int(result) else self.shapes.number(result)
         if type(result) is torch.SymBool:
             outcome = bool(result)
             self.shapes.note_lines()
@@ -676,8 +748,9 @@ class GraphBuilder:
         graph = self.outermost.fx
         needed = {described.node for described in self._inputs.values() if described.node.users}
         if self.demands.lifts_symbols:
-            tensors = [described.node for described in self._inputs.values() if described.is_tensor and described.node in needed]
-            needed |= self.shapes.lift(node.meta["example_value"] for node in tensors)
+            fakes = [described.node.meta["example_value"] for described in self._inputs.values() if described.is_tensor and described.node in needed]
+            parts = [part for fake in fakes if is_jagged(type(fake)) for part in parts_of(fake).values()]
+            needed |= self.shapes.lift([*fakes, *parts])
         by_node = {described.node: described for described in self._inputs.values()}
         inputs = []
         for node in list(graph.nodes):
@@ -718,13 +791,19 @@ class GraphBuilder:
         used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
         tensors = [described for described in self._inputs.values() if described.is_tensor and not described.is_state]
         compared = {described.node for described in tensors if key_of(described.node.meta["example_value"]) in asked}
-        inputs = [described for described in tensors if described.node in used | compared]
+        inputs = list({part.node: part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
         if not inputs:
             return
         told_apart = [described.node in mutated | compared for described in inputs]
         groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
         self.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
         self._guard_arrays(inputs)
+
+    def _parts(self, described: GraphInput) -> list[GraphInput]:
+        """The inputs in whose memory the data of one is."""
+        if not isinstance(described.symbolic, JaggedContext):
+            return [described]
+        return [self._inputs[id(part)] for part in parts_of(described.value).values()]
 
     def _guard_arrays(self, inputs: list[GraphInput]) -> None:
         """Each array is a tensor with a storage of its own, even where it shares memory with others."""
@@ -757,6 +836,7 @@ def keeping_dispatch_keys() -> Iterator[None]:
 
 def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:
     """What is left to be compared of a tensor whose fake has symbolic sizes and strides: those are None."""
+    assert spec.sizes is not None
     sizes = tuple(None if type(sym) is torch.SymInt else size for size, sym in zip(spec.sizes, fake.size()))
     strides = None if spec.strides is None else tuple(None if type(sym) is torch.SymInt else stride for stride, sym in zip(spec.strides, fake.stride()))
     return replace(spec, sizes=sizes, strides=strides)

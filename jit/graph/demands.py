@@ -17,6 +17,7 @@ class GraphDemands:
     takes_generators: it may draw from a torch.Generator that exists outside of it.
     draws_in_order: it draws from torch's generators of the process where the program does, between seeds and other changes of their states.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself.
+    takes_nested: it may hold nested tensors.
     """
 
     one_autograd_node: bool = False
@@ -27,6 +28,7 @@ class GraphDemands:
     takes_generators: bool = True
     draws_in_order: bool = False
     compiles_kernels: bool = False
+    takes_nested: bool = True
 
 
 DEFAULT = GraphDemands()
@@ -34,3 +36,7 @@ DEFAULT = GraphDemands()
 
 class WithoutGradients(Exception):
     """Signal: the graph can't ask autograd for gradients after all. The trace is restarted, and breaks where the program asks for them."""
+
+
+class WithoutNested(Exception):
+    """Signal: the backend can't compile this graph, which holds nested tensors. The trace is restarted, and breaks where there is one."""

@@ -19,7 +19,8 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, StatefulSymbolicContext
 
 from framejit import breaks, classes
-from framejit.torch_classes import is_wrapper, overrides_operators
+from framejit.graph.jagged import JaggedContext
+from framejit.torch_classes import overrides_operators, stays_itself
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
@@ -27,7 +28,7 @@ def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
 
 
-def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | None) -> torch.Tensor:
+def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | JaggedContext | None) -> torch.Tensor:
     """The fake of a real tensor: made outside inference mode unless the tensor was, so that it is as ordinary as the tensor is."""
     with torch._C.DisableTorchFunction():
         if torch.is_inference_mode_enabled() and not tensor.is_inference():
@@ -36,7 +37,9 @@ def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Statef
         return _to_fake(mode, tensor, symbolic_context)
 
 
-def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | None) -> torch.Tensor:
+def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | JaggedContext | None) -> torch.Tensor:
+    if isinstance(symbolic_context, JaggedContext):
+        return symbolic_context.make(mode, tensor)
     if symbolic_context is None:
         return mode.from_tensor(tensor, static_shapes=True)
     return mode.from_tensor(tensor, symbolic_context=symbolic_context, source=symbolic_context.tensor_source)
@@ -59,7 +62,7 @@ def refusal_of_class(cls: type) -> breaks.Break | None:
     """Why tensors of a class can't be inputs of a graph, or None."""
     if issubclass(cls, FakeTensor):
         return breaks.UnsupportedValue("a fake tensor (of another tracer)")
-    if overrides_operators(cls) and not is_wrapper(cls):
+    if overrides_operators(cls) and not stays_itself(cls):
         return breaks.TensorSubclass(classes.qualname(cls))
     if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
         return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")

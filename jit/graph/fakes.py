@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from framejit.graph.body import Body
 from framejit.graph.fake import make_fake_mode, to_fake, version_of
 from framejit.graph.inputs import GraphInput
+from framejit.graph.jagged import JaggedContext, memory_of
 from framejit.graph.on_fakes import written_by
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
@@ -76,7 +77,7 @@ class Fakes:
         """The Object of a fake that the trace knows."""
         return self._objects.get(id(fake))
 
-    def of_input(self, tensor: torch.Tensor, symbolic: StatefulSymbolicContext | None) -> torch.Tensor:
+    def of_input(self, tensor: torch.Tensor, symbolic: StatefulSymbolicContext | JaggedContext | None) -> torch.Tensor:
         """A new fake of a real tensor. `symbolic`: which of its sizes are symbolic; None if none is."""
         self.symbolic = self.symbolic or symbolic is not None
         return to_fake(self.mode, tensor, symbolic)
@@ -153,7 +154,7 @@ def arguments_of(node: fx.Node) -> list[tuple[fx.Node, torch.Tensor]]:
 
 def storages(fakes: Iterable[torch.Tensor]) -> set[int]:
     """The keys of the storages of fakes, by which their memory is told apart."""
-    return {fake.untyped_storage()._cdata for fake in fakes}
+    return memory_of(fakes)
 
 
 def is_changed(fake: torch.Tensor, version: int, written: set[int], handed: set[int]) -> bool:

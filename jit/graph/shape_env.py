@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
+from typing import Any
 
+import sympy
+from torch import SymInt
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 
@@ -14,6 +17,15 @@ class TraceShapeEnv(ShapeEnv):
     def __init__(self, takes_unbacked: bool = False) -> None:
         super().__init__(allow_scalar_outputs=takes_unbacked, allow_dynamic_output_shape_ops=takes_unbacked)
         self.takes_items = takes_unbacked
+        self.nested: set[sympy.Symbol] = set()
+        """The symbols of sizes that stand for the lengths of nested tensors."""
+
+    def create_symbol(self, val: Any, *args: Any, **kwargs: Any) -> sympy.Expr:
+        """A symbol for a size; of those that are no numbers it is noted."""
+        symbol = super().create_symbol(val, *args, **kwargs)
+        if type(val) is SymInt:
+            self.nested.add(symbol)
+        return symbol
 
     @property
     def allow_scalar_outputs(self) -> bool:

@@ -158,6 +158,15 @@ class Shapes:
         fields = {field.name: getattr(outer, field.name) for field in dataclasses.fields(outer) if field.init}
         return SubclassSymbolicContext(**fields, inner_contexts=inner)
 
+    def context_of_part(self, source: Source, part: torch.Tensor, dimensions: frozenset[int]) -> StatefulSymbolicContext:
+        """How to make the fake of a tensor that a nested one consists of: these dimensions vary, with others."""
+        if id(part) not in self._contexts and not is_static(source, part):
+            own = NONE if self.dynamic.fixed else self.dynamic.dimensions(source, part) | dimensions
+            context = symbolic_context(self._name(source), part, own, dict.fromkeys(dimensions, ANY), self.dynamic) if own else None
+            self._contexts[id(part)] = part, context
+        known = self._contexts.get(id(part))
+        return (known and known[1]) or self._fixed(source, part)
+
     def _fixed(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext:
         """The context by which a fake gets no symbolic sizes."""
         return symbolic_context(self._name(source), tensor, NONE, NO_SIZES, STATIC, NONE)
@@ -351,9 +360,19 @@ class Shapes:
     # What the trace rests on.
 
     def assumptions(self) -> list[Assumption]:
-        """What the trace, and the backend, have taken to be true."""
+        """What the trace, and the backend, have taken to be true of numbers."""
         self.note_lines()
-        return [Assumption(guard.expr, line) for guard, line in zip(self.env.guards, self.lines, strict=True)]
+        return [Assumption(guard.expr, line) for guard, line in zip(self.env.guards, self.lines, strict=True) if not self._of_nested(guard.expr)]
+
+    def _of_nested(self, expr: sympy.Basic) -> set[sympy.Symbol]:
+        """The symbols of lengths of nested tensors in an expression: which of them are equal is guarded by the tensors that they stand for."""
+        return expr.free_symbols & getattr(self.env, "nested", set())
+
+    def _beside_nested(self) -> list[Fact]:
+        """What is guarded of numbers that are compared together with lengths of nested tensors: their values in this call."""
+        exprs = [self.env.simplify(guard.expr) for guard in self.env.guards]
+        mixed = {symbol for expr in exprs if self._of_nested(expr) for symbol in expr.free_symbols & self.origins.keys()}
+        return facts_of_values({symbol: self.origins[symbol] for symbol in sorted(mixed, key=str)})
 
     def guard(self, call: Call) -> ShapesHold | None:
         """The guard that all assumptions are right; None where nothing is to be checked. To be asked for once the backend has returned.
@@ -366,7 +385,8 @@ class Shapes:
         equations, reads = self.origins_of_symbols()
         facts = equations + self._bounds()
         lines = {self.env.simplify(assumption.expr): assumption.line for assumption in self.assumptions()}
-        facts += [(expr, lines.get(expr)) for expr in self.env.get_nontrivial_guards()]
+        facts += [(expr, lines.get(expr)) for expr in self.env.get_nontrivial_guards() if not self._of_nested(expr)]
+        facts += self._beside_nested()
         facts += [*self._float_facts.items(), *self._small.items()]
         try:
             guard = shapes_hold(facts, reads)

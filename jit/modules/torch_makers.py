@@ -16,6 +16,7 @@ from framejit.modules.numpy import tensor_of_numpy
 from framejit.modules.torch_overrides import of_class
 from framejit.objects import abstract
 from framejit.objects.listobject import ListObject
+from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject, number_out_of
@@ -63,8 +64,10 @@ def making(function: Any) -> Callable[..., Object]:
         of_numpy = tensor_of_numpy(vm, function, [data, *args], kwargs)
         if of_numpy is not None:
             return of_numpy
-        if data.cls in (list, tuple) and not args and set(kwargs) <= {"dtype", "device"} and has_unknown(vm, data):
-            found = of_list(vm, data, **kwargs)
+        if not args and set(kwargs) <= {"dtype", "device"}:
+            if isinstance(data, NumberObject) and data.cls is int and data.is_symbolic(vm):
+                return enter(vm, torch.full, [vm.const(()), data], {"dtype": vm.const(torch.int64), **kwargs})
+            found = of_list(vm, data, **kwargs) if data.cls in (list, tuple) and has_unknown(vm, data) else None
             if found is not None:
                 return found
         return enter(vm, function, [data, *args], kwargs)

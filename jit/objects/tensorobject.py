@@ -21,7 +21,7 @@ from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
-from framejit.torch_classes import as_class, is_disguised, is_plain, is_wrapper, store_data, store_grad
+from framejit.torch_classes import as_class, is_disguised, is_jagged, is_plain, is_wrapper, stays_itself, store_data, store_grad
 
 if TYPE_CHECKING:
     from torch import fx
@@ -76,7 +76,7 @@ class TensorObject(Object):
     def getattr(self, vm: VM, name: str) -> Object:
         if name == "__class__":
             return vm.const(self.cls)
-        if self.source is None and name in self.fake.__dict__ and is_wrapper(self.cls):
+        if self.source is None and name in self.fake.__dict__ and stays_itself(self.cls):
             return self.part(vm, name)
         raw = vm.raw_type_lookup(self.cls, name)
         read = operation_of(raw.__get__) if type(raw) is GetSetDescriptorType else None
@@ -96,7 +96,7 @@ class TensorObject(Object):
         return enter(vm, getattr, [self, vm.const(name)])
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
-        if is_wrapper(self.cls):
+        if stays_itself(self.cls):
             vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, of which .{name} is set"))
         raw = vm.raw_type_lookup(self.cls, name)
         if type(raw) is GetSetDescriptorType:
@@ -246,7 +246,19 @@ def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
     made = vm.graph.input(source, value)
     if is_wrapper(type(value)):
         rest_on_contents(vm, made)
+    elif is_jagged(type(value)):
+        rest_on_parts(vm, made)
     return made
+
+
+def rest_on_parts(vm: VM, nested: Object) -> None:
+    """Guard what a nested tensor consists of, from which its sizes follow."""
+    names = ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache")
+    parts = {name: abstract.getattr_(vm, nested, name) for name in names}
+    for part in parts.values():
+        rest_on_value(vm, part, nested, 0)
+    lengths = vm.observe(parts["_lengths"])
+    vm.graph.holds_lengths(vm.observe(parts["_offsets"]) if lengths.cls is type(None) else lengths)
 
 
 def rest_on_contents(vm: VM, wrapper: Object, depth: int = 0) -> None:

@@ -155,6 +155,9 @@ class Graph(Protocol[Obj]):
     def size(self, obj: Any, dim: int) -> Obj:
         """A size of a tensor as a number of the program's."""
 
+    def holds_lengths(self, obj: Obj) -> None:
+        """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
+
     def number_node(self, function: Callable[..., Any], operands: Sequence[Obj], sym: Any) -> Any:
         """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic."""
 

@@ -24,7 +24,7 @@ from framejit.guards.source import (
     Root,
 )
 from framejit.guards.tensor_source import ArrayTensor
-from framejit.guards.tensor_spec import tensor_spec
+from framejit.guards.tensor_spec import spec_without_sizes, tensor_spec
 from framejit.torch_modes import read_state
 
 TENSORS = [
@@ -253,3 +253,14 @@ def test_global_state_knows_how_many_modes_there_are() -> None:
     assert not agrees(built)
 
 
+
+
+def test_tensor_match_of_nested_tensors() -> None:
+    def nested(*lengths: int, dtype: torch.dtype = torch.float32, requires_grad: bool = False) -> Any:
+        parts = [torch.ones(length, 3, dtype=dtype) for length in lengths]
+        return torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=requires_grad)
+
+    built = one(TensorMatch, spec_without_sizes(nested(2, 4)))
+    assert agrees(built, nested(2, 4)) and agrees(built, nested(1, 5, 3)) and agrees(built, nested(2, 4).transpose(1, 2))
+    for other in (nested(2, 4, dtype=torch.float64), nested(2, 4, requires_grad=True), nested(2, 4, requires_grad=True) * 2, torch.ones(2, 4, 3), 3):
+        assert not agrees(built, other)

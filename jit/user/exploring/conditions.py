@@ -87,6 +87,7 @@ class Conditions:
                 yield Condition(f"{name} == {value}", sympy.Eq(self.symbols[name], value))
 
     def _of_tensor(self, tensor: VaryingTensor, guard: TensorMatch) -> Iterator[Condition]:
+        assert guard.spec.sizes is not None
         for dim, name in tensor.symbols.items():
             size = guard.spec.sizes[dim]
             if size is not None:

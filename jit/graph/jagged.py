@@ -1,0 +1,108 @@
+"""Jagged nested tensors in graphs: the tensors that one holds, how its fake is made of theirs, and where its memory is.
+
+    x = torch.nested.nested_tensor([a, b], layout=torch.jagged)      # a has 2 rows, b has 4
+    x.shape                                                           # (2, j1, 3): j1 stands for the lengths that x._offsets holds
+    x._values.shape                                                   # (6, 3)
+
+One from outside is an input of the graph as it is. What it holds is guarded tensor by tensor, and so are its sizes; the number of rows varies.
+Two sizes such as j1 are equal if they stand for the lengths in one and the same tensor: which of these are one is guarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
+from torch.nested._internal.nested_tensor import NestedTensor
+
+from framejit.guards.source import InstanceDict, Item, Source
+from framejit.torch_classes import is_jagged
+
+CACHE = "_metadata_cache"
+PATHS: dict[str, tuple[str, ...]] = {
+    "_values": ("_values",),
+    "_offsets": ("_offsets",),
+    "_lengths": ("_lengths",),
+    "_min_seqlen_tensor": (CACHE, "min_seqlen"),
+    "_max_seqlen_tensor": (CACHE, "max_seqlen"),
+}
+"""The tensors that one consists of, as `__tensor_flatten__` names them, and where in its `__dict__` each is found."""
+LENGTHS = ("_min_seqlen_tensor", "_max_seqlen_tensor")
+"""Those that have no data: their first size is the least, or the largest, length."""
+
+
+@dataclass(frozen=True, slots=True)
+class JaggedContext:
+    """How to make the fake of a nested tensor: for each tensor that it consists of, how its fake is made."""
+
+    parts: Mapping[str, StatefulSymbolicContext]
+
+    def make(self, mode: FakeTensorMode, nested: NestedTensor) -> NestedTensor:
+        """A new fake of a real one."""
+        fakes = {
+            name: mode.from_tensor(part, symbolic_context=self.parts[name], source=self.parts[name].tensor_source)
+            for name, part in parts_of(nested).items()
+        }
+        cache = {path[1]: fakes[name] for name, path in PATHS.items() if path[0] == CACHE and name in fakes}
+        with mode:
+            fake = NestedTensor(
+                fakes["_values"],
+                fakes["_offsets"],
+                lengths=fakes.get("_lengths"),
+                requires_grad=nested.requires_grad,
+                _ragged_idx=nested._ragged_idx,
+                _metadata_cache=cache,
+            )
+            return fake if nested.is_leaf else computed_from_outside(fake)
+
+
+def computed_from_outside(fake: NestedTensor) -> NestedTensor:
+    """A fake of the same parts that is no leaf."""
+    with torch.enable_grad():
+        found: NestedTensor = torch._C._functions.DelayedError("the gradient goes on outside of the graph", 1)(fake)
+    found._values = fake._values
+    return found
+
+
+def parts_of(nested: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The tensors that a nested tensor consists of, by name."""
+    return {name: getattr(nested, name) for name in nested.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
+
+
+def source_of_part(source: Source, name: str) -> Source:
+    """Where one of the tensors is found."""
+    found = source.child(InstanceDict)
+    for key in PATHS[name]:
+        found = found.child(Item, key)
+    return found
+
+
+def varying_dimension(nested: NestedTensor, name: str) -> frozenset[int]:
+    """The dimensions of one of the tensors that vary with the lengths."""
+    if name == "_values":
+        return frozenset({nested._ragged_idx - 1})
+    return frozenset({0} if name in LENGTHS else ())
+
+
+def contexts_of(source: Source, nested: NestedTensor, context_of_part: Callable[..., StatefulSymbolicContext]) -> JaggedContext:
+    """How to make the fake of a nested tensor. `context_of_part(source, tensor, dimensions)`: for a tensor of which these dimensions vary."""
+    parts = parts_of(nested).items()
+    return JaggedContext({name: context_of_part(source_of_part(source, name), part, varying_dimension(nested, name)) for name, part in parts})
+
+
+def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
+    """The keys of the storages in which the data of tensors is, be they nested or not."""
+    found: set[int] = set()
+    for tensor in tensors:
+        parts = parts_of(tensor).values() if is_jagged(type(tensor)) else (tensor,)
+        found |= {part.untyped_storage()._cdata for part in parts}
+    return found
+
+
+def is_nested_int(value: Any) -> bool:
+    """Whether a size stands for the lengths that a tensor holds."""
+    return type(value) is torch.SymInt and value.node.is_nested_int()
