@@ -78,6 +78,12 @@ def autocast_depth() -> int:
     return depth - 1
 
 
+def forget_casts(depth: int) -> None:
+    """Drop what autocast has cached if so many of its scopes are open (runs in graphs: where a program has left its last, a graph may have not)."""
+    if autocast_depth() == depth:
+        torch.clear_autocast_cache()
+
+
 def leave_autocast(devices: AutocastOfDevices, depth: int) -> None:
     """Set autocast to this value, and leave all scopes but the outer `depth`, which an error has left open."""
     put_autocast(devices)
@@ -199,7 +205,7 @@ INFERENCE = Mode(
 AUTOCAST = Mode(
     "autocast", lambda: autocast_of(AUTOCAST_DEVICES), autocast_in_force, autocast_probes,
     asked_by=(torch.is_autocast_enabled, torch.is_autocast_cpu_enabled, NATIVE._is_any_autocast_enabled),
-    switches=(_enter_autocast, _exit_autocast), put=put_autocast,
+    switches=(_enter_autocast, _exit_autocast, forget_casts), put=put_autocast,
 )  # fmt: skip
 MODES = (
     GRAD,

@@ -12,7 +12,7 @@ from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from framejit.graph.switches import Switches
-from framejit.torch_modes import SWITCHED, AutocastOfDevices
+from framejit.torch_modes import SWITCHED, AutocastOfDevices, forget_casts
 
 if TYPE_CHECKING:
     from torch import fx
@@ -76,7 +76,8 @@ class Scope:
     """An inference mode or autocast that `owner` entered. `node` opened it in the graph, None where that would change nothing.
 
     `grad`: the grad mode where it was entered, which inference mode changes and puts back. `enter`: the owner's own `__enter__`.
-    `cache`: whether an autocast is to cache its casts.
+    `cache`: whether an autocast is to cache its casts. `leaves`: it stands for the end of an autocast that was entered before the trace, whose
+    settings it takes back; `enter` is then what leaves that one for real.
     """
 
     manager: Any
@@ -87,11 +88,12 @@ class Scope:
     grad: bool
     enter: Callable[[Any], Any]
     cache: bool | None = None
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Entering:
-    """The effect of leaving the trace with scopes open, outermost first: (grad mode before it, `__enter__`, owner) for each; `grad`: then."""
+    """The effect of leaving the trace with scopes open, or with others left, in order: (grad mode before it, `__enter__`, owner) for each; `grad`: then."""
 
     scopes: tuple[tuple[bool, Callable[[Any], Any], Object], ...]
     grad: bool
@@ -110,6 +112,11 @@ class Entering:
 
     def referents(self) -> list[Object]:
         return [owner for _, _, owner in self.scopes]
+
+
+def leave_for_real(owner: Any) -> None:
+    """Leave a scope that was entered before the trace (runs in generated code)."""
+    owner.__exit__(None, None, None)
 
 
 def enter_for_real(grad: bool, enter: Callable[[Any], Any], owner: Any) -> None:
@@ -196,8 +203,12 @@ class GlobalModes:
         self._trail.log(self._nominal.pop)
 
     def exit_nominally(self, owner: Object) -> bool:
-        """Leave such a scope; False where it is not the innermost of them."""
-        if not self._nominal or self._nominal[-1][0] is not owner:
+        """Leave such a scope; False where it is not the innermost of them. One that was entered before the trace is left for real where the trace ends."""
+        inside = [known for known, enter in self._nominal if enter is not leave_for_real]
+        if not inside and owner.source is not None and all(known is not owner for known, _ in self._nominal):
+            self.enter_nominally(owner, leave_for_real)
+            return True
+        if not inside or self._nominal[-1][0] is not owner:
             return False
         self._trail.log(self._nominal.append, self._nominal.pop())
         return True
@@ -234,9 +245,23 @@ class GlobalModes:
 
         self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, torch.autocast.__enter__, cache))
 
+    def leave_autocast(self, device: str, dtype: torch.dtype, enabled: bool, cache: bool, owner: Object) -> bool:
+        """Leave an autocast that was entered before the trace. The other arguments: what holds outside of it. In the graph that is a scope with these
+        settings up to its end. False where the program is inside a scope that it has entered since, or has left this one already."""
+        if self._nominal or not all(scope.leaves and scope.owner is not owner for scope in self._scopes):
+            return False
+        node = self._effect_node(_enter_autocast, (device, dtype, enabled, cache))
+
+        def make() -> Any:
+            return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
+
+        self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, leave_for_real, cache, leaves=True))
+        self._forget_casts()
+        return True
+
     def exit_scope(self, owner: Object) -> bool:
         """Close the innermost scope; False if it isn't the owner's."""
-        if not self._scopes or self._scopes[-1].owner is not owner:
+        if not self._scopes or self._scopes[-1].owner is not owner or self._scopes[-1].leaves:
             return False
         scope = self._scopes[-1]
         if scope.node is not None:
@@ -245,7 +270,15 @@ class GlobalModes:
         scope.manager.__exit__(None, None, None)
         self._trail.log(self._enter, scope)
         self._reread()
+        self._forget_casts()
         return True
+
+    def _forget_casts(self) -> None:
+        """Have the graph drop cached casts where the program, at this point, is in no autocast any more. Each that it has left counts twice in the graph:
+        it is still open, and so is the scope that stands for its end."""
+        left = sum(scope.leaves for scope in self._scopes)
+        if left:
+            self._effect_node(forget_casts, (2 * left,))
 
     def _open(self, scope: Scope) -> None:
         self._enter(scope)

@@ -195,11 +195,24 @@ def autocast_enter(vm: TorchVM, self: Object) -> Object:
     return self
 
 
-@models(torch.inference_mode.__exit__, torch.autocast.__exit__)
-def scope_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
+@models(torch.inference_mode.__exit__)
+def inference_mode_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
     if not vm.graph.modes.exit_scope(vm.observe(self)):
-        vm.unsupported(breaks.GlobalStateUnsupported("leaving a torch mode that was entered elsewhere, or out of order"))
-    return vm.const(None if issubclass(self.cls, torch.inference_mode) else False)
+        vm.unsupported(breaks.GlobalStateUnsupported("leaving an inference mode that was entered elsewhere, or out of order"))
+    return vm.const(None)
+
+
+@models(torch.autocast.__exit__)
+def autocast_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
+    """One that was entered before the trace, as behind a graph break inside it, has kept what held outside."""
+    modes, self = vm.graph.modes, vm.observe(self)
+    if modes.exit_scope(self):
+        return vm.const(False)
+    if self.source is None or not modes.leave_autocast(
+        attribute(vm, self, "device"), attribute(vm, self, "prev_fastdtype"), attribute(vm, self, "prev"), attribute(vm, self, "prev_cache_enabled"), self
+    ):
+        vm.unsupported(breaks.GlobalStateUnsupported("leaving an autocast that was entered elsewhere, or out of order"))
+    return vm.const(False)
 
 
 @models(torch.autograd.profiler.record_function.__enter__)
@@ -212,7 +225,7 @@ def record_function_enter(vm: TorchVM, self: Object) -> Object:
 @models(torch.autograd.profiler.record_function.__exit__)
 def record_function_exit(vm: TorchVM, self: Object, *exc: Object) -> Object:
     if not vm.graph.modes.exit_nominally(self):
-        vm.unsupported(breaks.GlobalStateUnsupported("leaving a record_function that was entered outside the trace"))
+        vm.unsupported(breaks.GlobalStateUnsupported("leaving a record_function out of order"))
     return vm.const(None)
 
 

@@ -526,3 +526,79 @@ def test_writes_to_inference_tensors(program, backend):
             mine, theirs = torch.tensor([-1.0, 2.0, -3.0]), torch.tensor([-1.0, 2.0, -3.0])
             torch.testing.assert_close(compiled(mine), program(theirs))
             assert torch.equal(mine, theirs)
+
+
+def left_behind_a_break(t, linear):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", enabled=False):
+            framejit.graph_break()
+            a = linear(t)
+        b = linear(t)
+        seen = torch.is_autocast_enabled("cpu"), torch.is_autocast_cache_enabled()
+    return a, b, linear(t), seen, torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+
+def entered_anew_behind_a_break(t, linear):
+    """Between two autocasts weights change: casts of the old ones must not be found in the second."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        framejit.graph_break()
+        a = linear(t)
+    with torch.no_grad():
+        linear.weight.mul_(2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        b = linear(t)
+    with torch.no_grad():
+        linear.weight.mul_(2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return a, b, linear(t)
+
+
+def left_for_good(t, linear):
+    """One that is entered and left by hand."""
+    scope = torch.autocast("cpu", dtype=torch.bfloat16)
+    scope.__enter__()
+    framejit.graph_break()
+    a = linear(t)
+    scope.__exit__(None, None, None)
+    return a, linear(t)
+
+
+def recorded(t, linear):
+    with torch.profiler.record_function("outer"):
+        framejit.graph_break()
+        with torch.profiler.record_function("inner"):
+            y = linear(t)
+    return linear(y)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "program", [left_behind_a_break, entered_anew_behind_a_break, left_for_good, recorded], ids=lambda program: program.__name__
+)
+def test_scopes_entered_before_a_break_are_left_inside_the_graph_behind_it(program, backend):
+    before = state(), nesting()
+    torch.manual_seed(0)
+    t = torch.randn(2, 3)
+    linear = torch.nn.Linear(3, 3)
+    framejit.reset()
+    agree(program, t, linear, backend=backend, fullgraph=False)
+    assert framejit.statistics()["graph_breaks"] == 1
+    assert framejit.statistics()["graphs"] == 1
+    assert (state(), nesting()) == before
+
+
+def test_an_autocast_of_the_callers_is_left_once():
+    def leaves(scope, t):
+        scope.__exit__(None, None, None)
+        scope.__exit__(None, None, None)
+        return t @ t
+
+    compiled = framejit.compile(leaves, backend="eager")
+    for function in (leaves, compiled, compiled):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            scope = torch.autocast("cpu", dtype=torch.float16)
+            scope.__enter__()
+            torch.autocast_increment_nesting()  # which the second `__exit__` takes away
+            assert function(scope, torch.ones(2, 2)).dtype is torch.bfloat16
+            assert torch.get_autocast_dtype("cpu") is torch.bfloat16
+    assert nesting() == 0
