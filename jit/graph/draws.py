@@ -35,7 +35,7 @@ GENERATORS = {
 
 _library = torch.library.Library("framejit", "FRAGMENT")
 _library.define(
-    "draw(str module, str function, Scalar[] arguments, ScalarType dtype, Tensor? after) -> Tensor",
+    "draw(str module, str function, Scalar[] arguments, SymInt[]? size, ScalarType dtype, Tensor? after) -> Tensor",
     tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
 )
 _library.define(
@@ -53,14 +53,34 @@ STATE: torch.Tensor = torch.Generator().get_state()
 
 
 @torch.library.impl(_library, "draw", "CompositeExplicitAutograd")
-def draw(module: str, function: str, arguments: Sequence[float], dtype: torch.dtype, after: torch.Tensor | None) -> torch.Tensor:
-    """Call a function of a module for a number, which comes as a tensor. `after`: the draw that must have been made."""
-    return torch.tensor(getattr(GENERATORS[module].module, function)(*arguments), dtype=dtype)
+def draw(
+    module: str, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype, after: torch.Tensor | None
+) -> torch.Tensor:
+    """Call a function of a module for a number, or an array of this size, which comes as a tensor. `after`: the draw that must have been made."""
+    return numbers_from(GENERATORS[module].module, function, arguments, size, dtype)
+
+
+BY_DIMENSIONS = frozenset({"rand", "randn", "permutation"})
+"""Functions that are told the size of their arrays by arguments of its own."""
+
+
+def numbers_from(holder: Any, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype) -> torch.Tensor:
+    """What a function draws, as a tensor. `holder`: the module, or a generator."""
+    call = getattr(holder, function)
+    if function == "choice":
+        found = call(int(arguments[0]), size=size, replace=bool(arguments[1]))
+    elif size is None:
+        found = call(*arguments)
+    else:
+        found = call(*size) if function in BY_DIMENSIONS else call(*arguments, size=tuple(size))
+    return torch.tensor(found, dtype=dtype) if size is None else torch.from_numpy(found).to(dtype)
 
 
 @torch.library.register_fake("framejit::draw", lib=_library)
-def draw_nothing(module: str, function: str, arguments: Sequence[float], dtype: torch.dtype, after: torch.Tensor | None) -> torch.Tensor:
-    return torch.empty((), dtype=dtype)
+def draw_nothing(
+    module: str, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype, after: torch.Tensor | None
+) -> torch.Tensor:
+    return torch.empty(() if size is None else size, dtype=dtype)
 
 
 @torch.library.impl(_library, "seed", "CompositeExplicitAutograd")

@@ -1,4 +1,4 @@
-"""random and numpy.random: single numbers drawn from the generators of the process are drawn by the graph. All else of these modules runs natively.
+"""random and numpy.random: numbers, and NumPy's arrays of them, drawn from the generators of the process are drawn by the graph.
 
 A number that is drawn is not known while tracing, like a number out of a tensor. Where the program needs its value, say for a branch, it is drawn natively.
 """
@@ -10,56 +10,32 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import numpy
-import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.draws import DRAW, SEED, draws_of
 from framejit.guards.kinds import ValueIs
+from framejit.modules.app import random as app
+from framejit.modules.random_functions import PYTHON, STATES, DrawingFunction, asked
 from framejit.modules.torch_seeds import is_seed
 from framejit.objects import abstract, operators
 from framejit.objects.naming import callable_name
-from framejit.objects.numberobject import NumberObject
+from framejit.objects.ndarrayobject import ArrayObject
 from framejit.objects.object import Object
 from framejit.objects.registry import library, models
-from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.torchcall import enter
 
-OF_RANDOM = {
-    "random": 0, "uniform": 2, "triangular": 3, "betavariate": 2, "expovariate": 1, "gammavariate": 2, "gauss": 2, "lognormvariate": 2,
-    "normalvariate": 2, "vonmisesvariate": 2, "paretovariate": 1, "weibullvariate": 2, "randint": 2, "randrange": 3,
-}  # fmt: skip
-"""Functions that draw one number, and how many numbers they take at most."""
-OF_NUMPY = {
-    "random": 0, "random_sample": 0, "rand": 0, "randn": 0, "standard_normal": 0, "uniform": 2, "normal": 2, "beta": 2, "gamma": 2,
-    "exponential": 1, "laplace": 2, "lognormal": 2, "triangular": 3, "randint": 2, "poisson": 1, "binomial": 2,
-}  # fmt: skip
-INTEGRAL = frozenset({"randint", "randrange", "poisson", "binomial"})
-MOST = 2**62
-"""Ints beyond this are left to Python."""
-
-Drawing = tuple[str, str, int]
-"""The module and the name of a function that draws, and how many numbers it takes at most."""
-METHODS: dict[Any, tuple[Any, Drawing]] = {}
-"""Such functions by what their bound methods are of; with the object that holds the process's generator."""
+METHODS: dict[Any, tuple[Any, str, DrawingFunction]] = {}
+"""Functions that draw by what their bound methods are of; with the object that holds the process's generator, and its module."""
 
 
-def draw(vm: TorchVM, drawing: Drawing, args: list[Object]) -> Object | None:
-    """A number that the graph draws; None where that is left to native code."""
-    module, name, most = drawing
-    numbers = [vm.observe(arg) for arg in args]
-    if len(numbers) > most or not vm.graph.unbacked.may_begin():
-        return None
-    if not all(isinstance(number, NumberObject) and not number.is_symbolic(vm) for number in numbers):
-        return None
-    values = [number.constant(vm) for number in numbers]
-    if name in INTEGRAL and not all(abs(value) < MOST for value in values):
+def draw(vm: TorchVM, module: str, function: DrawingFunction, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """What the graph draws; None where that is left to native code."""
+    wanted = None if vm.graph.is_inner() else asked(vm, function, args, kwargs)
+    if wanted is None or not (wanted.size is not None or vm.graph.unbacked.may_begin()):
         return None
     vm.place()
-    dtype = torch.int64 if name in INTEGRAL else torch.float64
-    drawn = enter(vm, DRAW, [vm.const(module), vm.const(name), vm.const(tuple(values)), vm.const(dtype), last_draw(vm)])
-    assert isinstance(drawn, TensorObject)
-    return number_out_of(vm, drawn, "item")
+    return wanted.result(vm, enter(vm, DRAW, [vm.const(module), *wanted.arguments(vm), last_draw(vm)]))
 
 
 def last_draw(vm: TorchVM) -> Object:
@@ -90,34 +66,44 @@ def refuse(function: Any) -> breaks.Break:
     return breaks.Random(f"{callable_name(function)}()")
 
 
-def builtin(function: Any, drawing: Drawing) -> None:
+def builtin(function: Any, module: str, drawing: DrawingFunction) -> None:
     """A method in C that is bound to the process's generator for good."""
 
     @models(function)
-    def drawn(vm: TorchVM, *args: Object) -> Object:
-        return draw(vm, drawing, list(args)) or vm.unsupported(refuse(function))
+    def drawn(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+        return draw(vm, module, drawing, list(args), kwargs) or vm.unsupported(refuse(function))
 
 
-for _module, _functions, _name in ((random, OF_RANDOM, "random"), (numpy.random, OF_NUMPY, "numpy.random")):
-    for _function, _most in _functions.items():
-        _method = getattr(_module, _function)
+for _module, _functions in ((random, PYTHON), (numpy.random, STATES)):
+    for _name, _function in _functions.items():
+        _method = getattr(_module, _name)
         if isinstance(_method, MethodType):
-            METHODS[_method.__func__] = _method.__self__, (_name, _function, _most)
+            METHODS[_method.__func__] = _method.__self__, _module.__name__, _function
         else:
-            builtin(_method, (_name, _function, _most))
+            builtin(_method, _module.__name__, _function)
+SHUFFLE = numpy.random.shuffle.__func__  # type: ignore[attr-defined]
+OTHERS: dict[Any, tuple[Any, str, None]] = {
+    random.Random.seed: (random.seed.__self__, "random", None), SHUFFLE: (numpy.random.shuffle.__self__, "numpy.random", None),  # type: ignore[attr-defined]
+}  # fmt: skip
+"""Functions that give no number, by what their bound methods are of; with the object that holds the process's generator, and its module."""
+ON_ARRAYS = {numpy.random.permutation.__func__: app.permutation, SHUFFLE: app.shuffle, numpy.random.choice.__func__: app.choice}  # type: ignore[attr-defined]
+"""Functions that may be given an array, by what their bound methods are of, with what they do then."""
 
 
-SEEDED: dict[Any, tuple[Any, str]] = {random.Random.seed: (random.seed.__self__, "random")}  # type: ignore[attr-defined]
-"""Functions that seed, by what their bound methods are of; with the object that holds the process's generator."""
-
-
-def by_method(vm: TorchVM, function: Object, args: list[Object]) -> Object | None:
+def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A call of a method of the process's generator, bound or not; None where it is none."""
-    generator, drawing = METHODS.get(function.value) or SEEDED.get(function.value) or (None, None)
-    if drawing is None or not args or vm.observe(args[0]).value is not generator:
+    generator, module, drawing = METHODS.get(function.value) or OTHERS.get(function.value) or (None, "", None)
+    if generator is None or not args or vm.observe(args[0]).value is not generator:
         return None
     receiver = vm.observe(args[0])
-    found = seed(vm, drawing, args[1:]) if isinstance(drawing, str) else draw(vm, drawing, args[1:])
+    on_array = ON_ARRAYS.get(function.value)
+    if on_array is not None and len(args) > 1 and isinstance(vm.observe(args[1]), ArrayObject):
+        draws_order = vm.pin(getattr(numpy.random, "choice" if on_array is app.choice else "permutation"))
+        found: Object | None = vm.call_app(on_array, [draws_order, *args[1:]], kwargs)
+    elif drawing is not None:
+        found = draw(vm, module, drawing, args[1:], kwargs)
+    else:
+        found = None if kwargs or function.value is SHUFFLE else seed(vm, module, args[1:])
     for obj in (function, receiver):
         if found is not None and obj.source is not None:
             vm.guard(ValueIs, obj.source, obj.value)
@@ -127,7 +113,7 @@ def by_method(vm: TorchVM, function: Object, args: list[Object]) -> Object | Non
 @library
 def method_in_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
     """A function of `random` is a bound method of the process's generator."""
-    return by_method(vm, function, args) if type(function.value) is FunctionType and not kwargs else None
+    return by_method(vm, function, args, kwargs) if type(function.value) is FunctionType else None
 
 
 CYTHON_CALL = vars(type(getattr(numpy.random.beta, "__func__", None))).get("__call__")
@@ -136,14 +122,12 @@ CYTHON_CALL = vars(type(getattr(numpy.random.beta, "__func__", None))).get("__ca
 
 def method_in_cython(vm: TorchVM, function: Object, *args: Object, **kwargs: Object) -> Object:
     """A function of `numpy.random` is a bound method of the process's generator."""
-    if kwargs:
-        vm.unsupported(refuse(function.value))
-    if function.value is numpy.random.seed:
+    if function.value is numpy.random.seed and not kwargs:
         found = seed(vm, "numpy.random", list(args))
         if function.source is not None:
             vm.guard(ValueIs, function.source, function.value)
     else:
-        found = by_method(vm, function, list(args))
+        found = by_method(vm, function, list(args), kwargs)
     return found if found is not None else vm.unsupported(refuse(function.value))
 
 

@@ -11,6 +11,7 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.packed import first_size, number_of_sequences
 from framejit.objects import abstract, operators
+from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.sliceobject import SliceObject
@@ -22,6 +23,7 @@ from framejit.objects.unbackednumber import UnbackedNumber, is_checked
 
 ITEM = torch.Tensor.__getitem__
 STORE = torch.Tensor.__setitem__
+INDICES = (torch.int64, torch.bool)
 MASKS = (torch.bool, torch.uint8)
 
 
@@ -29,6 +31,7 @@ MASKS = (torch.bool, torch.uint8)
 def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
     """An item of a tensor, or a part of it."""
     refuse_replaced(vm, ITEM)
+    key = with_tensors(vm, key)
     parts = parts_of(vm, key)
     if not isinstance(self, TensorObject):
         return enter(vm, ITEM, [self, key])
@@ -48,6 +51,7 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
 def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) -> Object:
     """Storing to an item of a tensor, or to a part of it."""
     refuse_replaced(vm, STORE)
+    key = with_tensors(vm, key)
     parts = parts_of(vm, key)
     places = checked_places(vm, self, parts) if isinstance(self, TensorObject) else {}
     if places:
@@ -63,6 +67,23 @@ def refuse_replaced(vm: TorchVM, method: Any) -> None:
 def parts_of(vm: TorchVM, key: Object) -> list[Object]:
     """What a key has for the dimensions of a tensor."""
     return [vm.observe(part) for part in (abstract.iterate(vm, key) if vm.observe(key).cls is tuple else [key])]
+
+
+def with_tensors(vm: TorchVM, key: Object) -> Object:
+    """A key with tensors in the place of NumPy's arrays, as torch takes them."""
+    parts = parts_of(vm, key)
+    if not any(map(is_array, parts)):
+        return key
+    for number, part in enumerate(parts):
+        if isinstance(part, ArrayObject) and is_array(part):
+            parts[number] = tensor = tensor_of_array(vm, part)
+            if tensor.look(vm).dtype not in INDICES or tensor.fake.dim() == 0:
+                vm.unsupported(breaks.ArrayOperation("indexing a tensor with an array that is neither one of places nor a mask"))
+    return TupleObject(parts) if vm.observe(key).cls is tuple else parts[0]
+
+
+def is_array(part: Object) -> bool:
+    return isinstance(part, ArrayObject) and not part.is_scalar
 
 
 def selected(vm: TorchVM, tensor: Object, places: dict[int, UnbackedNumber]) -> Object:

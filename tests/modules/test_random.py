@@ -35,6 +35,7 @@ class State:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.random = random.Random(7)
         self.numpy = np.random.default_rng(3)
+        self.table, self.floats = np.arange(12.0).reshape(6, 2), np.arange(7, dtype=np.float32)
         self.calls = 0
 
 
@@ -265,9 +266,46 @@ def generators_of_the_program(s):
     return s.x * s.random.random() + s.random.randint(0, 3), s.x * s.numpy.random(), torch.from_numpy(s.numpy.normal(size=3))
 
 
-@split
+@whole
 def arrays(s):
-    return s.x + torch.from_numpy(np.random.randn(4, 6)), s.x[np.random.choice(4)], np.random.normal(0, 1, 3).sum()
+    r = np.random
+    uniform = r.rand(3), r.random((2, 2)), r.random_sample(2), r.uniform(1, 2, 3), r.uniform(low=-1.0, high=1, size=(2, 3)), r.uniform(0, 1, ()), r.rand(0, 3)
+    normal = r.randn(2, 3), r.normal(0, 1, 4), r.normal(loc=1.0, size=2), r.normal(scale=2.0), r.standard_normal((3,)), r.lognormal(0.0, 1.0, 2)
+    others = r.beta(1.0, 2.0, size=3), r.gamma(2.0, size=[2]), r.exponential(2.0, (2,)), r.laplace(size=2), r.triangular(0, 1, 2, 3), r.chisquare(2.0, 2)
+    ints = r.randint(0, 5, (3,)), r.randint(7, size=4), r.randint(low=1, high=3), r.poisson(3.0, 4), r.binomial(5, 0.3, size=3), r.geometric(0.5, 3)
+    chosen = r.choice(5), r.choice(5, 3), r.choice(5, 3, False), r.choice(5, size=(2, 2), replace=True), r.permutation(6)
+    return uniform, normal, others, ints, chosen
+
+
+@whole
+def arrays_and_tensors(s):
+    noised = s.x + torch.from_numpy(np.random.randn(4, 6)).float() + torch.tensor(np.random.normal(0, 1, 6))
+    return noised[np.random.permutation(4)], s.x[np.random.choice(4)], s.x * np.random.normal(0, 1, 3).sum(), s.x[np.random.rand(4) < 0.5]
+
+
+@whole
+def mixed_row_by_row(s):
+    share = np.where(np.random.rand(4) < 0.5, np.random.beta(1.0, 1.0, size=4).astype(np.float32), 1.0)
+    share = torch.tensor(share, dtype=torch.float32).reshape(4, 1)
+    return s.x * share + s.x.flip(0) * (1 - share)
+
+
+@whole
+def orders(s):
+    np.random.shuffle(s.table)
+    return np.random.permutation(s.table), np.random.permutation(s.floats), np.random.choice(s.floats, size=2, replace=False)
+
+
+@split
+def lists_and_refused_arrays(s):
+    places = [3, 4, 5]
+    np.random.shuffle(places)
+    s.calls += 1
+    chosen = places, np.random.choice([1, 2, 3]), np.random.choice(3, p=[0.2, 0.3, 0.5]), np.random.uniform([0, 1], [1, 2]), np.random.choice(s.floats)
+    try:
+        return chosen, np.random.rand(2), np.random.randint(5, size=3, dtype=np.int32), np.random.normal(0, -s.calls, 3)
+    except ValueError as error:
+        return str(error), np.random.rand(2)
 
 
 @split
@@ -294,6 +332,15 @@ def test_seeds_that_vary_compile_twice() -> None:
         np.random.seed(s.calls)
         torch.manual_seed(s.calls)
         return torch.rand(2) + random.random() + np.random.rand()
+
+    found = does_as_eager(State, fn, "aot_eager", calls=5)
+    assert (found["graphs"], found["graph_breaks"]) == (2, 0), found["reasons"]
+
+
+def test_sizes_of_arrays_that_vary_compile_twice() -> None:
+    def fn(s):
+        s.calls += 1
+        return np.random.permutation(s.calls + 2), np.random.rand(s.calls + 1, 2), np.random.normal(size=s.calls + 3)
 
     found = does_as_eager(State, fn, "aot_eager", calls=5)
     assert (found["graphs"], found["graph_breaks"]) == (2, 0), found["reasons"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from agreement import Comparison
@@ -173,3 +174,17 @@ def test_a_changed_argument_breaks_the_graph(backend):
 
     counts = statistics_of(store, *[(matrix(), torch.tensor(place)) for place in (*PLACES, 9)], backend=backend)
     assert counts["graph_breaks"] == 1 and not counts["fallbacks"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_arrays_as_indices(backend):
+    def fn(x, places, table, mask):
+        found = x[places], x[places, 0], x[:, places], x[table], x[None, places, ...], x[places[:2], torch.tensor([0, 1])], x[mask]
+        x[places] = 0
+        x[mask, 1] += 2
+        return found
+
+    args = matrix(4), np.array([2, 0, -1]), np.array([[0, 1], [3, 2]]), np.array([True, False, True, True])
+    assert statistics_of(fn, args, backend=backend, fullgraph=True)["graphs"] == 1
+    for array in (np.array([1, 2], dtype=np.int32), np.array([1.0]), np.array(2)):
+        statistics_of(lambda x, array: x[array], (matrix(4), array), backend=backend)
