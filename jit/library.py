@@ -43,6 +43,8 @@ BACKWARD_PASSES = TORCH + "autograd/functional.py"
 """The file whose functions run backward passes, some of them one for each number: natively, so each would be a graph break of its own."""
 TRANSFORMS = tuple(TORCH + "_functorch/" + name for name in ("apis.py", "eager_transforms.py", "vmap.py"))
 """The files of torch.func's transforms: behind a graph break inside one, its levels would be open in one graph and closed in another."""
+MASKED_TENSORS = TORCH + "masked/maskedtensor/"
+"""The code of tensors that no graph has: it would stop traces at each of its calls."""
 OPTIMIZERS = TORCH + "optim/"
 """Where a step of an optimizer stops a trace, the whole of it runs natively."""
 
@@ -93,7 +95,7 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
     if is_generated(code, namespace):
         return CodeKind.WRAPPER
     if filename.startswith(TORCH):
-        if filename.startswith((BACKWARD_PASSES, OPTIMIZERS, *TAKING_FUNCTIONS, *TRANSFORMS)):
+        if filename.startswith((BACKWARD_PASSES, MASKED_TENSORS, OPTIMIZERS, *TAKING_FUNCTIONS, *TRANSFORMS)):
             return CodeKind.MACHINERY
         return CodeKind.TENSORS if filename.startswith(TENSOR_CODE) else CodeKind.WRAPPER
     if filename.startswith(OURS):

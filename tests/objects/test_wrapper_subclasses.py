@@ -308,3 +308,15 @@ def test_what_a_wrapper_holds_in_slots_is_guarded(backend: str) -> None:
         found = compiled(Slotted(torch.ones(2), times))
         assert (found.inner.tolist(), found.times) == ([2.0 * times] * 2, times)
     assert framejit.statistics()["graphs"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*MaskedTensors")
+def test_masked_tensors_are_left_to_native_code_as_a_whole() -> None:
+    def mean(x: torch.Tensor) -> Any:
+        return torch.masked.masked_tensor(x * 2, x > 0).sum(1).get_data() + 1
+
+    framejit.reset()
+    x = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
+    assert torch.equal(framejit.compile(mean, backend="eager")(x), mean(x))
+    assert framejit.statistics()["graph_breaks"] <= 5
+    assert not any("masked/maskedtensor" in str(reason).partition(" at ")[2] for reason in framejit.statistics()["reasons"])
