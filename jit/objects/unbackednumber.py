@@ -23,7 +23,8 @@ MAX_DEPTH = 200
 """So many computations may be in one another."""
 MANY_BITS = 1000
 """Ints of fewer bits than this become floats without an error."""
-EXACT_INTS = 2**53
+EXACT_BITS = 53
+EXACT_INTS = 2**EXACT_BITS
 """Doubles have all ints up to here."""
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
@@ -240,13 +241,32 @@ def as_tensor(vm: VM, number: Object) -> Object | None:
     Python's does, whereas torch would rearrange that on symbols."""
     if isinstance(number, NumberObject):
         return None if number.is_symbolic(vm) or abs(number.constant(vm)) > EXACT_INTS else number
-    if isinstance(number, Datum) and number.cls is float and vm.graph.unbacked.may_begin():
-        tensor = vm.graph.object_of(number.node.args[0].meta["example_value"])
-        return None if tensor is None else enter(vm, torch.Tensor.double, [enter(vm, torch.Tensor.detach, [tensor])])
-    if isinstance(number, Computed) and number.cls is float and number.operation in ("+", "-", "*", "/"):
+    if isinstance(number, Datum):
+        return item_as_tensor(vm, number)
+    if not isinstance(number, Computed) or number.cls is not float:
+        return None
+    if number.operation == "float" and number.operands[0].cls is int:
+        return as_tensor(vm, number.operands[0])
+    if number.operation in ("+", "-", "*", "/") and (number.operation != "/" or divides_as_floats(*number.operands)):
         parts = [as_tensor(vm, part) for part in number.operands]
         return None if None in parts else enter(vm, ARITHMETIC[number.operation], [part for part in parts if part is not None])
     return None
+
+
+def item_as_tensor(vm: VM, number: Datum) -> Object | None:
+    """A tensor of one double that is an item of a tensor. Ints become doubles as in Python: the nearest one."""
+    source = number.node.args[0] if number.node.args else None
+    if not vm.graph.unbacked.may_begin() or number.cls is bool or number.node.target not in ("item", torch.Tensor.item):
+        return None
+    tensor = vm.graph.object_of(source.meta["example_value"])  # type: ignore[union-attr]
+    return None if tensor is None else enter(vm, torch.Tensor.double, [enter(vm, torch.Tensor.detach, [tensor])])
+
+
+def divides_as_floats(dividend: Object, divisor: Object) -> bool:
+    """Whether the quotient is that of the operands as floats. Python rounds that of two ints once; as floats, ints of more than 53 bits are rounded before."""
+    if float in (dividend.cls, divisor.cls) or (bits_of(dividend) <= EXACT_BITS and bits_of(divisor) <= EXACT_BITS):
+        return True
+    return divisor.is_known() and abs(divisor.value).bit_count() == 1
 
 
 def operand(obj: Object) -> Object | None:

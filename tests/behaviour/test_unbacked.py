@@ -197,6 +197,21 @@ def test_arithmetic_is_pythons():
 # Sizes that depend on data.
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ints_become_floats_as_in_python(backend):
+    def scaled(x, number):
+        action = number.item()
+        return x + action * 0.1, x * (0.3 - action) * float(action), x - action / 4
+
+    def quotient(x, number):
+        return x + number.item() / 3
+
+    calls = [(torch.ones(2, dtype=torch.float64), torch.tensor(value)) for value in (2, 0, -7, 2**53 + 1, 2**62 + 1, -(2**63))]
+    counts = agree(scaled, *calls, backend=backend)
+    assert (counts["graphs"], counts["graph_breaks"]) == (1, 0)
+    assert agree(quotient, *calls, backend=backend)["graph_breaks"] == 1  # which Python rounds once
+
+
 def chosen(x):
     return x[x[:, 0] > 0]
 
