@@ -8,7 +8,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType, TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import fx
@@ -183,6 +183,36 @@ def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> 
         for index in indices:
             inputs[index] = inputs[index].get_state()
         return fn(inputs) if boxed else fn(*inputs)
+
+    return run
+
+
+class CheckOfBackward(Protocol):
+    """What a backward pass rests on."""
+
+    def hold(self) -> Any:
+        """What has to live on until the backward pass."""
+
+    def check(self) -> None:
+        """Raise RuntimeError where something has changed."""
+
+
+def with_check_of_backward(fn: Callable[..., Any], boxed: bool, mutated: Sequence[int], checks: CheckOfBackward) -> Callable[..., Any]:
+    """`fn`, with a check when autograd comes to one of its results, or to an input of these indices, which it changes in place."""
+
+    def run(*args: Any) -> Any:
+        inputs = args[0] if boxed else args
+        changed = [inputs[index] for index in mutated]
+        results = fn(*args)
+        held = checks.hold()
+
+        def check(gradients: Any, held: Any = held) -> None:
+            checks.check()
+
+        for node in {tensor.grad_fn for tensor in (*results, *changed) if isinstance(tensor, torch.Tensor)}:
+            if node is not None:
+                node.register_prehook(check)
+        return results
 
     return run
 

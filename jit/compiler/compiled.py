@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from framejit import logs
-from framejit.backends.calling import with_draws_put_back, without_function_modes
+from framejit.backends.calling import with_check_of_backward, with_draws_put_back, without_function_modes
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
 from framejit.backends.request import (
@@ -19,6 +19,7 @@ from framejit.backends.request import (
     ShapeGuard,
     StorageOverlapGuard,
 )
+from framejit.compiler.backward_guards import BackwardGuards
 from framejit.compiler.planned import Planned
 from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
@@ -67,6 +68,8 @@ def compile_planned(planned: Planned) -> Compiled:
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
+    if planned.later:
+        fn = with_check_of_backward(fn, compiled.boxed, graph.mutated, BackwardGuards(planned.later))
     STATISTICS.add("graphs")
     attempt.stopwatch.lap("backend")
     if logs.enabled("backends"):

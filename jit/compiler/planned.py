@@ -19,7 +19,7 @@ from framejit.errors import UserFrame, program_name
 from framejit.graph.builder import GraphResult
 from framejit.guards.kinds import Distinct, Guard
 from framejit.guards.source import UserLine
-from framejit.modules.changes import check_read_later
+from framejit.modules.changes import check_read_later, guards_of_backwards
 from framejit.objects.object import Codegen, NotConstant, Object
 from framejit.report import BreakNote
 from framejit.torch_modes import MODE_CHANGES
@@ -38,7 +38,10 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What the replacement code does. `behind`: what follows it, where the call is split. `operations`: of the graph; None where it isn't called."""
+    """What the replacement code does. `behind`: what follows it, where the call is split. `operations`: of the graph; None where it isn't called.
+
+    `later`: guards of a backward pass of the graph.
+    """
 
     attempt: Attempt
     plan: Plan
@@ -46,6 +49,7 @@ class Planned:
     guards: tuple[Guard, ...]
     operations: int | None
     behind: Behind | None
+    later: tuple[Guard, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
     planned = plan_code(tracer, result)
     tracer.check_generators()
     check_read_later(tracer, planned.outputs, None if behind is None else result)
+    later = guards_of_backwards(tracer, planned.outputs)
     planned = replace(planned, outputs=with_what_must_run(tracer, planned.outputs))
     graph = tracer.graph.finish(planned.outputs, debug="compile" in tracer.config.checks())
     planned = with_graph(tracer, planned, graph)
@@ -85,7 +90,7 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
         use.note(planned.needs_graph, ends=behind is None)
         if not planned.needs_graph and behind is None and attempt.request.resumed_after is None:
             return AsWritten(attempt, tracer.guards.all())
-    return Planned(attempt, planned, graph, tracer.guards.all(), count_operations(graph) if planned.needs_graph else None, behind)
+    return Planned(attempt, planned, graph, tracer.guards.all(), count_operations(graph) if planned.needs_graph else None, behind, later)
 
 
 def here(tracer: Tracer) -> list[UserFrame]:

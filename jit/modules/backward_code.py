@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any
@@ -48,7 +48,7 @@ def gradients_like(vm: TorchVM, tensors: Sequence[TensorObject]) -> list[Object]
     return [enter(vm, torch.empty_like, [tensor], layout) for tensor in tensors]
 
 
-def trace_backward(vm: TorchVM, used: Iterable[Object], run: Callable[[], list[Object] | None]) -> BackwardCode | None:
+def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[Object] | None]) -> BackwardCode | None:
     """The graph of what `run` computes; None where that is None, or where it raises. `used`: what it may change, apart from what is outside.
 
     To be called where gradients are off, as they are in a backward pass.
@@ -58,6 +58,7 @@ def trace_backward(vm: TorchVM, used: Iterable[Object], run: Callable[[], list[O
     graph.begin_inner()
     body = graph.body
     looked_at: list[Object] = []
+    count = vm.guards.count()
     try:
         computed, looked_at = vm.noting_looks(run)
     except Raise:
@@ -67,6 +68,8 @@ def trace_backward(vm: TorchVM, used: Iterable[Object], run: Callable[[], list[O
         return None
     if is_changed(vm, mark, before) or body.changes_lifted():
         raise SideEffects
+    before.taken_to_stay = {obj.source for obj in (*used, *looked_at) if obj.source is not None and not may_change(obj)}
+    before.guards = vm.guards.since(count)
     reads_outside = any(obj.source not in before.given and may_change(obj) for obj in looked_at)
     return BackwardCode(graph.end_inner(computed), graph.modes.grad_looks == looks, before, reads_outside)
 

@@ -11,7 +11,8 @@ from torch import fx
 
 from framejit.graph.autograd_node import is_spent
 from framejit.graph.builder import TorchVM
-from framejit.guards.source import Source
+from framejit.guards.kinds import Guard, Relation, ValueIs
+from framejit.guards.source import FunctionField, Pinned, Source, TypeAttr
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import ConstObject
 from framejit.objects.funcobject import FunctionObject
@@ -28,12 +29,28 @@ class Reached:
 
     `made`: what the trace has made, and the containers in which that is kept, by their ids; `cells`: the ids of the cells among it. `sources`: of what
     is from outside, and no more than the first step into it. `given`: likewise, with constants and tensors.
+    `taken_to_stay`, `guards`: what was looked at and isn't expected to change, and what was guarded, when code that has these values was traced.
     """
 
     made: dict[int, Any] = field(default_factory=dict)
     cells: set[int] = field(default_factory=set)
     sources: set[Source] = field(default_factory=set)
     given: set[Source] = field(default_factory=set)
+    taken_to_stay: set[Source] = field(default_factory=set)
+    guards: list[Guard] = field(default_factory=list)
+
+    def rests_on(self, guard: Guard) -> bool:
+        """Whether this is a guard of what was taken to stay: of the code or the defaults of such a function, or of the class that has it."""
+        source = guard.source
+        if any(guard is made for made in self.guards) or source in self.taken_to_stay:
+            return True
+        if isinstance(source, TypeAttr) and isinstance(guard, ValueIs):
+            function = getattr(guard.value, "__func__", guard.value)
+            return any(isinstance(known, Pinned) and known.payload is function for known in self.taken_to_stay)
+        while isinstance(source.base, FunctionField) or isinstance(source, FunctionField):
+            assert source.base is not None
+            source = source.base
+        return source in self.taken_to_stay
 
     def has(self, undo: Any, args: tuple[Any, ...]) -> bool:
         """Whether a change, of which this is the undoing, is one of these values: of those that the trace has made."""
@@ -97,6 +114,22 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
             or (reader.reads_outside and (reader.of is None or reader.of in outputs) and can_be_differentiated(vm, outputs))
         ):
             vm.restart(reader.place, reader.reason)
+
+
+def guards_of_backwards(vm: TorchVM, outputs: Iterable[object]) -> tuple[Guard, ...]:
+    """What code that autograd runs in a backward pass behind the graph rests on, apart from what the call is given."""
+    if not vm.graph.readers or not can_be_differentiated(vm, outputs):
+        return ()
+    read: list[Reached] = [reader.reached for reader in vm.graph.readers]
+    facts = [guard for guard in vm.guards.all() if guard.source.base is not None and not isinstance(guard, Relation) and is_of_no_call(guard.source)]
+    return tuple([guard for guard in facts if any(reached.rests_on(guard) for reached in read)])
+
+
+def is_of_no_call(source: Source) -> bool:
+    """Whether a path leads to the same value whichever call is looked at."""
+    while source.base is not None and source.base.base is not None:
+        source = source.base
+    return isinstance(source, Pinned)
 
 
 def can_be_differentiated(vm: TorchVM, outputs: Iterable[object]) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import os
 import sys
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -581,6 +584,79 @@ def test_what_changes_before_the_backward_pass(how: str, backend: str, monkeypat
             loss.backward()
         told.append(x.grad)
     torch.testing.assert_close(told[0], told[1])
+
+
+def times(grad, factor=2.0):
+    return grad * factor
+
+
+class Calling(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * torch.pi
+
+    @staticmethod
+    def backward(ctx, grad):
+        return times(grad) * (math.pi if "FRAMEJIT_TESTS_UNSET" not in os.environ else 1.0)
+
+
+CHANGES: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
+    "a global": lambda changes: changes.setattr(sys.modules[__name__], "times", lambda grad: grad),
+    "code": lambda changes: changes.setattr(times, "__code__", (lambda grad, factor: grad).__code__),
+    "defaults": lambda changes: changes.setattr(times, "__defaults__", (3.0,)),
+    "the backward": lambda changes: changes.setattr(Calling, "backward", staticmethod(lambda ctx, grad: grad)),
+    "the library": lambda changes: changes.setattr(math, "pi", 3.0),
+    "the environment": lambda changes: changes.setenv("FRAMEJIT_TESTS_UNSET", ""),
+}
+"""What changes another backward pass than the one that is compiled."""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("change", [*CHANGES, "nothing", "what the forward uses"])
+def test_what_a_backward_pass_uses_must_stay(change: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its compiled form is refused when it is to run; it isn't for changes of other things."""
+    framejit.reset()
+    x = torch.ones(2, requires_grad=True)
+    loss = framejit.compile(lambda x: Calling.apply(x).sum(), backend=backend)(x)
+    with monkeypatch.context() as changes:
+        CHANGES.get(change, lambda changes: changes.setattr(torch, "pi", 3.0) if "forward" in change else None)(changes)
+        if change in CHANGES:
+            with pytest.raises(RuntimeError, match="was compiled with the forward pass, and what it uses has changed since: "):
+                loss.backward(retain_graph=True)
+            assert x.grad is None
+    loss.backward()
+    torch.testing.assert_close(x.grad, torch.full((2,), 2 * math.pi))
+    assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_backward_pass_uses_lives_as_long(backend: str) -> None:
+    """A Function, and a function that its backward calls, of which the program has no more than a loss."""
+
+    def loss_of(x: torch.Tensor) -> tuple[torch.Tensor, weakref.ref[Any]]:
+        def tripled(grad):
+            return grad * 3
+
+        class Local(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1
+
+            @staticmethod
+            def backward(ctx, grad):
+                return tripled(grad)
+
+        return framejit.compile(lambda x: Local.apply(x).sum(), backend=backend)(x), weakref.ref(Local)
+
+    x = torch.ones(2, requires_grad=True)
+    loss, local = loss_of(x)
+    framejit.reset()
+    gc.collect()
+    loss.backward()
+    torch.testing.assert_close(x.grad, torch.full((2,), 3.0))
+    del loss
+    gc.collect()
+    assert local() is None
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
