@@ -29,12 +29,13 @@ from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
 from framejit.modules.functools import PartialObject
 from framejit.modules.inner_function import trace_inside
+from framejit.modules.warnings import can_wait
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
 from framejit.objects.dictobject import DictObject, dict_of
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.object import VM, Codegen, NotConstant, Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
@@ -182,6 +183,33 @@ class Captured:
         return ListObject(items) if isinstance(obj, ListObject) else TupleObject(items)
 
 
+@dataclass(frozen=True, slots=True)
+class WarnedOfCheckpoint:
+    """The warnings of torch's that a checkpoint gives at its call: where `use_reentrant` isn't said, and where the reentrant way gets no argument that
+    requires a gradient. They are given by a checkpoint of nothing, and so for the lines of torch's that eager gives them for.
+    """
+
+    said: bool
+    requires_gradient: bool
+
+    def replay(self, cg: Codegen) -> None:
+        cg.load_const(self.said)
+        cg.load_const(self.requires_gradient)
+        cg.call_const(checkpoint_nothing, 2)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return []
+
+
+NUMBERS = {requires: torch.zeros((), device="cpu", requires_grad=requires) for requires in (False, True)}
+
+
+def checkpoint_nothing(said: bool, requires_gradient: bool) -> None:
+    """Run by generated code."""
+    checkpoint(lambda number: None, NUMBERS[requires_gradient], preserve_rng_state=False, **({"use_reentrant": True} if said else {}))
+
+
 @models(checkpoint)
 def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Object) -> Object:
     """Stops the trace where the function does something besides computing tensors: in eager the backward pass does that a second time.
@@ -197,13 +225,19 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
         except NotConstant:
             refuse(vm, " with a context_fn that is made inside compiled code")
     how = {name: value for name, value in how.items() if name == "preserve_rng_state" or value is not SIGNATURE.parameters[name].default}
-    if reentrant is None or (reentrant and (kwargs or how.keys() - {"preserve_rng_state"})):
+    said, reentrant = reentrant is not None, reentrant is None or bool(reentrant)
+    if reentrant and (kwargs or how.keys() - {"preserve_rng_state"}):
         refuse(vm)
+    requires = not reentrant or any(requires_gradient(vm, arg) for arg in args)
+    if not (said and requires) and not can_wait(vm):
+        refuse(vm, " that warns, where warnings are errors, or are recorded")
+    if not requires and vm.graph.modes.current.grad:
+        refuse(vm, " with use_reentrant=True, of arguments that require no gradient")
+    if not (said and requires):
+        vm.effects.in_order(WarnedOfCheckpoint(said, requires))
     if not vm.graph.modes.current.grad:
         return abstract.call(vm, function, list(args), kwargs)
-    if reentrant and not any(requires_gradient(vm, arg) for arg in args):
-        refuse(vm, " with use_reentrant=True, of arguments that require no gradient")
-    return captured(vm, function, args, kwargs, how, bool(reentrant))
+    return captured(vm, function, args, kwargs, how, reentrant)
 
 
 def check_changes(vm: TorchVM, body: Body, results: Sequence[TensorObject], reentrant: bool) -> dict[str, Any]:

@@ -67,6 +67,11 @@ def may_raise() -> bool:
     return defaults.defaultaction == "error" or any(row[0] == "error" for row in warnings.filters)
 
 
+def can_wait(vm: VM) -> bool:
+    """Whether a warning may be given behind the graph: it is only printed then, whatever the filters say."""
+    return is_only_printed(vm) and not vm.guards.read(may_raise)
+
+
 @models(warnings.warn)
 def warn(vm: VM, message: Object, category: Object | None = None, stacklevel: Object | None = None, source: Object | None = None) -> Object:
     """Texts as messages. The line must be one of the traced functions'."""
@@ -77,7 +82,7 @@ def warn(vm: VM, message: Object, category: Object | None = None, stacklevel: Ob
         cls = UserWarning
     is_plain = message.cls is str and type(cls) is type and issubclass(cls, Warning) and type(level) is int and source is None
     found = vm.caller(max(level, 1) - 1) if is_plain else None
-    if found is None or not is_only_printed(vm) or vm.guards.read(may_raise):
+    if found is None or not can_wait(vm):
         vm.unsupported(breaks.SideEffect("warnings.warn()"))
     frame, line = found
     vm.effects.in_order(Warned(message, cls, frame.globals, frame.code.co_filename, line))

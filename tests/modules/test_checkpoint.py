@@ -166,6 +166,13 @@ def without_saying_which_way(m, x):
     return checkpoint(m.part, x)
 
 
+def with_the_old_way_without_gradients(m, x):
+    with torch.no_grad():
+        y = checkpoint(m.part, x.detach(), use_reentrant=True)
+        z = checkpoint(m.part, x)
+    return m.part(y + z)
+
+
 def with_the_old_way_and_no_gradient(m, x):
     return m.part(checkpoint(m.part, x.detach(), use_reentrant=True))
 
@@ -276,8 +283,8 @@ OLD = (with_the_old_way, of_a_sequence_with_the_old_way, with_running_statistics
 CHANGES = (with_an_activation_in_place, with_running_statistics, with_running_statistics_and_the_old_way, with_a_count_at_the_end)
 """With the backend "eager" they are part of the graph."""
 SPLIT = (
-    without_saying_which_way, with_the_old_way_and_no_gradient, with_the_old_way_and_a_result_without, with_changes_in_place,
-    that_is_seen, that_fills_a_list, that_counts, that_breaks, that_raises,
+    with_the_old_way_without_gradients, without_saying_which_way, with_the_old_way_and_no_gradient, with_the_old_way_and_a_result_without,
+    with_changes_in_place, that_is_seen, that_fills_a_list, that_counts, that_breaks, that_raises,
 )  # fmt: skip
 
 

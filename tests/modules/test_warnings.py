@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import framejit
 
 x = torch.ones(2)
+weight = torch.ones(2, requires_grad=True)
 
 
 class OfOurs(UserWarning):
@@ -92,6 +94,14 @@ def caught(t: torch.Tensor) -> Any:
     return t + 1
 
 
+def of_a_checkpoint(t: torch.Tensor) -> Any:
+    """Torch warns of the default of `use_reentrant`, and of arguments that require no gradient."""
+    with torch.no_grad():
+        checkpoint(torch.sin, t)
+        checkpoint(torch.sin, t, use_reentrant=True)
+    return checkpoint(torch.sin, t * weight).detach()
+
+
 def outcome(function: Callable[..., Any], action: str, compile: Callable[[Any], Any]) -> Any:
     """What calls of a copy of a function that has globals of its own give, and which warnings they show."""
     space = dict(globals())
@@ -110,7 +120,7 @@ def outcome(function: Callable[..., Any], action: str, compile: Callable[[Any], 
     return told, rows, [key for key in space.get("__warningregistry__", ()) if key != "version"]
 
 
-PROGRAMS = [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, behind_a_break, of_an_instance, refused, caught]
+PROGRAMS = [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, behind_a_break, of_an_instance, refused, caught, of_a_checkpoint]
 
 
 @pytest.mark.only_eager("AOTAutograd changes filters while it compiles, so that Python shows warnings once more")
@@ -141,7 +151,7 @@ def seen(function: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> tu
     return told, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("program", [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, caught])
+@pytest.mark.parametrize("program", [plain, of_a_class, of_its_caller, in_order, through_a_stand_in, caught, of_a_checkpoint])
 def test_they_split_no_graph(program: Callable[..., Any], printed: None, capsys: pytest.CaptureFixture[str]) -> None:
     framejit.reset()
     shown = [seen(function, capsys) for function in (program, framejit.compile(program, backend="eager"))]
