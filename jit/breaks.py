@@ -364,8 +364,9 @@ class Random(Break):
     id = "FJ023"
     message = "random numbers from {what}"
     explanation = (
-        "Compiled code must draw the same stream as eager. Graphs draw from the generators that torch, Python and NumPy have for the process, and from "
-        "torch.Generators, and what they draw is not known before they have run. All else is drawn natively."
+        "Compiled code must draw the same stream as eager. Graphs draw from the generators that torch, Python and NumPy have for the process, from "
+        "torch.Generators, random.Random and what numpy.random.default_rng() makes, and what they draw is not known before they have run. All "
+        "else is drawn natively."
     )
     hints = (
         "Where the program goes one way or the other by a random number, choose with torch.where or multiply by a mask.",

@@ -19,6 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
+from framejit.graph.generator_states import state_of
 from framejit.torch_classes import as_class
 from framejit.torch_function_stack import put, take
 from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
@@ -176,12 +177,12 @@ def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> C
 
 
 def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
-    """`fn`, given the states of the inputs of these indices, which are torch.Generators."""
+    """`fn`, given the states of the inputs of these indices, which are generators."""
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else list(args)
         for index in indices:
-            inputs[index] = inputs[index].get_state()
+            inputs[index] = state_of(inputs[index])
         return fn(inputs) if boxed else fn(*inputs)
 
     return run

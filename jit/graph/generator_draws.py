@@ -1,8 +1,4 @@
-"""Operators by which a graph draws from torch.Generators of the program's: functions of a generator's state, a tensor, which give the next state.
-
-They change nothing. So compilers may do with them what they like, and what is drawn is eager's with each of them: the real generator gets its last state
-behind the graph.
-"""
+"""Operators by which a graph draws tensors from torch.Generators of the program's: functions of a generator's state (generator_states.py)."""
 
 from __future__ import annotations
 
@@ -13,49 +9,29 @@ from typing import Any
 
 import torch
 
-from framejit.graph.draws import STATE
+from framejit.graph.generator_states import TORCH
 
 DEFAULT_SEED = torch.Generator().initial_seed()
 ENUMERATIONS = (torch.dtype, torch.layout, torch.memory_format)
 
 _library = torch.library.Library("framejit", "FRAGMENT")
 _library.define("draw_from(Tensor state, str call, Tensor[] tensors, SymInt[] numbers) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compliant_tag,))
-_library.define("seeded_state(SymInt seed) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 _library.define("checked_state(Tensor state) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 DRAW_FROM = torch.ops.framejit.draw_from.default
-SEEDED_STATE = torch.ops.framejit.seeded_state.default
 CHECKED_STATE = torch.ops.framejit.checked_state.default
-
-
-def generator_in(state: torch.Tensor) -> torch.Generator:
-    """A new generator in this state."""
-    made = torch.Generator()
-    made.set_state(state)
-    return made
-
-
-@torch.library.impl(_library, "seeded_state", "CompositeExplicitAutograd")
-def seeded_state(seed: int) -> torch.Tensor:
-    """The state of a generator behind `manual_seed(seed)`."""
-    return torch.Generator().manual_seed(seed).get_state()
 
 
 @torch.library.impl(_library, "checked_state", "CompositeExplicitAutograd")
 def checked_state(state: torch.Tensor) -> torch.Tensor:
     """The state of a generator behind `set_state(state)`."""
-    return generator_in(state).get_state()
+    return TORCH.made(state).get_state()
 
 
 @torch.library.impl(_library, "draw_from", "CompositeExplicitAutograd")
 def draw_from(state: torch.Tensor, call: str, tensors: Sequence[torch.Tensor], numbers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """What a call of one of torch's functions draws, and the generator's next state. `call`: see `DrawCall`."""
-    generator = generator_in(state)
+    generator = TORCH.made(state)
     return called(call, tensors, numbers, generator), generator.get_state()
-
-
-@torch.library.register_fake("framejit::seeded_state", lib=_library)
-def fake_seeded_state(seed: int) -> torch.Tensor:
-    return torch.empty(STATE.shape, dtype=STATE.dtype, device="cpu")
 
 
 @torch.library.register_fake("framejit::checked_state", lib=_library)

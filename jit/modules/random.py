@@ -17,12 +17,13 @@ from framejit.graph.draws import DRAW, SEED, draws_of
 from framejit.guards.kinds import ValueIs
 from framejit.modules.app import random as app
 from framejit.modules.random_functions import PYTHON, STATES, DrawingFunction, asked
+from framejit.modules.random_objects import by_numpy, default_rng
 from framejit.modules.torch_seeds import is_seed
 from framejit.objects import abstract, operators
 from framejit.objects.naming import callable_name
 from framejit.objects.ndarrayobject import ArrayObject
 from framejit.objects.object import Object
-from framejit.objects.registry import library, models
+from framejit.objects.registry import call_model, library, models
 from framejit.objects.torchcall import enter
 
 METHODS: dict[Any, tuple[Any, str, DrawingFunction]] = {}
@@ -122,6 +123,11 @@ CYTHON_CALL = vars(type(getattr(numpy.random.beta, "__func__", None))).get("__ca
 
 def method_in_cython(vm: TorchVM, function: Object, *args: Object, **kwargs: Object) -> Object:
     """A function of `numpy.random` is a bound method of the process's generator."""
+    if function.value is numpy.random.default_rng:
+        return call_model(vm, default_rng, function.value, args, kwargs)
+    found = by_numpy(vm, function, list(args), kwargs)
+    if found is not None:
+        return found
     if function.value is numpy.random.seed and not kwargs:
         found = seed(vm, "numpy.random", list(args))
         if function.source is not None:

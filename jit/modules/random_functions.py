@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+import numpy
 import torch
 
 from framejit.graph.draws import BY_DIMENSIONS
 from framejit.objects import abstract
-from framejit.objects.ndarrayobject import array_of_tensor
+from framejit.objects.ndarrayobject import ArrayObject, array_of_tensor
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
 from framejit.objects.tensorobject import TensorObject, number_out_of
@@ -35,7 +36,7 @@ OF_ARRAYS: dict[str, dict[str, Any]] = {
 """Functions of NumPy's generators, and what they take besides `size`, with the defaults."""
 OF_STATES = {**OF_ARRAYS, "random_sample": {}, "rand": {}, "randn": {}, "randint": {"low": NEEDED, "high": None}}
 """Those of numpy.random and of RandomState."""
-INTEGRAL = frozenset({"randint", "randrange", "poisson", "binomial", "geometric", "choice", "permutation"})
+INTEGRAL = frozenset({"randint", "integers", "randrange", "poisson", "binomial", "geometric", "choice", "permutation"})
 MOST = 2**62
 """Ints beyond this are left to Python."""
 
@@ -69,7 +70,9 @@ class NumbersAsked:
     def result(self, vm: VM, drawn: Object) -> Object | None:
         """What the program gets of the tensor that an operator has drawn."""
         assert isinstance(drawn, TensorObject)
-        return number_out_of(vm, drawn, "item") if self.size is None else array_of_tensor(vm, drawn)
+        if self.size is not None:
+            return array_of_tensor(vm, drawn)
+        return ArrayObject(numpy.int64, drawn) if self.function.name == "integers" else number_out_of(vm, drawn, "item")
 
 
 def of_python(name: str) -> DrawingFunction:
@@ -80,7 +83,13 @@ def of_python(name: str) -> DrawingFunction:
 
 
 PYTHON = {name: of_python(name) for name in OF_PYTHON}
-STATES = {name: DrawingFunction(name, parameters, sized=name not in ("rand", "randn", "permutation", "choice")) for name, parameters in OF_STATES.items()}
+
+
+def of_numpy(functions: Mapping[str, dict[str, Any]]) -> dict[str, DrawingFunction]:
+    return {name: DrawingFunction(name, parameters, name not in BY_DIMENSIONS and name != "choice") for name, parameters in functions.items()}
+
+
+STATES, GENERATORS = of_numpy(OF_STATES), of_numpy({**OF_ARRAYS, "integers": {"low": NEEDED, "high": None}})
 
 
 def asked(vm: VM, function: DrawingFunction, args: list[Object], kwargs: dict[str, Object]) -> NumbersAsked | None:

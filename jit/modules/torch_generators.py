@@ -8,13 +8,14 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.generator_draws import CHECKED_STATE, DEFAULT_SEED, DRAW_FROM, SEEDED_STATE, DrawCall, generator_in
-from framejit.guards.kinds import Distinct, ValueIs
-from framejit.guards.source import CAttr, Pinned, Source
+from framejit.graph.generator_draws import CHECKED_STATE, DEFAULT_SEED, DRAW_FROM, DrawCall
+from framejit.graph.generator_states import TORCH
+from framejit.guards.source import CAttr, Source
+from framejit.modules.stateful_generators import StatefulGenerator, state_by_seed
 from framejit.modules.torch_seeds import CPU, is_seed, is_state
 from framejit.objects import abstract
 from framejit.objects.numberobject import NumberObject
-from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.object import VM, Object
 from framejit.objects.registry import library, models, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, rest_on
@@ -24,59 +25,18 @@ from framejit.objects.tupleobject import TupleObject
 REASON = breaks.Random("a torch.Generator")
 
 
-class RandomGeneratorObject(Object):
-    """A torch.Generator of a CPU. `kept`: its state, in the graph; None while nobody has asked for that of one from outside."""
+class RandomGeneratorObject(StatefulGenerator):
+    """A torch.Generator of a CPU."""
 
-    __slots__ = ("kept",)
+    __slots__ = ()
+    kind = TORCH
+    process = torch.default_generator
 
-    def __init__(self, source: Source | None = None, value: Any = None, kept: TensorObject | None = None) -> None:
-        super().__init__(torch.Generator, source, value)
-        self.kept = kept
-
-    def state(self, vm: TorchVM) -> TensorObject:
-        """Its present state."""
-        if vm.graph.transform_around() is not None:
-            vm.unsupported(breaks.Random("a torch.Generator, inside a transform of torch.func"))
-        if self.kept is not None:
-            return self.kept
+    def check(self, vm: TorchVM) -> None:
         assert self.source is not None
         device = vm.observe(vm.wrap(self.value.device, self.source.child(CAttr, "device")))
-        if self.is_default(vm) or not vm.graph.demands.takes_generators or device.constant(vm) != CPU:
-            vm.unsupported(REASON)
-        vm.relate(Distinct, self.source, (vm.root_source.child(Pinned, torch.default_generator),))
-        vm.trail.set(self, "kept", vm.graph.state_input(self.source, self.value.get_state()))
-        assert self.kept is not None
-        return self.kept
-
-    def move(self, vm: TorchVM, state: Object) -> None:
-        """It has another state from here on."""
-        assert isinstance(state, TensorObject)
-        self.state(vm)  # guards what it is
-        vm.trail.set(self, "kept", state)
-        vm.effects.mutated(self)
-
-    def is_default(self, vm: VM) -> bool:
-        """Whether it is the one that torch draws from where no other is given."""
-        if self.value is not torch.default_generator:
-            return False
-        assert self.source is not None
-        vm.guard(ValueIs, self.source, self.value)
-        return True
-
-    def reconstruct(self, cg: Codegen) -> None:
-        assert self.kept is not None
-        cg.load(self.kept)
-        cg.call_const(generator_in, 1)
-
-    def replay(self, cg: Codegen) -> None:
-        assert self.kept is not None
-        cg.load(self)
-        cg.load(self.kept)
-        cg.call_const(torch.Generator.set_state, 2)
-        cg.pop_top()
-
-    def referents(self) -> list[Object]:
-        return [] if self.kept is None else [self.kept]
+        if device.constant(vm) != CPU:
+            self.refuse(vm)
 
 
 @wraps(torch.Generator, shared=True)
@@ -90,14 +50,12 @@ def make_generator(vm: TorchVM, device: Object | None = None) -> Object:
     where = None if device is None else vm.observe(device).constant(vm)
     if where is not None and torch.device(where) != CPU:
         vm.unsupported(REASON)
-    state = enter(vm, SEEDED_STATE, [vm.const(DEFAULT_SEED)])
-    assert isinstance(state, TensorObject)
-    return RandomGeneratorObject(kept=state)
+    return RandomGeneratorObject(kept=state_by_seed(vm, TORCH, vm.const(DEFAULT_SEED)))
 
 
 def known(vm: VM, self: Object) -> RandomGeneratorObject:
     """The receiver of a method. Breaks where it is of a subclass, or the generator that torch draws from where no other is given."""
-    if not isinstance(self, RandomGeneratorObject) or (self.source is not None and self.is_default(vm)):
+    if not isinstance(self, RandomGeneratorObject) or (self.source is not None and self.is_process(vm)):
         vm.unsupported(REASON)
     return self
 
@@ -107,7 +65,7 @@ def manual_seed(vm: TorchVM, self: Object, seed: Object) -> Object:
     generator, number = known(vm, self), vm.observe(seed)
     if not is_seed(vm, number):
         vm.unsupported(REASON)
-    generator.move(vm, enter(vm, SEEDED_STATE, [number]))
+    generator.seed(vm, number)
     return generator
 
 
@@ -145,7 +103,7 @@ def draw(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Ob
         return None
     rest_on(vm, function)
     others = {name: value for name, value in kwargs.items() if name != "generator"}
-    if generator.source is not None and generator.is_default(vm):
+    if generator.source is not None and generator.is_process(vm):
         return abstract.call(vm, function, args, others)
     name = name_of(function.value, operation.target)
     state = generator.state(vm)

@@ -1,0 +1,130 @@
+"""The states of generators of the program's as tensors: torch.Generator, random.Random, and what numpy.random.default_rng makes.
+
+Operators that draw are functions of a state, which give the next one. They change nothing, so compilers may do with them what they like; the real generator
+gets its last state behind the graph. Those for torch.Generators, which draw tensors, are in generator_draws.py.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+
+from framejit.graph.draws import STATE, numbers_from
+
+WORDS_OF_PYTHON = 625
+"""In the state of a random.Random, of which the last one is a position."""
+HALF = 2**64
+VERSION = random.Random.VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorKind:
+    """A kind of generator.
+
+    Attributes:
+        cls: its class.
+        form: a state, for its size and dtype.
+        read: gives a generator's state.
+        write: gives a generator this state.
+        seeded: makes a generator by a seed.
+        drawing: what has the functions that draw from a generator.
+    """
+
+    cls: type
+    form: torch.Tensor
+    read: Callable[[Any], torch.Tensor]
+    write: Callable[[Any, torch.Tensor], None]
+    seeded: Callable[[int], Any]
+    drawing: Callable[[Any], Any] = lambda generator: generator
+
+    def made(self, state: torch.Tensor) -> Any:
+        """A new generator in this state."""
+        generator = self.seeded(0)
+        self.write(generator, state)
+        return generator
+
+
+def read_python(generator: random.Random) -> torch.Tensor:
+    _, words, normal = generator.getstate()
+    bits = 0 if normal is None else struct.unpack("q", struct.pack("d", normal))[0]
+    return torch.tensor([*words, normal is not None, bits])
+
+
+def write_python(generator: random.Random, state: torch.Tensor) -> None:
+    *words, has_normal, bits = state.tolist()
+    generator.setstate((VERSION, tuple(words), struct.unpack("d", struct.pack("q", bits))[0] if has_normal else None))
+
+
+def signed(number: int) -> int:
+    """64 bits as torch has them."""
+    return number - HALF if number >= HALF // 2 else number
+
+
+def read_pcg64(generator: numpy.random.PCG64) -> torch.Tensor:
+    found: Any = generator.state
+    numbers = found["state"]["state"], found["state"]["inc"]
+    halves = [signed(half) for number in numbers for half in divmod(number, HALF)]
+    return torch.tensor([*halves, found["has_uint32"], found["uinteger"]])
+
+
+def write_pcg64(generator: numpy.random.PCG64, state: torch.Tensor) -> None:
+    a, b, c, d, has_half, half = state.tolist()
+    whole: Any = {"state": a % HALF * HALF + b % HALF, "inc": c % HALF * HALF + d % HALF}
+    generator.state = {"bit_generator": "PCG64", "state": whole, "has_uint32": has_half, "uinteger": half}
+
+
+TORCH = GeneratorKind(
+    torch.Generator, STATE, torch.Generator.get_state, lambda generator, state: generator.set_state(state), lambda seed: torch.Generator().manual_seed(seed)
+)
+PYTHON = GeneratorKind(random.Random, read_python(random.Random(0)), read_python, write_python, random.Random)
+PCG64 = GeneratorKind(numpy.random.PCG64, read_pcg64(numpy.random.PCG64(0)), read_pcg64, write_pcg64, numpy.random.PCG64, numpy.random.Generator)
+KINDS = {kind.cls.__name__: kind for kind in (TORCH, PYTHON, PCG64)}
+
+
+def state_of(generator: Any) -> torch.Tensor:
+    """The state of a generator."""
+    return KINDS[type(generator).__name__].read(generator)
+
+
+_library = torch.library.Library("framejit", "FRAGMENT")
+_library.define("seeded_state(str kind, SymInt seed) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_library.define(
+    "draw_numbers(str kind, Tensor state, str function, Scalar[] arguments, SymInt[]? size, ScalarType dtype) -> (Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+SEEDED_STATE = torch.ops.framejit.seeded_state.default
+DRAW_NUMBERS = torch.ops.framejit.draw_numbers.default
+
+
+@torch.library.impl(_library, "seeded_state", "CompositeExplicitAutograd")
+def seeded_state(kind: str, seed: int) -> torch.Tensor:
+    """The state of a generator made by a seed."""
+    return KINDS[kind].read(KINDS[kind].seeded(seed))
+
+
+@torch.library.impl(_library, "draw_numbers", "CompositeExplicitAutograd")
+def draw_numbers(
+    kind: str, state: torch.Tensor, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a function of a generator draws, as a tensor, and the generator's next state."""
+    generator = KINDS[kind].made(state)
+    drawn = numbers_from(KINDS[kind].drawing(generator), function, arguments, size, dtype)
+    return drawn, KINDS[kind].read(generator)
+
+
+@torch.library.register_fake("framejit::seeded_state", lib=_library)
+def fake_seeded_state(kind: str, seed: int) -> torch.Tensor:
+    return torch.empty(KINDS[kind].form.shape, dtype=KINDS[kind].form.dtype, device="cpu")
+
+
+@torch.library.register_fake("framejit::draw_numbers", lib=_library)
+def fake_draw_numbers(
+    kind: str, state: torch.Tensor, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty(() if size is None else size, dtype=dtype), torch.empty_like(state)

@@ -1,0 +1,189 @@
+"""Generators that the program makes of Python's and NumPy's: random.Random, and numpy.random.default_rng. Other kinds draw natively."""
+
+from __future__ import annotations
+
+import random
+from types import FunctionType
+from typing import Any
+
+import numpy
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.generator_states import DRAW_NUMBERS, PCG64, PYTHON
+from framejit.guards.kinds import KeyAbsent
+from framejit.guards.source import MISSING, CAttr, InstanceDict, Source
+from framejit.modules.app import random as app
+from framejit.modules.random_functions import GENERATORS, DrawingFunction, asked
+from framejit.modules.random_functions import PYTHON as OF_PYTHON
+from framejit.modules.stateful_generators import StatefulGenerator, state_by_seed
+from framejit.modules.torch_seeds import is_seed
+from framejit.objects import abstract
+from framejit.objects.funcobject import MethodObject
+from framejit.objects.ndarrayobject import ArrayObject
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.registry import library, models, wrapper_for, wraps
+from framejit.objects.torchcall import enter
+
+
+class PythonGenerator(StatefulGenerator):
+    """A random.Random. Its attributes are part of its state."""
+
+    __slots__ = ()
+    kind = PYTHON
+    process = random.random.__self__  # type: ignore[attr-defined]
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name == "__class__":
+            return vm.const(self.cls)
+        found = vm.type_lookup(self.cls, name)
+        if found is None or name == "__dict__" or (self.source is not None and name in self.value.__dict__):
+            self.refuse(vm)
+        if self.source is not None:
+            vm.guard(KeyAbsent, self.source.child(InstanceDict), name)
+        return found.descriptor_get(vm, self, self.cls)
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        self.refuse(vm)
+
+
+class BitGenerator(StatefulGenerator):
+    """What a generator of NumPy's has its bits from, of the kind that default_rng makes."""
+
+    __slots__ = ()
+    kind = PCG64
+
+
+class NumpyGenerator(Object):
+    """A numpy.random.Generator. `bits`: what has its state."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits: BitGenerator | None, source: Source | None = None, value: Any = MISSING) -> None:
+        super().__init__(numpy.random.Generator, source, value)
+        self.bits = bits
+
+    def stateful(self, vm: VM) -> BitGenerator:
+        """What has its state. Breaks where that is of another kind."""
+        if self.bits is None:
+            assert self.source is not None
+            found = vm.observe(vm.wrap(self.value.bit_generator, self.source.child(CAttr, "bit_generator")))
+            if not isinstance(found, BitGenerator):
+                vm.unsupported(breaks.Random(f"a {found.cls.__qualname__}"))
+            vm.trail.set(self, "bits", found)
+        assert self.bits is not None
+        return self.bits
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if name == "bit_generator":
+            return self.stateful(vm)
+        method = METHODS.get(name)
+        return MethodObject(vm.pin(method), self) if method is not None else super().getattr(vm, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.bits is not None
+        cg.load(self.bits)
+        cg.call_const(numpy.random.Generator, 1)
+
+    def referents(self) -> list[Object]:
+        return [] if self.bits is None or self.source is not None else [self.bits]
+
+
+METHODS = {name: getattr(numpy.random.Generator, name) for name in (*GENERATORS, "shuffle")}
+FUNCTIONS = {METHODS[name]: function for name, function in GENERATORS.items()}
+ON_ARRAYS = {METHODS["permutation"]: app.permutation, METHODS["shuffle"]: app.shuffle, METHODS["choice"]: app.choice}
+"""Methods that may be given an array, with what they do then."""
+IN_PYTHON: dict[Any, DrawingFunction | None] = {getattr(random.Random, name): function for name, function in OF_PYTHON.items()}
+IN_PYTHON[random.Random.seed] = None
+
+
+@wraps(random.Random, shared=True)
+def wrap_random(vm: VM, value: random.Random, source: Source) -> Object:
+    return PythonGenerator(source, value) if type(value) is random.Random else wrapper_for(object).wrap(vm, value, source)
+
+
+def refuse(function: Object) -> breaks.Break:
+    return breaks.Random(f"{function.name_when_called}()")
+
+
+def draw(vm: TorchVM, generator: StatefulGenerator, function: DrawingFunction, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """What a function draws; None where no graph can be asked that."""
+    wanted = asked(vm, function, args, kwargs)
+    if wanted is None or not (wanted.size is not None or vm.graph.unbacked.may_begin()):
+        return None
+    vm.place()
+    drawn = enter(vm, DRAW_NUMBERS, [vm.const(generator.kind.cls.__name__), generator.state(vm), *wanted.arguments(vm)])
+    result, after = [vm.observe(part) for part in abstract.iterate(vm, drawn)]
+    generator.move(vm, after)
+    return wanted.result(vm, result)
+
+
+@models(random.Random)
+def make_random(vm: TorchVM, x: Object | None = None) -> Object:
+    return PythonGenerator(kept=state_by_seed(vm, PYTHON, seed_of(vm, x)))
+
+
+def default_rng(vm: TorchVM, seed: Object | None = None) -> Object:
+    """numpy.random.default_rng: a new generator, or the one that it is given."""
+    if seed is not None and isinstance(vm.observe(seed), NumpyGenerator):
+        return vm.observe(seed)
+    number = seed_of(vm, seed)
+    if not number.is_symbolic(vm) and number.constant(vm) < 0:
+        vm.unsupported(breaks.Random("default_rng()"))
+    return NumpyGenerator(BitGenerator(kept=state_by_seed(vm, PCG64, number)))
+
+
+def seed_of(vm: VM, seed: Object | None) -> Object:
+    """A number that is a seed. Breaks where it is none: then the system is asked for one."""
+    number = None if seed is None else vm.observe(seed)
+    if number is None or not is_seed(vm, number):
+        vm.unsupported(breaks.Random("a generator made by no number"))
+    return number
+
+
+@models(random.Random.random)
+def random_of_python(vm: TorchVM, self: Object) -> Object:
+    return by_python(vm, vm.const(random.Random.random), [self], {}) or vm.unsupported(breaks.Random("Random.random()"))
+
+
+@library
+def method_in_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A method of random.Random."""
+    return by_python(vm, function, args, kwargs) if type(function.value) is FunctionType and function.value in IN_PYTHON else None
+
+
+def by_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A call of a method of random.Random; None where it is the process's, or another class's."""
+    generator = vm.observe(args[0]) if args else None
+    if not isinstance(generator, PythonGenerator) or (generator.source is not None and generator.is_process(vm)):
+        return None
+    drawing = IN_PYTHON[function.value]
+    if drawing is not None:
+        return draw(vm, generator, drawing, args[1:], kwargs) or vm.unsupported(refuse(function))
+    if len(args) != 2 or kwargs or not is_seed(vm, vm.observe(args[1])):
+        vm.unsupported(refuse(function))
+    generator.seed(vm, vm.observe(args[1]))
+    return vm.const(None)
+
+
+def by_numpy(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A call of a method of numpy.random.Generator; None where it is none."""
+    generator = vm.observe(args[0]) if args and (function.value in FUNCTIONS or function.value in ON_ARRAYS) else None
+    if not isinstance(generator, NumpyGenerator):
+        return None
+    on_array = ON_ARRAYS.get(function.value)
+    if on_array is not None and len(args) > 1 and isinstance(vm.observe(args[1]), ArrayObject):
+        order = METHODS["choice" if on_array is app.choice else "permutation"]
+        return vm.call_app(on_array, [MethodObject(vm.pin(order), generator), *args[1:]], kwargs)
+    drawing = FUNCTIONS.get(function.value)
+    return None if drawing is None else draw(vm, generator.stateful(vm), drawing, args[1:], kwargs)
+
+
+@wraps(numpy.random.Generator, shared=True)
+def wrap_numpy_generator(vm: VM, value: numpy.random.Generator, source: Source) -> Object:
+    return NumpyGenerator(None, source, value)
+
+
+@wraps(numpy.random.PCG64, shared=True)
+def wrap_bit_generator(vm: VM, value: numpy.random.PCG64, source: Source) -> Object:
+    return BitGenerator(source, value)

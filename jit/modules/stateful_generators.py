@@ -1,0 +1,90 @@
+"""What the trace knows of a generator of the program's: its state, a tensor of the graph."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.generator_states import SEEDED_STATE, GeneratorKind
+from framejit.guards.kinds import Distinct, ValueIs
+from framejit.guards.source import MISSING, Pinned, Source
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+
+
+class StatefulGenerator(Object):
+    """A generator. `kept`: its state; None while nobody has asked for that of one from outside. `process`: the generator of its kind that is the
+    process's, from which graphs draw in another way."""
+
+    __slots__ = ("kept",)
+    kind: ClassVar[GeneratorKind]
+    process: ClassVar[Any] = None
+
+    def __init__(self, source: Source | None = None, value: Any = MISSING, kept: TensorObject | None = None) -> None:
+        super().__init__(self.kind.cls, source, value)
+        self.kept = kept
+
+    def refuse(self, vm: VM) -> NoReturn:
+        vm.unsupported(breaks.Random(f"a {self.kind.cls.__qualname__}"))
+
+    def check(self, vm: TorchVM) -> None:
+        """Rest on what the graph has to know of one from outside; breaks where it has no place there."""
+
+    def state(self, vm: TorchVM) -> TensorObject:
+        """Its present state."""
+        if vm.graph.transform_around() is not None:
+            vm.unsupported(breaks.Random(f"a {self.kind.cls.__qualname__}, inside a transform of torch.func"))
+        if self.kept is not None:
+            return self.kept
+        assert self.source is not None
+        if self.is_process(vm) or not vm.graph.demands.takes_generators:
+            self.refuse(vm)
+        self.check(vm)
+        if self.process is not None:
+            vm.relate(Distinct, self.source, (vm.root_source.child(Pinned, self.process),))
+        vm.trail.set(self, "kept", vm.graph.state_input(self.source, self.kind.read(self.value)))
+        assert self.kept is not None
+        return self.kept
+
+    def move(self, vm: TorchVM, state: Object) -> None:
+        """It has another state from here on."""
+        assert isinstance(state, TensorObject)
+        self.state(vm)  # guards what it is
+        vm.trail.set(self, "kept", state)
+        vm.effects.mutated(self)
+
+    def seed(self, vm: TorchVM, seed: Object) -> None:
+        """It has the state of one that is made by this seed."""
+        self.move(vm, enter(vm, SEEDED_STATE, [vm.const(self.kind.cls.__name__), seed]))
+
+    def is_process(self, vm: VM) -> bool:
+        """Whether it is the process's."""
+        if self.process is None or self.value is not self.process:
+            return False
+        assert self.source is not None
+        vm.guard(ValueIs, self.source, self.value)
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        assert self.kept is not None
+        cg.load(self.kept)
+        cg.call_const(self.kind.made, 1)
+
+    def replay(self, cg: Codegen) -> None:
+        assert self.kept is not None
+        cg.load(self)
+        cg.load(self.kept)
+        cg.call_const(self.kind.write, 2)
+        cg.pop_top()
+
+    def referents(self) -> list[Object]:
+        return [] if self.kept is None else [self.kept]
+
+
+def state_by_seed(vm: TorchVM, kind: GeneratorKind, seed: Object) -> TensorObject:
+    """The state of a generator that is made by a seed."""
+    found = enter(vm, SEEDED_STATE, [vm.const(kind.cls.__name__), seed])
+    assert isinstance(found, TensorObject)
+    return found
