@@ -228,8 +228,8 @@ class GraphBuilder:
         if of_others:
             self.meet_wrapper()
         static = of_others or is_static(source, plain)
-        symbolic = self.shapes.context_of_wrapper(source, plain) if of_others else None if static else self.shapes.context_of(source, plain)
         try:
+            symbolic = self.shapes.context_of_wrapper(source, plain) if of_others else None if static else self.shapes.context_of(source, plain)
             fake = self.fakes.of_input(tensor, symbolic)
         except (AttributeError, RuntimeError, NotImplementedError, TypeError) as error:
             if not of_others:
@@ -270,8 +270,15 @@ class GraphBuilder:
         """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
         if self._nested:
             self.vm.unsupported(BESIDE_NESTED)
-        self.fakes.meet_wrapper()
+        self._begin_wrappers()
         self.modes.switch_overrides_off()
+
+    def _begin_wrappers(self) -> None:
+        """There is a tensor that has its data in others. AOTAutograd doesn't see that a change of one of these, made before, is one of it."""
+        changes = [node for node in self.outermost.kept | self.body.kept if node.target not in MODE_CHANGES]
+        if changes and self.autograd_node is not None and not self.fakes.wrappers:
+            self.vm.unsupported(breaks.TensorSubclass("that wraps others, in a graph in which a tensor has been changed before"))
+        self.fakes.meet_wrapper()
 
     def state_input(self, source: Source, state: torch.Tensor) -> TensorObject:
         """The state of a torch.Generator, which this path leads to, as a tensor: a placeholder of its own."""
@@ -291,7 +298,7 @@ class GraphBuilder:
             self.vm.unsupported(breaks.TensorSubclass("NestedTensor"))
         if self.fakes.wrappers and not self._nested:
             self.vm.unsupported(BESIDE_NESTED)
-        self.fakes.meet_wrapper()
+        self._begin_wrappers()
 
     def has_nested(self) -> bool:
         """Whether the trace knows nested tensors."""

@@ -71,11 +71,16 @@ class FunctionGraph:
 
 
 class Functions:
-    """The functions that a call of an operator takes, which the program knows as `operator`."""
+    """The functions that a call of an operator takes, which the program knows as `operator`.
 
-    def __init__(self, vm: TorchVM, operator: str) -> None:
+    `asks_modes`: torch's function modes are asked what the operator gives, and not while its functions run.
+    """
+
+    def __init__(self, vm: TorchVM, operator: str, asks_modes: bool = True) -> None:
         self.vm = vm
         self.operator = operator
+        if asks_modes and vm.graph.function_modes.asks_modes():
+            self.refuse("under a function mode, which is asked what the operator gives")
         self.copied = False
         """Whether a function gives copies of tensors that it would give itself, or views of them."""
 

@@ -53,7 +53,7 @@ def attend(
 @models(plain.over_places)
 def over_places(vm: TorchVM, mod: Object, scores: Object, places: Object) -> Object:
     """A node that runs the function's graph with all places at once."""
-    functions = Functions(vm, "create_mask")
+    functions = Functions(vm, "create_mask", asks_modes=False)
     given = functions.all_tensors([*abstract.iterate(vm, scores), *abstract.iterate(vm, places)], "the argument")
     function, used = one_score(functions, mod, [scalar(vm, tensor) for tensor in given])
     nodes = vm.graph.nodes_of(given)

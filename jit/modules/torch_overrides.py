@@ -20,6 +20,7 @@ from framejit.objects.torchcall import enter
 from framejit.objects.torchobject import CSequence, struct_sequence
 from framejit.objects.tupleobject import TupleObject
 from framejit.torch_classes import is_disguised, overrides_operators
+from framejit.torch_function_stack import default_devices
 
 NATIVE = torch._C
 ALIAS = torch.ops.aten.alias.default
@@ -136,6 +137,8 @@ def entering(cls: type) -> Any:
             vm.unsupported(breaks.GlobalStateUnsupported(f"entering a {classes.qualname(cls)} that was made elsewhere"))
         modes = vm.graph.function_modes
         vm.trail.set(self, "before", modes.level)
+        if LEVELS[cls] == NOTHING and default_devices():
+            vm.unsupported(breaks.GlobalStateUnsupported("a default device, which was set before and is switched off"))
         modes.set_level(max(modes.level, LEVELS[cls]))
         vm.graph.modes.enter_nominally(self, cls.__enter__)  # type: ignore[attr-defined]
         return vm.const(None)

@@ -34,7 +34,7 @@ def region(vm: TorchVM, function: Object) -> Object:
 
 def shared(vm: TorchVM, function: Object) -> Object | None:
     """What a function gives, its graph being that of an earlier one if they are alike; None where a graph inside the graph is none for the operator."""
-    graph, functions = vm.graph, Functions(vm, "nested_compile_region")
+    graph, functions = vm.graph, Functions(vm, "nested_compile_region", asks_modes=False)
     traced = functions.traced(function)
     inner = traced.graph
     pattern = inner.pattern()

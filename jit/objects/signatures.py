@@ -139,7 +139,8 @@ def signature_of(real: Any, model: Any) -> inspect.Signature | None:
     except (ValueError, TypeError):
         pass
     owner = getattr(real, "__objclass__", None) or (real if isinstance(real, type) else None)
-    module = getattr(real if owner is None else owner, "__module__", None) or type(getattr(real, "__self__", None)).__module__
+    instance = getattr(real, "__self__", None)
+    module = getattr(real if owner is None else owner, "__module__", None) or ("" if instance is None else type(instance).__module__)
     if module.partition(".")[0] not in sys.stdlib_module_names:
         return None
     parameters = list(inspect.signature(model).parameters.values())

@@ -206,3 +206,21 @@ def test_a_gradient_that_is_dropped_is_told_to_the_mode_once() -> None:
         return loss.detach()
 
     under(step, torch.ones(1, 2), modes=lambda: [Noting()])
+
+
+def test_a_default_device_is_off_where_all_modes_are() -> None:
+    def switched_off(x: torch.Tensor) -> Any:
+        with torch._C.DisableTorchFunction():
+            made = torch.ones(1)
+        return x + made, torch.ones(1).device.type
+
+    with torch.device("meta"):
+        found = framejit.compile(switched_off, backend="eager")(torch.ones(1, device="cpu"))
+    assert found[0].item() == 2.0 and found[1] == "meta"
+
+
+def test_operators_that_take_functions_are_asked_for_as_a_whole() -> None:
+    def decided(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    under(decided, torch.ones(3), modes=lambda: [Noting(2.0)], graphs=None)

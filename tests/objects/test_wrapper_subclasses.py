@@ -320,3 +320,47 @@ def test_masked_tensors_are_left_to_native_code_as_a_whole() -> None:
     assert torch.equal(framejit.compile(mean, backend="eager")(x), mean(x))
     assert framejit.statistics()["graph_breaks"] <= 5
     assert not any("masked/maskedtensor" in str(reason).partition(" at ")[2] for reason in framejit.statistics()["reasons"])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_part_that_is_changed_before_its_wrapper_is_used(backend: str) -> None:
+    def change(part: torch.Tensor, pair: Any) -> Any:
+        part.add_(1)
+        return (pair * 2).a
+
+    pair = Pair(torch.zeros(3), torch.ones(3))
+    compiled = framejit.compile(change, backend=backend)
+    assert compiled(pair.a, pair).tolist() == [2.0, 2.0, 2.0]
+    assert compiled(pair.a, pair).tolist() == [4.0, 4.0, 4.0]
+    assert compiled(torch.zeros(3), pair).tolist() == [4.0, 4.0, 4.0]
+
+
+class Strided(Pair):
+    """A wrapper that says its strides by name."""
+
+    @staticmethod
+    def __new__(cls, a: torch.Tensor, b: torch.Tensor, times: int = 1) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, a.shape, strides=a.stride(), dtype=a.dtype, device=a.device)
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Strided(inner["a"], inner["b"], *context)
+
+
+def test_made_inside_with_strides_by_name() -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: Strided(x * 2, x + 1, 3).difference(), backend="eager")
+    for size in (3, 5):
+        assert torch.equal(compiled(torch.ones(4, size)), torch.zeros(4, size))
+    assert framejit.statistics()["graph_breaks"] == 0
+
+
+def test_a_wrapper_whose_init_runs_at_a_break() -> None:
+    class Broken(Pair):
+        def __init__(self, a: torch.Tensor, b: torch.Tensor, times: int = 1) -> None:
+            print(end="")
+            super().__init__(a, b, times)
+
+    compiled = framejit.compile(lambda x: Broken(x, x + 1).difference() * 2, backend="eager")
+    assert compiled(torch.ones(2)).tolist() == [-2.0, -2.0]
+    assert framejit.statistics()["internal_errors"] == 0
