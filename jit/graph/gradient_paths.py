@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import get_gradient_edge
+from torch.nn.modules._functions import BackwardHookFunction
 
 from framejit.graph.custom_gradient import CustomGradient
 
@@ -43,7 +44,7 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     for node in waiting:
         if isinstance(node, BackwardCFunction):
             made_by: Any = node._forward_cls  # type: ignore[attr-defined]
-            if made_by.__module__.startswith(OF_OPERATORS):
+            if made_by.__module__.startswith(OF_OPERATORS) or made_by is BackwardHookFunction:
                 pass
             elif not issubclass(made_by, CustomGradient):
                 functions[node.name()] = None

@@ -7,7 +7,7 @@ becomes a graph of its own, which that node runs, and the pass is traced once mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -25,9 +25,12 @@ from framejit.modules.gradient_question import HOOKS, Question, layout_for
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
 from framejit.objects.object import Object
+from framejit.objects.registry import stands_for_frames
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
 
+MOST_PASSES = 4
+NOT_COMPUTED = ", where a hook changes a gradient by more than computing another one"
 NO_GRADIENT = ", where a hook gives what is no such gradient"
 
 
@@ -60,6 +63,10 @@ def hooks_of(vm: TorchVM, leaf: TensorObject) -> tuple[list[Object], list[Object
     return found[0], found[1]
 
 
+stands_for_frames(app.call_hook, 2)  # torch.autograd.backward, and what calls autograd's engine
+stands_for_frames(app.call_hook_in_method, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class GradientChange:
     """What a hook changes of the gradients that it may change: `graph` computes the new ones, of its operands and then of gradients that the pass has told
@@ -69,21 +76,38 @@ class GradientChange:
     told: tuple[tuple[int, int], ...]
     given: tuple[int | None, ...]
 
+    def meaning(self) -> tuple[object, ...]:
+        """What two changes that do the same have in common."""
+        return self.graph.pattern(), self.graph.operands, self.told, self.given
+
 
 def run_with_hooks(vm: TorchVM, asked: Question, leaves: Sequence[TensorObject]) -> Object:
     """Trace a backward pass with all that it comes by."""
     if asked.create_graph or any(leaf.source is None and leaf.look(vm)._backward_hooks for leaf in leaves):
         asked.stop(vm, ", where there are hooks")
     changes: dict[int, GradientChange] = {}
-    while True:
+    for _ in range(MOST_PASSES):
         mark = vm.trail.mark()
         found = Pass(vm, asked, leaves, changes).run()
-        if found.keys() == changes.keys():
+        if {tap: change.meaning() for tap, change in found.items()} == {tap: change.meaning() for tap, change in changes.items()}:
             return vm.const(None)
-        if changes:
-            asked.stop(vm, ", where a hook changes a gradient or not")
+        inputs = {obj.node: obj for obj in vm.graph.input_tensors()}
         vm.trail.undo_to(mark)
-        changes = found
+        changes = {tap: with_operands(vm, change, inputs) or asked.stop(vm, NOT_COMPUTED) for tap, change in found.items()}
+    asked.stop(vm, ", where hooks change gradients one by the other")
+
+
+def with_operands(vm: TorchVM, change: GradientChange, inputs: dict[fx.Node, TensorObject]) -> GradientChange | None:
+    """A change that was found by a pass which has been taken back: inputs that the trace first met there are met again. None where an operand is lost."""
+    operands = []
+    for node in change.graph.operands:
+        if node not in vm.graph.body.fx.nodes:
+            obj = inputs.get(node)
+            if obj is None or obj.source is None:
+                return None
+            node = vm.graph.input(obj.source, obj.value).node
+        operands.append(node)
+    return replace(change, graph=replace(change.graph, operands=tuple(operands)))
 
 
 class Pass:
@@ -146,7 +170,8 @@ class Pass:
         vm, leaf, gradient = self.vm, self.leaves[index], self.gradients[index]
         before, after = hooks_of(vm, leaf)
         if not before and not after:
-            layout = layout_for(vm, leaf, gradient, gradient in self.gradients[:index])
+            others = [*self.gradients[:index], *[obj for items in self.told.values() for obj in items]]
+            layout = layout_for(vm, leaf, gradient, gradient in others)
             vm.call_app(app.accumulate, [TupleObject([leaf]), TupleObject([gradient]), TupleObject([vm.const(layout)]), vm.const(False)])
             return
         layout = layout_of_grad(leaf.look(vm))
@@ -156,7 +181,8 @@ class Pass:
         """Call a hook of the program's; gives what autograd goes on with, None if that is what it was."""
         vm, before = self.vm, set(self.graph.body.kept)
         given = told if hook.inputs is None else [TupleObject(told[: hook.inputs]), TupleObject(told[hook.inputs :])]
-        found = vm.observe(vm.call_app(app.call_hook, [hook.hook, *given]))
+        call = app.call_hook_in_method if self.asked.is_method else app.call_hook
+        found = vm.observe(vm.call_app(call, [hook.hook, *given]))
         written = changed_by(self.graph.body.kept - before)
         if storages(written) & (self.saved | storages([obj.look(vm) for items in self.told.values() for obj in items if isinstance(obj, TensorObject)])):
             self.asked.stop(vm, ", where a hook changes in place what the gradients are computed from")
@@ -180,12 +206,14 @@ class Pass:
                 made.append(new.node)
             else:
                 self.asked.stop(vm, NO_GRADIENT)
-        places = {
-            obj.node: (tap, place) for tap, items in self.told.items() for place, obj in enumerate(items) if isinstance(obj, TensorObject)
-        }
+        places: dict[fx.Node, tuple[int, int]] = {}
+        for tap, items in self.told.items():
+            for place, obj in enumerate(items):
+                if isinstance(obj, TensorObject):
+                    places.setdefault(obj.node, (tap, place))  # what has been told first is there when autograd comes by
         found = recomputed(self.graph.body, self.node, places, made, self.graph.fakes.running)
         if found is None:
-            self.asked.stop(vm, ", where a hook changes a gradient by more than computing another one")
+            self.asked.stop(vm, NOT_COMPUTED)
         graph, taken = found
         return GradientChange(graph, tuple([places[node] for node in taken]), tuple(given))
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Attributes of tensors that hold the hooks on them."""
+METHOD = "backward() of a tensor"
 
 
 def tensors_in(vm: VM, value: Object | None) -> list[TensorObject]:
@@ -121,6 +122,11 @@ class Question:
         if self.gradients is not None:
             options["grad_outputs"] = graph.nodes_of(self.gradients)
         return graph.node_of(grad_listening, (graph.nodes_of(self.outputs), graph.nodes_of(leaves), taps, changes), options)
+
+    @property
+    def is_method(self) -> bool:
+        """Whether it is the method `backward()` of a tensor."""
+        return self.name == METHOD
 
     def note(self, vm: TorchVM) -> None:
         """The graph is about to compute gradients, which may use up what autograd has recorded of the fakes."""

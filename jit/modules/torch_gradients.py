@@ -10,7 +10,7 @@ import torch
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import gradients as app
 from framejit.modules.backward_hooks import has_hooks, run_with_hooks
-from framejit.modules.gradient_question import Question, layout_for, question
+from framejit.modules.gradient_question import METHOD, Question, layout_for, question
 from framejit.objects import abstract
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
@@ -52,7 +52,7 @@ def autograd_backward(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
 
 @models(torch.Tensor.backward)
 def tensor_backward(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
-    return run_backward(vm, question(vm, "backward() of a tensor", TENSOR_BACKWARD.bind(*args, **kwargs).arguments, "self", "gradient"))
+    return run_backward(vm, question(vm, METHOD, TENSOR_BACKWARD.bind(*args, **kwargs).arguments, "self", "gradient"))
 
 
 def run_backward(vm: TorchVM, asked: Question) -> Object:

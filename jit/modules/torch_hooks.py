@@ -11,7 +11,7 @@ from typing import NoReturn, Protocol
 
 import torch
 from torch import fx
-from torch.utils.hooks import BackwardHook, RemovableHandle
+from torch.utils.hooks import RemovableHandle
 
 from framejit import breaks
 from framejit.graph.builder import LaterReader, TorchVM
@@ -271,23 +271,11 @@ PUT_ON = {(method, removed): put_on(method, removed) for method in ("register_ho
 
 
 @library
-def hook_machinery(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Taking off a hook that the trace has put on; and what torch does for hooks of modules: it puts a node of autograd's around what goes into a module or
-    comes out of it, and hooks on that. None: it's neither, or torch's own code says what is done.
-    """
-    real = function.value
-    if real is RemovableHandle.remove:
+def removal_of_hook(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """Taking off a hook that the trace has put on a tensor; None: it isn't that."""
+    if function.value is RemovableHandle.remove:
         handle = vm.observe(args[0])
         if isinstance(handle, HandleObject):
             handle.registration.take_off(vm)
             return vm.const(None)
-    if real is BackwardHook.setup_input_hook or real is BackwardHook.setup_output_hook:
-        if vm.graph.modes.current.grad and any(requires_grad(vm, item) for item in abstract.iterate(vm, args[1])):
-            vm.unsupported(breaks.HookUnsupported("a full backward hook of a module"))
     return None
-
-
-def requires_grad(vm: TorchVM, value: Object) -> bool:
-    """Whether a value is a tensor that requires a gradient."""
-    value = vm.observe(value)
-    return isinstance(value, TensorObject) and value.look(vm).requires_grad

@@ -98,6 +98,9 @@ GIVES: dict[Any, type] = {}
 MADE_INSIDE: dict[CodeType, type] = {}
 """The type of the iterators that generators of this code stand in for, where a stand-in makes them beside its result."""
 
+FRAMES: dict[CodeType, int] = {}
+"""How many frames of a library's lie in eager where a stand-in with this code is, by whose number warnings are counted; 0 for the others."""
+
 FIRST: dict[int, type] = {}
 """The class of which these functions take an instance as their first argument, by the function's id."""
 
@@ -115,6 +118,11 @@ def app(*functions: Any, gives: type | None = None, first: type | None = None) -
         return fn
 
     return register
+
+
+def stands_for_frames(function: Any, count: int) -> None:
+    """Where a stand-in (modules/app) calls code of the program's, a library would have so many frames of its own."""
+    FRAMES[function.__code__] = count
 
 
 def made_inside(cls: type, function: Any) -> None:

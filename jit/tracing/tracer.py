@@ -51,7 +51,7 @@ from framejit.objects.funcobject import FunctionObject, bind
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.object import LazyObject, NotConstant, Object, Raise, settle
-from framejit.objects.registry import AS_WRITTEN, GIVES, wrapper_for
+from framejit.objects.registry import AS_WRITTEN, FRAMES, GIVES, wrapper_for
 from framejit.reporting import stacks
 from framejit.tracing import boundary, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
@@ -385,10 +385,10 @@ class Tracer:
 
     def caller(self, level: int) -> tuple[Frame, int] | None:
         frame = self.frame
-        while frame is not None and (level or type(frame.globals) is splitting.AppNamespace):
-            level -= type(frame.globals) is not splitting.AppNamespace
+        while frame is not None and (level > 0 or type(frame.globals) is splitting.AppNamespace):
+            level -= FRAMES.get(frame.code, 0) if type(frame.globals) is splitting.AppNamespace else 1
             frame = frame.parent
-        return None if frame is None else (frame, frame.lineno)
+        return None if frame is None or level < 0 else (frame, frame.lineno)
 
     def computes_number(self, function: Any, is_fixed: bool) -> bool:
         return plain_code.computes_number(function, is_fixed)

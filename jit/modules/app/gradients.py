@@ -47,9 +47,14 @@ def accumulate_with_hooks(leaf: Any, gradient: Any, before: tuple[Any, ...], lay
 
 
 def call_hook(hook: Any, *gradients: Any) -> Any:
-    """Call a hook on what isn't a leaf, as autograd does."""
+    """Call a hook on what isn't a leaf, as autograd does in torch.autograd.backward()."""
     with torch.no_grad():
         return hook(*gradients)
+
+
+def call_hook_in_method(hook: Any, *gradients: Any) -> Any:
+    """Call a hook on what isn't a leaf, as autograd does in the method backward() of a tensor."""
+    return call_hook(hook, *gradients)
 
 
 def retain(tensor: Any, gradient: Any) -> None:

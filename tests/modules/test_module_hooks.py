@@ -1,0 +1,183 @@
+"""Backward hooks of modules in compiled code with its own backward pass: against eager, in one graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from agreement import Comparison
+from test_hooks import BACKENDS, State, story
+from torch import nn
+from torch.nn.modules import module as torch_module
+
+import framejit
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.a(x).relu()
+        return x + self.b(h) + h
+
+
+class Several(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+
+    def forward(self, x, y, flag=True):
+        return self.a(x) * y, x - y, 3
+
+
+class Hooked(State):
+    """A state with hooks on modules, which the subclasses put on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.residual, self.several = Residual(), Several()
+        for layer in (*self.residual.modules(), *self.several.modules(), *self.model):
+            self.put_on(layer)
+
+    def put_on(self, module: nn.Module) -> None:
+        raise NotImplementedError
+
+
+class Told(Hooked):
+    def put_on(self, module: nn.Module) -> None:
+        name = type(module).__name__
+        module.register_full_backward_hook(lambda module, inputs, outputs: self.seen.append((name, inputs, outputs)))
+        module.register_full_backward_pre_hook(lambda module, outputs: self.seen.append(("before", name, outputs)))
+
+
+class Changing(Hooked):
+    def put_on(self, module: nn.Module) -> None:
+        def hook(module, inputs, outputs):
+            self.seen.append(len(outputs))
+            return tuple([None if grad is None else grad * self.scale + self.v.detach()[0, 0] for grad in inputs])
+
+        module.register_full_backward_hook(hook)
+        module.register_full_backward_pre_hook(lambda module, outputs: tuple([grad.clamp(-0.5, 0.5) for grad in outputs]))
+
+
+class Adding(Hooked):
+    """Hooks that add the gradient that the hook before has seen."""
+
+    def put_on(self, module: nn.Module) -> None:
+        def hook(module, inputs, outputs):
+            before, self.before = getattr(self, "before", None), inputs[0]
+            return None if before is None or before.shape != inputs[0].shape else (inputs[0] + before,)
+
+        module.register_full_backward_hook(hook)
+
+
+class Looking(Hooked):
+    def put_on(self, module: nn.Module) -> None:
+        params = list(module.parameters(recurse=False))
+        module.register_full_backward_hook(lambda *args: self.seen.append([None if p.grad is None else p.grad.sum() for p in params]))
+
+
+class Raising(Hooked):
+    def put_on(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            module.register_full_backward_hook(lambda module, inputs, outputs: (inputs[0], inputs[0]))
+
+
+def block(s):
+    s.residual(s.w).pow(2).sum().backward()
+
+
+def of_what_needs_no_gradient(s):
+    s.model(s.x).pow(2).sum().backward()
+
+
+def twice(s):
+    loss = (s.residual(s.w) * s.residual(s.v)).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+def several(s):
+    a, b, _ = s.several(s.w, s.v)
+    (a * b).sum().backward()
+
+
+CASES = [(Told, block), (Told, of_what_needs_no_gradient), (Told, twice), (Told, several), (Changing, block), (Looking, block), (Raising, block)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("kind", "fn"), CASES)
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_hooks(kind: type[Hooked], fn: Callable[..., Any], backend: str) -> None:
+    framejit.reset()
+    Comparison().same(story(framejit.compile(fn, backend=backend), kind), story(fn, kind))
+    found = framejit.statistics()
+    assert fn is of_what_needs_no_gradient or (found["graph_breaks"] == 0 and found["graphs"] <= 2), found  # that warns, and tests see warnings
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_that_change_gradients_one_by_the_other(backend: str) -> None:
+    Comparison().same(story(framejit.compile(block, backend=backend), Adding), story(block, Adding))
+
+
+def test_hooks_of_all_modules() -> None:
+    def fn(s):
+        s.model(s.w).pow(2).sum().backward()
+
+    told = []
+    for call in (framejit.compile(fn, backend="aot_eager"), fn):
+        seen: list[Any] = []
+        handle = torch_module.register_module_full_backward_hook(lambda module, inputs, outputs, seen=seen: seen.append((type(module).__name__, outputs)))
+        framejit.reset()
+        call(State())
+        handle.remove()
+        told.append(seen)
+    Comparison().same(*told)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_grad_cam(backend: str) -> None:
+    """Hooks that the function puts on, and takes off again."""
+
+    def fn(s):
+        kept = {}
+        handles = [
+            s.model[1].register_forward_hook(lambda module, args, result: kept.update(activation=result)),
+            s.model[1].register_full_backward_hook(lambda module, inputs, outputs: kept.update(gradient=outputs[0])),
+        ]
+        s.model(s.x)[:, 0].sum().backward()
+        for handle in handles:
+            handle.remove()
+        return (kept["gradient"].mean(0) * kept["activation"].detach()).sum(1).relu()
+
+    framejit.reset()
+    Comparison().same(story(framejit.compile(fn, backend=backend)), story(fn))
+    found = framejit.statistics()
+    assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_backward_pass_behind_the_graph(backend: str) -> None:
+    def fn(s):
+        return s.residual(s.w).pow(2).sum()
+
+    Comparison().same(story(framejit.compile(fn, backend=backend), Told), story(fn, Told))
+
+
+def test_the_warning_is_given_for_the_line_that_calls_backward() -> None:
+    def fn(s):
+        s.model(s.x).sum().backward()
+
+    lines = []
+    for call in (fn, framejit.compile(fn, backend="eager")):
+        s = State()
+        s.model[0].register_full_backward_hook(lambda *args: None)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            call(s)
+        lines.append([(warning.filename, warning.lineno, str(warning.message)) for warning in seen])
+    assert lines[0] == lines[1] and len(lines[0]) == 1
