@@ -6,10 +6,11 @@ fetched (MISSING if the path ended early, which only the kinds that say so accep
 
 from __future__ import annotations
 
+import copy
 import numbers
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from types import CodeType, FunctionType
@@ -46,6 +47,20 @@ class Guard:
     def native(self) -> Any:
         """The payload of the C++ leaf."""
         return None
+
+    def sources(self) -> tuple[Source, ...]:
+        """The paths that the fact is about, its own first."""
+        return (self.source,)
+
+    def moved(self, to: Callable[[Source], Source]) -> Guard:
+        """This fact, of the values at other paths: `to` gives the path that stands for another."""
+        found = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Source):
+                object.__setattr__(found, name, to(value))
+            elif type(value) is tuple and any(isinstance(part, Source) for part in value):
+                object.__setattr__(found, name, tuple([to(part) if isinstance(part, Source) else part for part in value]))
+        return found
 
     def check(self, value: Any, call: Call) -> bool:
         raise NotImplementedError
@@ -100,7 +115,6 @@ class Relation(Guard):
     """A fact about the values of several paths."""
 
     def sources(self) -> tuple[Source, ...]:
-        """The paths, its own first."""
         raise NotImplementedError
 
     def native(self) -> tuple[int, ...]:

@@ -24,10 +24,6 @@ class GuardRecorder:
         self._settings = global_state_guard(root)
         self._guards: list[Guard] = []
 
-    def fact(self, kind: type[Guard], source: Source, *payload: Any) -> None:
-        """Something holds for the value at the end of a path."""
-        self.add(kind(source, self._line(), *payload))
-
     def relation(self, kind: type[Relation], source: Source, *payload: Any) -> None:
         """Something holds between the values at the ends of several paths, the first of which is `source`."""
         self.add(kind(source, self._line(), *payload))
@@ -46,7 +42,7 @@ class GuardRecorder:
         self._settings = with_directives(self._settings, in_force)
 
     def add(self, guard: Guard) -> None:
-        """A guard that was made elsewhere."""
+        """A guard that has been made: something holds for the value at the end of a path."""
         self._guards.append(guard)
         self._trail.log(self._guards.pop)
 

@@ -134,6 +134,14 @@ class Source:
         """What tells the step from others of its kind from the same base."""
         return self.key(self.payload)
 
+    def moved(self, places: Mapping[Source, Source]) -> Source:
+        """This path, where it goes through one of `places`, from the place that stands for that one on."""
+        found = places.get(self)
+        if found is not None or self.base is None:
+            return found or self
+        base = self.base.moved(places)
+        return self if base is self.base else base.child(type(self), self.payload)
+
     def path(self) -> Path:
         """The steps from the root on."""
         return () if self.base is None else (*self.base.path(), (type(self), self.own_key()))

@@ -121,5 +121,9 @@ class Effects:
         mutated = sorted(self._mutated.values(), key=lambda logged: not isinstance(logged.effect, Object) or not logged.effect.replays_first)
         return [*mutated, *self._last]
 
+    def all(self) -> list[Effect]:
+        """Every effect so far."""
+        return [logged.effect for logged in (*self._first, *self._mutated.values(), *self._last)]
+
     def __len__(self) -> int:
         return len(self._mutated) + len(self._last)

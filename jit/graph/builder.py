@@ -47,8 +47,8 @@ from framejit.graph.state import GlobalModes, Modes
 from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.guards.dynamic import STATIC, Dynamic
-from framejit.guards.kinds import ArraysApart, Distinct, Same, StorageAliasing, TensorMatch, overlapping, with_article
-from framejit.guards.source import Source, UserLine
+from framejit.guards.kinds import ArraysApart, Distinct, Guard, Same, StorageAliasing, TensorMatch, overlapping, with_article
+from framejit.guards.source import Call, Source, UserLine
 from framejit.guards.tensor_source import ArrayTensor
 from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, spec_without_sizes, tensor_spec
 from framejit.objects.constobject import CONST_BUILDERS, EXACT
@@ -148,6 +148,15 @@ class TorchVM(VM, Protocol):
     def noting_looks(self, run: Callable[[], T]) -> tuple[T, list[Object]]:
         """What `run` gives, and the values from outside that it has looked at, be it not for the first time."""
 
+    call: Call
+    """The call that is traced."""
+
+    def rest_on(self, guard: Guard) -> None:
+        """Rest on a guard that was made elsewhere."""
+
+    def is_handling(self) -> bool:
+        """Whether the program is handling an exception that was raised in the trace."""
+
     def is_in_loop(self) -> bool:
         """Whether a loop of the program may come to this place once more, in the same trace."""
 
@@ -186,6 +195,8 @@ class GraphBuilder:
         self.listening = Listening()
         self.regions: dict[str, fx.GraphModule] = {}
         """Inner graphs that stand for all that compute the same, by `InnerGraph.pattern`."""
+        self.traced_regions: dict[Any, list[Any]] = {}
+        """Regions that have been traced, by what must be the same for another to be like them; see modules/repeated_regions.py."""
         self.moved: list[tuple[TensorObject, tuple[CodeType, int]]] = []
         """The leaves that were given other memory (`p.data = ...`), and the instructions that did it."""
         self._nested: list[TensorObject] = []

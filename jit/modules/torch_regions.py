@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from torch import fx
 from torch._higher_order_ops.hints_wrap import hints_wrapper
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
 from torch._higher_order_ops.out_dtype import out_dtype
@@ -12,10 +15,13 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.region import run_region
 from framejit.modules.app import control_flow as plain
 from framejit.modules.inner_function import Functions
+from framejit.modules.repeated_regions import RegionCall, Unmoved, call_of_region, note_region
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import Object
 from framejit.objects.registry import app, models
 from framejit.objects.tupleobject import TupleObject
+
+OPERATOR = "nested_compile_region"
 
 app(strict_mode_op)(plain.strict_mode)
 app(hints_wrapper)(plain.hints_wrapper)
@@ -26,16 +32,36 @@ app(invoke_subgraph_placeholder)(plain.nested_region)
 
 
 @models(plain.region)
-def region(vm: TorchVM, function: Object) -> Object:
+def region(vm: TorchVM, run: Object, function: Object, args: Object, names: Object) -> Object:
     """A node where AOTAutograd makes what runs of the graph. Elsewhere it would have no use, nor has it where the function does more than compute."""
-    found = vm.attempt(lambda: shared(vm, function)) if vm.graph.is_one_autograd_node else None
+    if not vm.graph.is_one_autograd_node:
+        return vm.const(None)
+    call = call_of_region(vm, function, args, names)
+    found = vm.attempt(lambda: repeated(vm, call)) or vm.attempt(lambda: shared(vm, run, call))
     return vm.const(None) if found is None else found
 
 
-def shared(vm: TorchVM, function: Object) -> Object | None:
+def node_of_region(functions: Functions, module: fx.GraphModule, name: str, operands: Sequence[fx.Node], leaves: list[Object], structure: Object) -> Object:
+    """What a region gives. `leaves`: what its graph stands for the tensors among."""
+    results = functions.results(run_region, (functions.vm.graph.body.attach(module), name, *operands))
+    return TupleObject([ListObject(functions.filled_in(leaves, results)), structure])
+
+
+def repeated(vm: TorchVM, call: RegionCall | None) -> Object | None:
+    """What a region gives that has been traced with arguments like these; None where none has."""
+    for traced in () if call is None else vm.graph.traced_regions.get(call.key, ()):
+        operands = vm.attempt(lambda: traced.operands_for(vm, call))  # noqa: B023
+        if operands is not None:
+            functions = Functions(vm, OPERATOR, asks_modes=False)
+            return node_of_region(functions, traced.module, traced.name, vm.graph.nodes_of(operands), traced.results, traced.structure)
+    return None
+
+
+def shared(vm: TorchVM, run: Object, call: RegionCall | None) -> Object | None:
     """What a function gives, its graph being that of an earlier one if they are alike; None where a graph inside the graph is none for the operator."""
-    graph, functions = vm.graph, Functions(vm, "nested_compile_region", asks_modes=False)
-    traced = functions.traced(function)
+    graph, functions = vm.graph, Functions(vm, OPERATOR, asks_modes=False)
+    before = Unmoved.now(vm)
+    traced, looked_at = vm.noting_looks(lambda: functions.traced(run))
     inner = traced.graph
     pattern = inner.pattern()
     if not traced.tensors or pattern is None or functions.copied or inner.does_more(graph.fakes.running):
@@ -44,8 +70,9 @@ def shared(vm: TorchVM, function: Object) -> Object | None:
     taken = inner.taking(inner.operands, graph.fakes.running)
     module = graph.regions.setdefault(pattern, graph.module_of(taken))
     name = f"region_{list(graph.regions).index(pattern)}"
-    results = functions.results(run_region, (graph.body.attach(module), name, *inner.operands))
-    return TupleObject([ListObject(functions.filled_in(traced.leaves, results)), traced.structure])
+    if call is not None and Unmoved.now(vm) == before:
+        note_region(vm, call, traced, looked_at, module, name)
+    return node_of_region(functions, module, name, inner.operands, traced.leaves, traced.structure)
 
 
 @models(out_dtype)

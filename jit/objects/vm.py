@@ -60,6 +60,9 @@ class EffectsView(Protocol[Obj_contra]):
     def in_order(self, effect: Any) -> None:
         """Something that is no value's mutation, to be replayed behind the mutations that have begun before it: an effects.Effect."""
 
+    def all(self) -> Sequence[Any]:
+        """Every effect so far, the values from outside that have been changed among them."""
+
     def mutated_since(self, mark: int) -> Iterator[Any]:
         """The values from outside that have been announced as mutated since a position of the trail."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, NoReturn, TypeVar
@@ -29,6 +28,7 @@ from framejit.guards.kinds import Guard, Relation, Same, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
 from framejit.guards.source import (
     MISSING,
+    Call,
     FrameFunction,
     InstanceDict,
     Local,
@@ -86,7 +86,8 @@ class Tracer:
         self.changing = changing
         self.breaks_at = breaks_at or {}
         self.args = args
-        self.handled_by_caller = sys.exception()
+        self.call = Call(tuple(args), function)
+        self.handled_by_caller = self.call.handled
         self.config = config
         self.checking = "compile" in config.checks()
         self.trail = Trail()
@@ -309,6 +310,9 @@ class Tracer:
         assert self.frame is not None
         return self.frame.current_exception() or passage.handled_by_caller(self)
 
+    def is_handling(self) -> bool:
+        return self.frame is not None and self.frame.current_exception() is not None
+
     def chain_context(self, exc: Object, handled: Object | None) -> None:
         handled = handled or (self.frame and self.frame.current_exception()) or passage.context_of_caller(self, exc)
         if handled is not None:
@@ -419,9 +423,12 @@ class Tracer:
         self.guards.directives(self.directives_before)
 
     def guard(self, guard_class: type[Guard], source: Source, *payload: Any) -> None:
-        if self.changing and guard_class.of_contents and source.path() in self.changing:
-            self.unsupported(breaks.ChangesFromCallToCall(source.told()))
-        self.guards.fact(guard_class, source, *payload)
+        self.rest_on(guard_class(source, self.user_line(), *payload))
+
+    def rest_on(self, guard: Guard) -> None:
+        if self.changing and guard.of_contents and guard.source.path() in self.changing:
+            self.unsupported(breaks.ChangesFromCallToCall(guard.source.told()))
+        self.guards.add(guard)
 
     def relate(self, guard_class: type[Relation], source: Source, *payload: Any) -> None:
         self.guards.relation(guard_class, source, *payload)

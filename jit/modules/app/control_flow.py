@@ -163,12 +163,13 @@ def wrap_with_autocast(device: str, dtype: Any, enabled: bool, cache: Any, funct
         return function(*args, **kwargs)
 
 
-def region(function: Callable[[], Flat]) -> Flat | None:
-    """What a function gives that becomes a graph by itself, to be compiled once for all that look like it; None where it had better not."""
+def region(run: Callable[[], Flat], function: Callable[..., Any], args: tuple[Any, ...], names: tuple[str, ...]) -> Flat | None:
+    """What `run()` gives, a call of a function that becomes a graph by itself, to be traced and compiled once for all that look like it; None where it
+    had better not. `args`: the function's arguments, the last of them by these names."""
     raise NotImplementedError
 
 
 def nested_region(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The call of a function decorated with `nested_compile_region`."""
-    found = region(lambda: pytree.tree_flatten(function(*args, **kwargs)))
+    found = region(lambda: pytree.tree_flatten(function(*args, **kwargs)), function, (*args, *kwargs.values()), tuple(kwargs))
     return function(*args, **kwargs) if found is None else pytree.tree_unflatten(*found)
