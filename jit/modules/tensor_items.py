@@ -1,4 +1,4 @@
-"""`tensor[key]` where the key holds a number that isn't known: an item of a tensor, or a tensor without dimensions, which stands for its item."""
+"""`tensor[key]` where the key holds a number that isn't known, or a tensor that stands for one, or where a size of the tensor isn't known."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.packed import first_size, number_of_sequences
+from framejit.graph.unbacked import is_unbacked
 from framejit.objects import abstract, operators
 from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
 from framejit.objects.object import Object
@@ -42,6 +43,7 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
     places = checked_places(vm, self, parts)
     rest = [part for part in parts if not is_place(part)]
     if not places:
+        check_ints(vm, self, parts)
         return enter(vm, ITEM, [self, key])
     found = selected(vm, self, places)
     return enter(vm, ITEM, [found, TupleObject(rest)]) if rest else found
@@ -54,6 +56,8 @@ def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) 
     key = with_tensors(vm, key)
     parts = parts_of(vm, key)
     places = checked_places(vm, self, parts) if isinstance(self, TensorObject) else {}
+    if not places and isinstance(self, TensorObject):
+        check_ints(vm, self, parts)
     if places:
         self, key = selected(vm, self, places), TupleObject([part for part in parts if not is_place(part)])
     return enter(vm, STORE, [self, key, value])
@@ -125,6 +129,19 @@ def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> di
                 return {}
             found[dim] = number
     return found
+
+
+def check_ints(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> None:
+    """Have the graph check that a dimension whose size isn't known has the items that ints choose, as in `x[mask][0]`. An operator would take it for
+    true, which breaks the trace.
+    """
+    shape = tensor.look(vm).shape
+    dims = dimensions_of(parts, len(shape)) if any(map(is_unbacked, shape)) else None
+    for part, dim in zip(parts, dims or ()):
+        if part.cls is int and part.is_known() and is_unbacked(shape[dim]):
+            place = part.constant(vm)
+            size = vm.graph.size(tensor, dim)
+            is_checked(vm, operators.compare(vm, ">", size, part) if place >= 0 else operators.compare(vm, ">=", size, vm.const(-place)))
 
 
 def is_place(part: Object) -> bool:

@@ -233,11 +233,13 @@ SIZES = {
     "indexing": lambda y: (y[torch.arange(y.size(0))], torch.ones(9, 4).index_add(0, torch.zeros(y.size(0), dtype=torch.long), y)),
     "layers": lambda y: (F.layer_norm(y, (4,)), F.gelu(y), F.dropout(y, 0.0), F.one_hot(y[:, 0].long(), 7)),
     "containers": lambda y: ({"n": y.size(0), "rows": [y]}, (y.size(0), *y.shape)),
+    "first": lambda y: y[0],
+    "last": lambda y: (y[-1], y[0, :2], y.nonzero()[-1, 0], torch.where(y > 1)[1][0], y[None, 0], y[..., 2] + 1),
+    "second": lambda y: y[1] * 2,
     # What splits the call.
     "squeeze": lambda y: (y.squeeze(), y.squeeze(0)),
     "broadcast": lambda y: y + torch.ones(3, 4),
     "item": lambda y: y[:, 0].item(),
-    "first": lambda y: y[0],
     "iteration": lambda y: [row.sum() for row in y],
     "branch": lambda y: y * 2 if y.size(0) > 2 else y,
     "empty": lambda y: None if y.size(0) == 0 else y.max(0).values,
@@ -324,6 +326,32 @@ def check_of_size(x):
     y = chosen(x)
     torch._check(y.size(0) > 0, lambda: "nothing was chosen")
     return y[0], y.max(0).values, y.amax(0)
+
+
+def first_is_stored(x):
+    y = chosen(x) * 2
+    y[0] = 7
+    y[-1, 1:] += 1
+    return y
+
+
+def first_behind_a_change(x):
+    x.add_(1)
+    return chosen(x)[0]
+
+
+def first_or_nothing(x):
+    try:
+        return chosen(x)[0]
+    except IndexError:
+        return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [first_is_stored, first_behind_a_change, first_or_nothing], ids=lambda function: function.__name__)
+def test_items_of_dimensions_of_unknown_size(function, backend):
+    counts = agree(function, *[(x,) for x in (SOME, NONE, ONE, ALL, SOME)], backend=backend)
+    assert (counts["graphs"], counts["graph_breaks"]) == (1, 0) or function is first_behind_a_change
 
 
 def check_of_bool(x):
