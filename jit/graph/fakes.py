@@ -46,7 +46,7 @@ class Fakes:
         self.stale = False
         self._caches = True
         self.symbolic = False
-        """Whether there has been a fake with symbolic sizes."""
+        """Whether there has been a symbolic number: a size of a fake, or an argument of operators."""
         self.wrappers = False
         """Whether there has been a tensor that wraps others."""
         self._trail = trail

@@ -43,6 +43,7 @@ from framejit.objects.object import Object
 from framejit.torch_classes import is_wrapper
 
 if TYPE_CHECKING:
+    from framejit.graph.fakes import Fakes
     from framejit.trail import Trail
 
 Fact = tuple[Any, UserLine | None]
@@ -86,6 +87,7 @@ class Inputs(Protocol):
 
     trail: Trail
     demands: GraphDemands
+    fakes: Fakes
 
     def number_input(self, number: NumberObject) -> fx.Node:
         """The placeholder of a symbolic number that is read off the call."""
@@ -219,6 +221,7 @@ class Shapes:
             made = self.env.create_unspecified_symint_and_symbol(value, InputSource(self._name(source)), DimDynamic.DYNAMIC)
             assert type(made) is SymInt
             sym = self._ints[source] = made
+            self._graph.fakes.symbolic = True
             self.properties[source] = made.node._expr
         self.origins[sym.node._expr] = number
         self._graph.trail.set(number, "sym", sym)
