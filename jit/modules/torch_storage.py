@@ -11,10 +11,13 @@ import torch
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING
+from framejit.guards.tensor_source import TensorOffset
+from framejit.guards.tensor_spec import storage_and_offset
 from framejit.objects.object import Object
 from framejit.objects.registry import models
-from framejit.objects.storageobject import StorageObject
+from framejit.objects.storageobject import StorageObject, key_of
 from framejit.objects.tensorobject import TensorObject
 
 
@@ -47,6 +50,20 @@ def data_ptr(vm: TorchVM, self: TensorObject) -> Object:
     if fake.numel() == 0:
         return vm.const(0)
     return storage.address(vm, fake.storage_offset() * fake.itemsize, self)
+
+
+@models(torch.Tensor.storage_offset)
+def storage_offset(vm: TorchVM, self: TensorObject) -> Object:
+    """Guards where the tensors from outside begin whose memory it is."""
+    storage_of(vm, self, "storage_offset()")
+    mine = key_of(self.look(vm))
+    for tensor in vm.graph.input_tensors():
+        fake = tensor.look(vm)
+        if key_of(fake) == mine:
+            if tensor.source is None or storage_and_offset(tensor.value) is None or tensor.value.storage_offset() != fake.storage_offset():
+                refuse(vm, "storage_offset()")
+            vm.guard(Equals, tensor.source.child(TensorOffset), fake.storage_offset())
+    return vm.const(self.look(vm).storage_offset())
 
 
 @models(torch.Tensor.untyped_storage)

@@ -10,7 +10,6 @@ from framejit import breaks
 from framejit.bytecode.decode import Decoded
 from framejit.ceval.frame import Frame
 from framejit.library import CodeKind, kind_of
-from framejit.objects.object import Object
 from framejit.tracing.stops import GraphBreak
 
 LOOKS = frozenset({"locals", "vars", "dir", "eval", "exec"})
@@ -74,27 +73,15 @@ def looks_repeatedly(decoded: Decoded) -> bool:
     return len(places) > 1 or any(index > places[0] for index in ends)
 
 
-COPIES = (dict, frozenset, len, list, set, sorted, tuple)
-"""What may be called with a dict of variables and doesn't keep it."""
-
-
 def uses_up_result(frame: Frame) -> bool:
-    """Whether the dict that a frame asks for goes no further than the next instruction: it is searched, merged, copied, or asked for an item.
+    """Whether the dict that a frame asks for is as good as one of its own: the frame asks only once, or the dict is searched, or asked for an item.
 
-    The order of its keys tells of earlier looks, for it is the same dict each time.
+    Up to Python 3.12 it is the same dict each time, which a later look fills anew, and the order of its keys tells of earlier looks.
     """
     following = frame.decoded.instructions[frame.pc + 1 : frame.pc + 3]
-    count = frame.instruction.arg
-    if frame.instruction.op != "CALL" or count is None or len(following) < 2:
+    if frame.instruction.op != "CALL" or frame.instruction.arg is None or len(following) < 2:
         return False
     first, second = following
     if first.op == "CONTAINS_OP" or (first.op == "LOAD_METHOD" and first.value == "get"):
         return True
-    if first.op in ("LOAD_CONST", "LOAD_FAST"):
-        return second.op == "BINARY_SUBSCR"
-    if looks_repeatedly(frame.decoded):
-        return False
-    if first.op == "CALL":
-        callees = frame.stack[-count - 4 : -count - 2]  # below the callee of this call, and its NULL
-        return first.arg == 1 and any(isinstance(each, Object) and each.value in COPIES for each in callees)
-    return first.op in ("DICT_MERGE", "DICT_UPDATE") or (first.op == "LOAD_METHOD" and first.value == "copy")
+    return (first.op in ("LOAD_CONST", "LOAD_FAST") and second.op == "BINARY_SUBSCR") or not looks_repeatedly(frame.decoded)

@@ -53,6 +53,27 @@ def copied_twice(x):
     return first, list(locals())
 
 
+def held(x):
+    y = x + 1
+    variables = locals()
+    z = y * 2
+    variables["new"] = z
+    return variables, sorted(variables), "z" in variables
+
+
+def iterated(x):
+    y = x * 2
+    return sum(value for name, value in locals().items() if name != "x")
+
+
+def held_over_a_break(x):
+    y = x + 1
+    variables = locals()
+    print(end="")
+    y = y * 2
+    return variables["y"], y, list(variables)
+
+
 def in_a_called_function(x):
     def inner(a, *rest, b=2, **more):
         return {**locals()}
@@ -64,12 +85,16 @@ def read_globals(x):
     return x * globals()["FACTOR"], "nothing" in globals(), globals().get("nothing", 4)
 
 
-PROGRAMS = [an_item, a_look, sorted_names, a_copy, merged, formatted, in_a_called_function, read_globals]
+PROGRAMS = [an_item, a_look, sorted_names, a_copy, merged, formatted, in_a_called_function, read_globals, held, iterated]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_namespaces_that_nothing_keeps_are_traced(program):
+def test_namespaces_that_are_asked_for_once_are_traced(program):
     agree(program, torch.ones(2))
+
+
+def test_variables_are_held_over_a_break():
+    agree(held_over_a_break, torch.ones(2), fullgraph=False)
 
 
 def store_global(x):

@@ -41,6 +41,15 @@ def test_what_shares_memory_is_known_while_tracing(program):
     agree(program, torch.randn(3, 2), backend="aot_eager")
 
 
+def test_where_a_tensor_begins_in_its_storage_is_guarded():
+    program = lambda x: (x.storage_offset(), x[1:].storage_offset(), (x * 2)[1].storage_offset(), x.T.storage_offset())
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    memory = torch.randn(20)
+    for offset in (0, 3, 0, 4):
+        x = memory[offset : offset + 6].view(3, 2)
+        assert compiled(x) == program(x)
+
+
 def test_inputs_are_guarded_to_share_memory_as_on_the_first_call():
     def tied(a, b):
         return a + b if a.data_ptr() == b.data_ptr() else a * b

@@ -82,7 +82,27 @@ def test_a_missing_attribute_raises():
     agree_over_calls(program, stops=True)
 
 
-def test_a_subclass_is_left_to_eager():
+class WithDefaults(threading.local):
+    factor = 2
+
+
+DEFAULTS = WithDefaults()
+
+
+def test_a_subclass_without_code_of_its_own_has_the_attributes_of_its_class():
+    def program(compile):
+        DEFAULTS.__dict__.clear()
+        use = compile(lambda x: x * DEFAULTS.factor + getattr(DEFAULTS, "shift", 1))
+        results = [use(torch.ones(1))]
+        DEFAULTS.shift = 5
+        results.append(use(torch.ones(1)))
+        DEFAULTS.factor = 7
+        return [*results, use(torch.ones(1))]
+
+    agree_over_calls(program)
+
+
+def test_a_subclass_with_a_constructor_is_left_to_eager():
     class Own(threading.local):
         def __init__(self):
             self.factor = 2
