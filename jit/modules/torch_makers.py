@@ -11,6 +11,7 @@ import torch
 from framejit import breaks
 from framejit.graph.autograd_node import MAKES_LEAF
 from framejit.graph.builder import TorchVM
+from framejit.graph.number_lists import tensor_of_ints
 from framejit.graph.parameters import make_parameter
 from framejit.modules.numpy import tensor_of_numpy
 from framejit.modules.torch_overrides import of_class
@@ -49,6 +50,8 @@ def make_subclass(vm: TorchVM, cls: Object, data: Object, require_grad: Object |
 
 MOST_ELEMENTS = 64
 """Longer lists with tensors in them become tensors natively, and of longer lists of numbers the values are guarded."""
+MOST_INTS = 1024
+"""Likewise, of lists of ints."""
 DTYPES: dict[type, Callable[[], torch.dtype]] = {
     bool: lambda: torch.bool, int: lambda: torch.int64, float: torch.get_default_dtype,
     complex: lambda: torch.promote_types(torch.get_default_dtype(), torch.complex32),
@@ -95,9 +98,18 @@ def of_list(vm: TorchVM, data: Object, dtype: Object | None = None, device: Obje
     if found is None:
         return None
     sizes, leaves = found
-    if not 0 < len(leaves) <= MOST_ELEMENTS or not all(map(is_element, leaves)) or torch.get_default_device().type != "cpu":
+    if torch.get_default_device().type != "cpu":
         return None
     given = None if dtype is None else vm.observe(dtype).constant(vm)
+    if 0 < len(leaves) <= MOST_INTS and all(leaf.cls is int for leaf in leaves) and given in (None, torch.int64):
+        made = enter(vm, torch.Tensor.reshape, [enter(vm, tensor_of_ints, [ListObject(leaves)]), vm.const(tuple(sizes))])
+        return made if device is None else enter(vm, torch.Tensor.to, [made, device])
+    if not 0 < len(leaves) <= MOST_ELEMENTS or not all(map(is_element, leaves)):
+        return None
+    if given is not None and not (given.is_floating_point or given.is_complex) and not any(isinstance(leaf, TensorObject) for leaf in leaves):
+        for leaf in leaves:
+            leaf.constant(vm)  # what doesn't fit is an error, but not in what Inductor makes of symbolic numbers
+        return None
     into = given or inferred([leaf.look(vm).dtype if isinstance(leaf, TensorObject) else DTYPES[leaf.cls]() for leaf in leaves])
     if not all(is_exact(leaf, into) for leaf in leaves):
         return None

@@ -74,6 +74,24 @@ def test_numbers_in_lists_may_vary() -> None:
         assert told(compiled(torch.ones(2), n)) == told(torch.tensor([1.0, n]))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_numbers_that_vary_in_lists_of_numbers(backend: str) -> None:
+    """They are symbolic, unless they may be too large for their dtype."""
+    framejit.reset()
+
+    def make(a, b):
+        return torch.tensor([[a, 2], [3, b]]), torch.tensor([a, 1.5]), torch.as_tensor((a, b), dtype=torch.float64)
+
+    compiled = framejit.compile(make, backend=backend)
+    for numbers in ((4, 5), (6, 7), (2**40, -8)):
+        assert told(compiled(*numbers)) == told(make(*numbers))
+    assert framejit.statistics()["graphs"] == 2
+    narrow = framejit.compile(lambda a: torch.tensor([a, 1], dtype=torch.int32), backend=backend)
+    narrow(1), narrow(2)
+    with pytest.raises(RuntimeError, match="value cannot be converted to type int32 without overflow"):
+        narrow(2**40)
+
+
 def test_no_gradient_goes_through_a_list() -> None:
     def program(w):
         with torch.no_grad():

@@ -57,8 +57,8 @@ def test_one_graph_for_all_lengths(backend: str, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_lists_of_lengths(backend: str) -> None:
-    """Those that vary are symbols."""
-    calls = [(torch.randn(3, 5, 2), lengths) for lengths in ([2, 5, 3], [4, 1, 2], [5, 4, 3], [1, 1, 2])]
+    """Those that vary are symbols, be they many."""
+    calls = [(torch.randn(100, 5, 2), [(first + place) % 5 + 1 for place in range(100)]) for first in range(4)]
     check(lambda x, lengths: pack(x, lengths).data.sin(), calls, backend, graphs=2)
 
 

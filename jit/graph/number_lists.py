@@ -1,0 +1,27 @@
+"""What makes a tensor of a list of ints, some of which are symbolic: torch's own asks for the value of each while it is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+_library = torch.library.Library("framejit", "FRAGMENT")
+_library.define("tensor_of_ints(SymInt[] values) -> Tensor")
+
+
+@torch.library.impl(_library, "tensor_of_ints", "CompositeExplicitAutograd")
+def made_of(values: Sequence[int]) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int64, device="cpu")
+
+
+@torch.library.register_fake("framejit::tensor_of_ints", lib=_library)
+def fake_made_of(values: Sequence[int]) -> torch.Tensor:
+    return torch.empty(len(values), dtype=torch.int64, device="cpu")
+
+
+def tensor_of_ints(values: Sequence[int]) -> torch.Tensor:
+    """A tensor of the CPU's, of one dimension. Where the ints are known it is made by torch itself, which says what doesn't fit."""
+    if any(isinstance(value, torch.SymInt) for value in values):
+        return torch.ops.framejit.tensor_of_ints(values)  # type: ignore[no-any-return]
+    return made_of(values)
