@@ -125,6 +125,10 @@ def arithmetic(function: Callable[..., Any]) -> None:
                     number.constant(vm)  # one that is another at the second step is seen to vary
             vm.unsupported(breaks.FirstStep(f"torch.optim's {function.__name__}"))
         if vm.graph.autograd_node is not None:
+            if by_tensors is optimizer_steps.adafactor and any(
+                isinstance(param, TensorObject) and not param.look(vm).numel() for param in lists[parameters]
+            ):
+                vm.unsupported(breaks.OptimizerStep("Adafactor of an empty parameter"))  # it divides by the number of elements
             vm.trail.set(vm.graph.autograd_node, "asks", True)
             for name in DECIDES:
                 if isinstance(given.get(name), NumberObject) and not abstract.truth(vm, operators.compare(vm, ">", given[name], vm.const(0))):

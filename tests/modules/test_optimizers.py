@@ -448,3 +448,17 @@ def test_states_that_are_loaded_and_groups_that_are_added(cls: Any, kwargs: dict
     same(found, interrupted(lambda f: f, cls, kwargs), 1e-6 if (cls, backend) == (torch.optim.RAdam, "aot_eager") else 0.0)
     statistics = framejit.statistics()
     assert statistics["graphs"] <= 4 and statistics["recompiles"] <= 3, statistics
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_adafactor_of_an_empty_parameter(backend: str) -> None:
+    """torch divides by the number of its elements and raises; what AOTAutograd traced in the place of torch's arithmetic made it a NaN."""
+
+    def program(parameter: Any) -> None:
+        optimizer = torch.optim.Adafactor([parameter])
+        for _ in range(2):
+            parameter.sum().backward()
+            optimizer.step()
+
+    with pytest.raises(ZeroDivisionError, match="float division by zero"):
+        framejit.compile(program, backend=backend)(torch.nn.Parameter(torch.empty(0)))
