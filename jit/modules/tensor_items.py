@@ -1,11 +1,13 @@
-"""`tensor[key]` where the key holds a number that isn't known, or a tensor that stands for one, or where a size of the tensor isn't known."""
+"""`tensor[key]` where the key holds a number that isn't known, or a tensor that stands for one, also as the bound of a slice, or where a size isn't known."""
 
 from __future__ import annotations
 
+import operator
 from itertools import accumulate
 from typing import Any
 
 import torch
+from torch import fx
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
@@ -40,6 +42,10 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
         return by_index(vm, self, key, parts)
     if number_of_sequences(self.look(vm)) is not None and self.fake.dim() == 1 and is_zero(vm, parts):
         return enter(vm, first_size, [self])
+    whole = self
+    self, key, parts = with_numbers_in_slices(vm, self, key, parts)
+    if self is not whole and all(map(takes_all, parts)):
+        return self
     places = checked_places(vm, self, parts)
     rest = [part for part in parts if not is_place(part)]
     if not places:
@@ -55,6 +61,8 @@ def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) 
     refuse_replaced(vm, STORE)
     key = with_tensors(vm, key)
     parts = parts_of(vm, key)
+    if isinstance(self, TensorObject):
+        self, key, parts = with_numbers_in_slices(vm, self, key, parts)
     places = checked_places(vm, self, parts) if isinstance(self, TensorObject) else {}
     if not places and isinstance(self, TensorObject):
         check_ints(vm, self, parts)
@@ -142,6 +150,74 @@ def check_ints(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> None:
             place = part.constant(vm)
             size = vm.graph.size(tensor, dim)
             is_checked(vm, operators.compare(vm, ">", size, part) if place >= 0 else operators.compare(vm, ">=", size, vm.const(-place)))
+
+
+def with_numbers_in_slices(vm: TorchVM, tensor: TensorObject, key: Object, parts: list[Object]) -> tuple[TensorObject, Object, list[Object]]:
+    """A tensor and a key of it, in whose slices no bound is a tensor without dimensions.
+
+    Such a bound becomes a number that isn't known. Where two bounds are computed from one tensor, as in `x[i:i + 16]`, the slice is taken from the tensor
+    here, and has that length, once the graph checks that it lies inside the tensor: else its size would depend on data.
+    """
+    dims = dimensions_of(parts, tensor.look(vm).dim()) if vm.graph.unbacked.may_begin() and any(has_tensors(vm, part) for part in parts) else None
+    if dims is None:
+        return tensor, key, parts
+    parts, may_narrow = list(parts), not any(part.cls is type(None) for part in parts)  # the stride of a new dimension depends on the others' sizes
+    for index, (part, dim) in enumerate(zip(parts, dims, strict=True)):
+        if isinstance(part, SliceObject) and has_tensors(vm, part):
+            start, stop, step = (number_of(vm, bound) for bound in part.parts())
+            length = length_of(vm, part) if may_narrow else None
+            if length is not None and is_inside(vm, start, stop, length, vm.graph.size(tensor, dim)):
+                tensor = enter(vm, torch.Tensor.narrow, [tensor, vm.const(dim), start, vm.const(length)])  # type: ignore[assignment]
+                start, stop = vm.const(None), vm.const(None)
+            parts[index] = SliceObject(start, stop, step)
+    return tensor, TupleObject(parts), parts
+
+
+def has_tensors(vm: TorchVM, part: Object) -> bool:
+    """Whether a part of a key is a slice with tensors for bounds that stand for whole numbers."""
+    return isinstance(part, SliceObject) and any(isinstance(bound, TensorObject) and is_place(bound) for bound in map(vm.observe, part.parts()))
+
+
+def number_of(vm: TorchVM, bound: Object) -> Object:
+    """The bound of a slice; a number where it is a tensor."""
+    bound = vm.observe(bound)
+    return (number_out_of(vm, bound, "__index__") or bound) if isinstance(bound, TensorObject) else bound
+
+
+def takes_all(part: Object) -> bool:
+    """Whether a part of a key leaves a tensor as it is."""
+    return part.cls is type(...) or (isinstance(part, SliceObject) and all(bound.cls is type(None) for bound in part.parts()))
+
+
+def length_of(vm: TorchVM, part: SliceObject) -> int | None:
+    """The length that a slice seems to have by how its bounds are computed, `i + 1` and `i + 17`; None where that doesn't say."""
+    start, stop, step = map(vm.observe, part.parts())
+    if not (isinstance(start, TensorObject) and isinstance(stop, TensorObject)) or step.cls is not type(None):
+        return None
+    (node, before), (other, behind) = offset(start.node), offset(stop.node)
+    return behind - before if node is other and behind > before else None
+
+
+def offset(node: fx.Node) -> tuple[fx.Node, int]:
+    """A node and an int whose sum a node is: itself and 0, unless it is such a sum."""
+    if node.target is operator.add and len(node.args) == 2:
+        for term, number in (node.args, node.args[::-1]):
+            if isinstance(term, fx.Node) and type(number) is int:
+                return term, number
+    return node, 0
+
+
+def is_inside(vm: TorchVM, start: Object, stop: Object, length: int, size: Object) -> bool:
+    """Whether the graph checks that a slice has this length, and lies inside a dimension of this size."""
+    if not (isinstance(start, UnbackedNumber) and isinstance(stop, UnbackedNumber)):
+        return False
+    last = operators.binary_op(vm, "-", size, vm.const(length))
+    conditions = (
+        operators.compare(vm, ">=", start, vm.const(0)),
+        operators.compare(vm, "<=", start, last),
+        operators.compare(vm, "==", operators.binary_op(vm, "-", stop, start), vm.const(length)),
+    )
+    return all(is_checked(vm, condition) for condition in conditions)
 
 
 def is_place(part: Object) -> bool:

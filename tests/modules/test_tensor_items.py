@@ -1,4 +1,4 @@
-"""Items of tensors that the data of another tensor choose: `x[i]` with a tensor without dimensions, `x[i.item()]`. They are views, as in eager."""
+"""Items of tensors that the data of another tensor choose: `x[i]` `i` a tensor without dimensions, `x[i.item()]`, `x[i:i + 2]`. They are views, as in eager."""
 
 from __future__ import annotations
 
@@ -188,3 +188,54 @@ def test_arrays_as_indices(backend):
     assert statistics_of(fn, args, backend=backend, fullgraph=True)["graphs"] == 1
     for array in (np.array([1, 2], dtype=np.int32), np.array([1.0]), np.array(2)):
         statistics_of(lambda x, array: x[array], (matrix(4), array), backend=backend)
+
+
+def windows(x, i):
+    return torch.stack([x[i : i + 2], x[i + 1 : 3 + i]]) * 2, x[:, i + 1 : i + 3], x[i : i + 2, ..., i], x[i : i + 2]
+
+
+def stored_windows(x, i):
+    y = x * 2
+    y[i : i + 2] += x[0]
+    y[:, i : i + 1] = 5
+    return y
+
+
+def bounds(x, i):
+    return x[:i] * 2, x[:, i:] + 1, x[None, i : i + 1] * 2, x[i : i * 2].sum(), x[i::2] * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [windows, stored_windows, bounds], ids=lambda function: function.__name__)
+def test_tensors_as_bounds_of_slices(function, backend):
+    """The graph takes windows of one length to lie inside of the tensor; others, such as the last two, run as written."""
+    calls = [(matrix(), torch.tensor(place)) for place in (1, 2, 0, 4, -1)]
+    counts = statistics_of(function, *calls, backend=backend)
+    assert (counts["graphs"], counts["graph_breaks"], counts["fallbacks"]) == (1, 0, 0), counts["reasons"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_window_whose_place_has_changed(backend):
+    def fn(x, i):
+        i = i + 0
+        stop = i + 2
+        i.add_(1)
+        return x[i:stop] * 2
+
+    counts = statistics_of(fn, *[(matrix(), torch.tensor(place)) for place in (1, 2, -3)], backend=backend)
+    assert counts["graph_breaks"] == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_windows(backend):
+    def loss(x, i):
+        return (x[i : i + 2] ** 2).sum() + x[:, i : i + 3].sin().sum() + x[i:].sum()
+
+    framejit.reset()
+    compiled = framejit.compile(loss, backend=backend)
+    for place in (1, 2, 4):
+        x, y = matrix().requires_grad_(), matrix().requires_grad_()
+        loss(x, torch.tensor(place)).backward()
+        compiled(y, torch.tensor(place)).backward()
+        assert torch.equal(x.grad, y.grad)
+    assert framejit.statistics()["graphs"] == 1
