@@ -22,6 +22,7 @@ from framejit.bytecode.decode import decode
 from framejit.driver.compiled_module import ORIGINAL
 from framejit.errors import CheckError, FramejitError
 from framejit.guards.source import MISSING
+from framejit.torch_classes import is_jagged
 
 TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
     torch.float64: (1e-7, 1e-8), torch.complex128: (1e-7, 1e-8), torch.float16: (2e-2, 2e-3), torch.bfloat16: (3e-2, 1e-2),
@@ -155,6 +156,8 @@ class CallState:
         memo: dict[int, Any] = {id(MISSING): MISSING}
         incomplete = []
         for value in within(values, set()):
+            if is_jagged(type(value)):
+                raise CannotCompare("operators take a copy of a nested tensor for one of other lengths than the results computed of it")
             if isinstance(value, torch.Tensor) and value.grad_fn is not None:
                 if value._base is not None:
                     raise CannotCompare("an argument is a view with a gradient history")

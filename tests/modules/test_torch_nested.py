@@ -106,7 +106,10 @@ def in_place(x: Any) -> Any:
     return y
 
 
-@pytest.mark.parametrize("function", [pointwise, layers, reductions, shapes, parts, padded, in_place])
+CHANGING = pytest.param(in_place, marks=pytest.mark.only_eager("a change of a nested tensor splits the graphs that AOTAutograd takes"))
+
+
+@pytest.mark.parametrize("function", [pointwise, layers, reductions, shapes, parts, padded, CHANGING])
 def test_one_graph_for_all_lengths(function: Callable[..., Any]) -> None:
     assert agree(function, lambda: [(jagged(*lengths),) for lengths in LENGTHS]) == (1, 0)
 
