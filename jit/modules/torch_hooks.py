@@ -272,10 +272,13 @@ PUT_ON = {(method, removed): put_on(method, removed) for method in ("register_ho
 
 @library
 def removal_of_hook(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Taking off a hook that the trace has put on a tensor; None: it isn't that."""
+    """Taking off a hook that the trace has put on a tensor. Behind a graph break, one that was put on before it is taken off natively: its number is another
+    in each call. None: it's neither."""
     if function.value is RemovableHandle.remove:
         handle = vm.observe(args[0])
         if isinstance(handle, HandleObject):
             handle.registration.take_off(vm)
             return vm.const(None)
+        if vm.resumed and handle.source is not None:
+            vm.unsupported(breaks.HookUnsupported("remove() of a handle that was made before a graph break"))
     return None

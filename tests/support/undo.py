@@ -98,7 +98,8 @@ class Portrait:
         if type(value) is dict:
             return [(self.shape(key), self.shape(item)) for key, item in value.items()]
         if type(value) in CONTAINERS:
-            return [self.shape(item) for item in value]
+            items = [self.shape(item) for item in value]
+            return sorted(items, key=str) if type(value) is set else items  # a set that has grown in between may have another order
         self.keep.append(value)
         return value.name if isinstance(value, fx.Node) else id(value)
 
