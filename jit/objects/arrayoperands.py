@@ -115,15 +115,21 @@ class Operands:
         return made
 
     def fill(self, made: Any) -> None:
-        """Give a stand-in elements that any function takes: numbers that rise, of indices only the first ones, and regular matrices."""
+        """Give a stand-in elements that any function takes: numbers that rise, of indices only the first ones, and regular matrices.
+
+        No element is the same the second time: what decides about the form of a result is to show.
+        """
         if self.name in TELLS_BY_FORM and not self.is_second:
             made.fill(0 if made.dtype.kind == "i" and self.name in INDEXING else 1)
         elif self.name.startswith("linalg.") and made.ndim > 1:
             made[...] = numpy.eye(*made.shape[-2:]) * (2 if self.is_second else 1)
         elif made.dtype.kind in "fc":
-            made[...] = numpy.linspace(0.1, 0.8 if self.is_second else 0.9, made.size).reshape(made.shape)
+            made[...] = numpy.linspace(0.2 if self.is_second else 0.1, 0.9, made.size).reshape(made.shape)
+        elif made.dtype.kind == "b":
+            made.fill(not self.is_second)
         else:
-            made.fill((self.name in SIZES_FROM_DATA and self.name != "bincount") or self.is_second != (made.dtype.kind == "b"))
+            is_one = (self.name in TELLS_BY_FORM and self.name not in INDEXING) or (self.name in SIZES_FROM_DATA and self.name != "bincount")
+            made.fill(is_one + self.is_second)
 
     def with_assumed_shape(self, assumed: tuple[tuple[int, ...], tuple[int, ...]], dtype: numpy.dtype[Any], storage: int) -> Any:
         """A stand-in for an array with sizes that depend on data."""
@@ -182,9 +188,15 @@ class Operands:
                 warnings.simplefilter("ignore" if self.is_second else "error")
                 return call()
         except Exception as error:
-            if self.name in TELLS_BY_FORM and type(error) in RAISED and not self.symbolic and all(type(arg) is str for arg in error.args):
+            is_told = self.name in TELLS_BY_FORM and not self.has_counts() and not self.symbolic
+            if is_told and type(error) in RAISED and all(type(arg) is str for arg in error.args):
                 vm.raise_(type(error), *error.args)
             vm.unsupported(breaks.ArrayOperation(f"{self.name}, which raises {type(error).__name__}: {error}"))
+
+    def has_counts(self) -> bool:
+        """Whether integers that the trace doesn't know are among the arguments, behind the first: sizes, counts and axes, about which a function may raise."""
+        others = list(self.arrays.values())[1:]
+        return any(made.dtype.kind in "iu" for _, made in others) and not isinstance(getattr(numpy, self.name, None), numpy.ufunc)
 
     # What comes out.
 

@@ -142,6 +142,12 @@ def statistics(a: np.ndarray) -> Any:
     return np.median(a), np.percentile(a, 30), np.unique(np.round(a)), a[a > 0]
 
 
+@feature("linear algebra, Fourier transforms, counts", an_array)
+def sciences(a: np.ndarray) -> Any:
+    counts, edges = np.histogram(a, bins=5)
+    return np.linalg.inv(a @ a.T), np.abs(np.fft.rfft(a, axis=1)), counts, edges, np.cov(a), np.argsort(a), np.unique(a.round(), return_counts=True)
+
+
 @feature("sorting", an_array)
 def sorting(a: np.ndarray) -> Any:
     return np.sort(a), np.argmax(a, axis=0), np.argsort(a, axis=1, kind="stable"), a.min(axis=0), np.ptp(a)
