@@ -32,7 +32,7 @@ from framejit.graph.body import Body, NodeNote, Transforming
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
-from framejit.graph.fakes import Fakes, Writes
+from framejit.graph.fakes import Fakes, Writes, storages
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.gradient_hooks import Listening
 from framejit.graph.gradient_paths import gradient_paths
@@ -791,9 +791,10 @@ class GraphBuilder:
         if self.autograd_node is None:
             return []
         self.refresh()
+        outside = storages(self.input_fakes()) if not self.fakes.wrappers else set()
         return unneeded(
             reversed(self.outermost.fx.nodes),
-            (*outputs, *self.outermost.kept),
+            (*outputs, *[node for node in self.outermost.kept if self.fakes.wrappers or not changes_result_only(node, outside)]),
             lambda node: node in self.outermost.notes and is_computed(node.meta["example_value"]) and has_effect(node, self.fakes.running),
         )
 
@@ -900,6 +901,12 @@ def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Ca
 def runs_for_its_effect(node: fx.Node) -> bool:
     """Whether a node changes something besides its arguments and torch's modes, for all that is known of it."""
     return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
+
+
+def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
+    """Whether a node that changes something in place changes a tensor that is in none of these storages, the inputs'."""
+    fake = node.meta["example_value"]
+    return isinstance(fake, torch.Tensor) and not storages([fake]) & outside
 
 
 def is_computed(value: Any) -> bool:

@@ -241,9 +241,9 @@ class Unbacked:
 
     # Checks.
 
-    def checks(self, condition: UnbackedNumber) -> bool:
+    def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
         """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph. What the graph raises is not
-        what comes out: the call runs as written then."""
+        what comes out: the call runs as written then. `is_sure`: it always holds."""
         vm = self._graph.vm
         condition = sharper(vm, condition)
         sym = condition.sym(vm)
@@ -258,6 +258,8 @@ class Unbacked:
         except Exception as error:
             vm.unsupported(meaning_of(error, "torch._check"))
         self._graph.effect_node(ASSERT, (node, CHECK))
+        if is_sure:
+            return True
         self.checked.append((place, self._asks(condition)))
         vm.trail.log(self.checked.pop)
         return True

@@ -11,6 +11,7 @@ from torch import fx
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.graph.drawn_bounds import bounds_of
 from framejit.graph.packed import first_size, number_of_sequences
 from framejit.graph.unbacked import is_unbacked
 from framejit.objects import abstract, operators
@@ -22,7 +23,7 @@ from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.torchcall import enter
 from framejit.objects.torchfunctions import operation_of
 from framejit.objects.tupleobject import TupleObject
-from framejit.objects.unbackednumber import UnbackedNumber, is_checked
+from framejit.objects.unbackednumber import Datum, UnbackedNumber, is_checked
 
 ITEM = torch.Tensor.__getitem__
 STORE = torch.Tensor.__setitem__
@@ -132,9 +133,12 @@ def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> di
         if is_place(part):
             number = number_out_of(vm, part, "__index__") if isinstance(part, TensorObject) else part
             size = vm.graph.size(tensor, dim)
-            conditions = ((">=", operators.unary_op(vm, "-", size)), ("<", size))
-            if not isinstance(number, UnbackedNumber) or not all(is_checked(vm, operators.compare(vm, symbol, number, end)) for symbol, end in conditions):
+            if not isinstance(number, UnbackedNumber):
                 return {}
+            is_sure = is_drawn_within(number, size)
+            for symbol, end in ((">=", operators.unary_op(vm, "-", size)), ("<", size)):
+                if not is_checked(vm, operators.compare(vm, symbol, number, end), is_sure):
+                    return {}
             found[dim] = number
     return found
 
@@ -218,6 +222,10 @@ def is_inside(vm: TorchVM, start: Object, stop: Object, length: int, size: Objec
         operators.compare(vm, "==", operators.binary_op(vm, "-", stop, start), vm.const(length)),
     )
     return all(is_checked(vm, condition) for condition in conditions)
+def is_drawn_within(number: UnbackedNumber, size: Object) -> bool:
+    """Whether a number is drawn so that it is a place of a dimension of this size."""
+    bounds = bounds_of(number.node) if isinstance(number, Datum) and size.is_known() else None
+    return bounds is not None and -size.value <= bounds[0] and bounds[1] < size.value
 
 
 def is_place(part: Object) -> bool:

@@ -14,6 +14,7 @@ from framejit.objects.object import VM, Object
 from framejit.objects.registry import models, pure, refuse
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
+from framejit.objects.unbackednumber import Datum
 
 CPU = torch.device("cpu")
 LARGEST = 2**63
@@ -22,6 +23,8 @@ LARGEST = 2**63
 
 def is_seed(vm: VM, number: Object) -> bool:
     """Whether a number can be the seed of one of torch's generators in a graph."""
+    if isinstance(number, Datum):
+        return number.cls is int  # an element of a tensor
     if not isinstance(number, NumberObject) or number.cls is not int:
         return False
     return number.is_symbolic(vm) or -LARGEST <= number.constant(vm) < LARGEST

@@ -344,10 +344,10 @@ def sharper(vm: VM, condition: UnbackedNumber) -> UnbackedNumber:
     return condition
 
 
-def is_checked(vm: VM, condition: Object) -> bool:
-    """Whether a condition holds, as the graph checks, or as is known."""
+def is_checked(vm: VM, condition: Object, is_sure: bool = False) -> bool:
+    """Whether a condition holds, as the graph checks, or as is known. `is_sure`: no check of it can fail."""
     if isinstance(condition, UnbackedNumber) and vm.graph.unbacked.value(condition) is None:
-        return vm.graph.unbacked.checks(condition)
+        return vm.graph.unbacked.checks(condition, is_sure)
     return bool(condition.constant(vm))
 
 

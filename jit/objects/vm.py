@@ -120,8 +120,8 @@ class UnbackedView(Protocol):
     def least(self, number: Any) -> int | None:
         """The least that an int can be; None where there is no saying."""
 
-    def checks(self, condition: Any) -> bool:
-        """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph."""
+    def checks(self, condition: Any, is_sure: bool = False) -> bool:
+        """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph. `is_sure`: it always holds."""
 
     def ask(self, number: Any) -> NoReturn:
         """Break the trace, because the program needs the value of a number."""

@@ -62,6 +62,17 @@ def draws_that_nothing_needs(s):
 
 
 @whole
+def draws_in_place_that_nothing_needs(s):
+    torch.empty(3).normal_()
+    torch.empty((), dtype=torch.int64).random_()
+    scaled = torch.empty(2)
+    scaled.uniform_().mul_(2)
+    noise = torch.empty(6)
+    noise.normal_()
+    return s.x + noise + torch.rand(())
+
+
+@whole
 def gumbel(s):
     return F.gumbel_softmax(s.x @ s.w, tau=0.5, hard=True)
 

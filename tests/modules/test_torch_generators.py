@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 import torch
 from agreement import Comparison
 from named import Programs
 from streams import does_as_eager, picture
 from torch import nn
-from torch.utils.data import random_split
+from torch.utils.data import DataLoader, TensorDataset, random_split
 
 import framejit
 
@@ -29,6 +33,7 @@ class State:
         self.g = torch.Generator().manual_seed(5)
         self.h = torch.Generator().manual_seed(6)
         self.same = self.g
+        self.r = random.Random(3)
         self.calls = 0
 
 
@@ -212,3 +217,57 @@ def test_a_generator_is_no_constant_of_what_is_exported() -> None:
     with pytest.raises(framejit.Unsupported, match=r"torch\.Generator"):
         framejit.export(Noisy(), (torch.ones(3),))
     assert torch.equal(g.get_state(), before)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_epochs_of_a_data_loader(backend: str) -> None:
+    data = TensorDataset(torch.randn(4, 3), torch.randn(4, 1))
+
+    class Trained:
+        def __init__(self) -> None:
+            self.model = nn.Linear(3, 1)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            self.g = torch.Generator().manual_seed(3)
+
+    def epochs(s):
+        losses = []
+        for loader in (DataLoader(data, batch_size=2, shuffle=True), DataLoader(data, batch_size=2, shuffle=True, generator=s.g)):
+            for x, y in loader:
+                s.optimizer.zero_grad()
+                loss = (s.model(x) - y).pow(2).mean()
+                loss.backward()
+                s.optimizer.step()
+                losses.append(loss.detach())
+        return losses
+
+    found = does_as_eager(Trained, epochs, backend)
+    assert (found["graph_breaks"], backend == "aot_eager" or found["graphs"] == 1) == (0, True), found["reasons"]
+
+
+@pytest.mark.parametrize("draw", [
+    lambda s: torch.randperm(4, generator=s.g).tolist()[2], lambda s: torch.randint(-4, 4, (2,))[1].item(), lambda s: random.randint(-4, 3),
+    lambda s: np.random.randint(4), lambda s: s.r.randint(0, 3), lambda s: int(torch.randint(high=4, size=(1,), generator=s.g)),
+])  # fmt: skip
+def test_drawn_indices_need_no_check(draw: Callable[[State], int]) -> None:
+    def fn(s):
+        s.x.add_(1)
+        return s.x[draw(s)]
+
+    found = does_as_eager(State, fn, "eager")
+    assert (found["graphs"], found["graph_breaks"]) == (1, 0), found["reasons"]
+
+
+@pytest.mark.parametrize("draw", [
+    lambda s: torch.randperm(5, generator=s.g).tolist()[0], lambda s: torch.randperm(4).add_(3)[0].item(), lambda s: torch.randint(-5, 3, (1,)).item(),
+    lambda s: random.randint(0, 4), lambda s: torch.randint(s.calls - 5, 3, (1,)).item(),
+])  # fmt: skip
+def test_drawn_indices_that_may_be_out_of_range(draw: Callable[[State], int]) -> None:
+    def fn(s):
+        s.x.add_(1)
+        s.calls -= 1
+        try:
+            return s.x[draw(s)]
+        except IndexError:
+            return s.x
+
+    does_as_eager(State, fn, "eager", calls=8)

@@ -1,0 +1,68 @@
+"""Between which bounds a number lies that the graph has drawn: `torch.randperm(n).tolist()[0]` is an index of n items, and no check of that can fail."""
+
+from __future__ import annotations
+
+import json
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from framejit.graph.draws import DRAW
+from framejit.graph.fake import version_of
+from framejit.graph.generator_draws import DRAW_FROM
+from framejit.graph.generator_states import DRAW_NUMBERS
+
+PARTS = frozenset({"select", "item", "flatten", "clone", "__getitem__"})
+"""Methods that give some elements of a tensor, or a copy."""
+
+
+def bounds_of(node: fx.Node) -> tuple[int, int] | None:
+    """The least and the largest int that a node can give, where those are drawn; None where they aren't, or it isn't known."""
+    while gives_part(node):
+        node = node.args[0]  # type: ignore[assignment]
+    fake = node.meta["example_value"]
+    if not isinstance(fake, torch.Tensor) or version_of(fake) != 0:
+        return None
+    if node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[1] == 0:
+        node = node.args[0]
+    if node.target is DRAW_FROM:
+        name, args, kwargs = json.loads(str(node.args[1]))
+        return bounds_by_call(name, args, dict(kwargs))
+    if node.target in (torch.randperm, torch.randint):
+        return bounds_by_call(node.target.__name__, list(node.args), dict(node.kwargs))  # type: ignore[union-attr]
+    if node.target is DRAW or node.target is DRAW_NUMBERS:
+        arguments: Any = node.args[-4:-1] if node.target is DRAW_NUMBERS else node.args[1:4]
+        return bounds_of_numbers(node.args[0] in ("random", "Random"), *arguments)
+    return None
+
+
+def gives_part(node: fx.Node) -> bool:
+    """Whether a node gives elements of its first argument, a tensor."""
+    if not node.args or not isinstance(node.args[0], fx.Node) or not isinstance(node.args[0].meta.get("example_value"), torch.Tensor):
+        return False
+    return node.target is operator.getitem or (node.op == "call_method" and node.target in PARTS)
+
+
+def bounds_by_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[int, int] | None:
+    """Of what a function of torch's draws."""
+    ends = [arg for arg in args if not isinstance(arg, (list, tuple))] + [kwargs[name] for name in ("low", "high", "n") if name in kwargs]
+    if name not in ("randperm", "randint") or "out" in kwargs or not 1 <= len(ends) <= 2 or not all(type(end) is int for end in ends):
+        return None
+    return (0, ends[0] - 1) if len(ends) == 1 else (ends[0], ends[1] - 1)
+
+
+def bounds_of_numbers(is_python: bool, function: str, numbers: tuple[Any, ...], size: Any) -> tuple[int, int] | None:
+    """Of what a function of Python's or NumPy's draws."""
+    if not all(type(number) in (int, bool) for number in numbers):
+        return None
+    if is_python:
+        return tuple(numbers) if function == "randint" else None  # type: ignore[return-value]
+    if function == "permutation" and isinstance(size, (tuple, list)) and type(size[0]) is int:
+        return 0, size[0] - 1
+    if function == "choice":
+        return 0, numbers[0] - 1
+    if function in ("randint", "integers"):
+        return (0, numbers[0] - 1) if len(numbers) == 1 else (numbers[0], numbers[1] - 1)
+    return None
