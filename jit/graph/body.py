@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit.errors import UserFrame
 from framejit.graph.fake import version_of
@@ -183,5 +184,8 @@ class Body:
 
 
 def without_record(fake: torch.Tensor) -> torch.Tensor:
-    """A fake that looks like another, in memory of its own, of which autograd knows nothing."""
-    return fake.data if fake.is_conj() or fake.is_neg() else fake.new_empty_strided(fake.size(), fake.stride())
+    """A fake that looks like another, in memory of its own, of which autograd knows nothing; nor is there a value, as fakes of small constants have."""
+    found = fake.data if fake.is_conj() or fake.is_neg() else fake.new_empty_strided(fake.size(), fake.stride())
+    if isinstance(found, FakeTensor):
+        found.constant = None
+    return found

@@ -14,6 +14,7 @@ from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
 
 from framejit.graph.builder import TorchVM
+from framejit.graph.loop_arguments import copy_of
 from framejit.modules.app import control_flow as plain
 from framejit.modules.inner_function import FunctionGraph, Functions, told
 from framejit.objects import abstract
@@ -34,12 +35,12 @@ class LoopFunctions(Functions):
 
     def copies(self, tensors: Iterable[TensorObject]) -> list[Object]:
         """Tensors that look like others. The graph doesn't compute with them: in the graph inside it they stand for arguments."""
-        return [enter(self.vm, torch.clone, [tensor]) for tensor in tensors]
+        return [enter(self.vm, copy_of, [tensor]) for tensor in tensors]
 
     def rows(self, tensors: Iterable[TensorObject]) -> list[Object]:
         """A row of each tensor, to stand for any."""
         zero = self.vm.const(0)
-        return [enter(self.vm, torch.select, [tensor, zero, zero]) for tensor in tensors]
+        return [enter(self.vm, torch.select, [copy, zero, zero]) for copy in self.copies(tensors)]
 
     def nodes(self, values: Sequence[Object]) -> tuple[fx.Node, ...]:
         return self.vm.graph.nodes_of(values)

@@ -542,3 +542,17 @@ def test_inductor() -> None:
     expected = told(cubes, lambda f: f)
     found = told(cubes, lambda f: framejit.compile(f, backend="inductor"))
     check(found[0], expected[0], 1e-4)
+
+
+@pytest.mark.parametrize("transform", ["grad", "vjp"])
+def test_a_constant_is_transformed(transform: str) -> None:
+    """Fakes of small constants know their values. A function under a transform was given a value that nobody had set."""
+
+    def program(y: torch.Tensor) -> Any:
+        x = torch.tensor(2.0)
+        if transform == "grad":
+            return torch.func.grad(lambda x: x * x.item())(x) + y
+        return torch.func.vjp(lambda x: x * x.item(), x)[1](torch.ones(()))[0] + y
+
+    y = torch.ones(3)
+    torch.testing.assert_close(framejit.compile(program, backend="eager")(y), program(y))

@@ -245,3 +245,32 @@ def test_what_a_body_reads_is_guarded() -> None:
 def test_sizes_that_vary(backend: str) -> None:
     compare(lambda ops, x: ops.scan(lambda total, row: (total + row, total * 2), x[0], x), InTorch, Operators,
             [(torch.rand(n, 2, requires_grad=True),) for n in (3, 4, 5, 6)], backend, graphs=2, exact=False)  # fmt: skip
+
+
+def counted(x: torch.Tensor) -> Any:
+    """The counter begins as a constant, of which fakes know the value: it was taken for the value in each step, and the loop had no end."""
+    return torch_while_loop(
+        lambda i, y: (i < 3) & (y.sum() < 1e6),
+        lambda i, y: (torch.full((), i.item() + 1, dtype=torch.int64), y * 2),
+        (torch.tensor(0), x),
+    )
+
+
+def mapped(x: torch.Tensor) -> Any:
+    return torch_map(lambda row, y: y * row.item(), torch.tensor([3.0]), x)
+
+
+@pytest.mark.parametrize("program", [counted, mapped])
+def test_a_constant_to_begin_with(program: Callable[..., Any]) -> None:
+    function = framejit.compile(program, backend=lambda graph, examples: bounded(graph))
+    x = torch.ones(2)
+    expected = (torch.tensor(3), x * 8) if program is counted else (x * 3)[None]
+    torch.testing.assert_close(function(x), expected)
+
+
+def bounded(graph: torch.fx.GraphModule) -> Callable[..., Any]:
+    """A graph whose loops must not be without end: none may carry a counter that its body doesn't compute from."""
+    for name, inner in graph.named_modules():
+        if name and inner.graph.find_nodes(op="call_function", target=torch.full):
+            raise AssertionError(f"the value of a counter is a constant in {inner.code}")
+    return graph
