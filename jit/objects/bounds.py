@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -63,9 +64,21 @@ def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
 
 
 def bounds_of_power(base: Bounds, exponent: Bounds) -> Bounds | None:
-    """Bounds of a power that lies between 0 and 1, of a positive base; None for other powers, which may be too large or complex."""
+    """Bounds of a power that lies between 0 and 1, of a positive base, and of one with a fixed exponent; None for others, which may be too large or complex."""
     if base.least >= 1 and exponent.greatest <= 0:
         return Bounds(0.0, 1.0)
     if base.least > 0 and base.greatest <= 1 and exponent.least >= 0:
         return Bounds(0.0, min(1.0, base.greatest * (1 + ROUNDING)) if exponent.least >= 1 else 1.0)
-    return None
+    return bounds_of_fixed_power(base, exponent.least) if exponent.least == exponent.greatest else None
+
+
+def bounds_of_fixed_power(base: Bounds, exponent: float) -> Bounds | None:
+    """Bounds of a power of which the exponent is known; None where it may be complex, or divides by zero."""
+    is_whole = exponent >= 0 and exponent == int(exponent)
+    if not is_whole and base.least < 0 or exponent < 0 and base.least <= 0:
+        return None
+    least, greatest = sorted((base.least**exponent, base.greatest**exponent))
+    if base.least < 0 < base.greatest and exponent % 2 == 0:
+        least = 0.0
+    lower = least - abs(least) * ROUNDING - sys.float_info.min
+    return Bounds(max(lower, 0.0) if least >= 0 else lower, greatest + abs(greatest) * ROUNDING + sys.float_info.min)

@@ -289,7 +289,12 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
         return (operation == "/" or are_ints(left, right)) and is_nonzero(vm, right)
     if left.cls is float:
         base, exponent = bounds(vm, left), bounds(vm, right)
-        return base is not None and exponent is not None and bounds_of("**", base, exponent) is not None
+        if base is None or exponent is None:
+            return False
+        is_root = not right.pending and right.value > 0 and right.value != int(right.value)
+        if is_root and base.least < 0 <= left.value and compared_with_float(vm, ">=", left, NumberObject(0.0)) is not None:
+            base = Bounds(0.0, base.greatest)  # that it isn't negative is guarded now
+        return bounds_of("**", base, exponent) is not None
     if right.pending:
         return False
     if right.cls is float:

@@ -286,8 +286,14 @@ def hand_written_adam(x, n):
     return x * size / (1 - 0.999**n) ** 0.5, size
 
 
+def polynomial_decay(x, n):
+    """Learning rates that fall to zero."""
+    rate = (1 - n / 6000) ** 2 * 1e-3
+    return x * rate - (1 - n / 6000) ** 0.9, rate
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("program", [average_with_warmup, hand_written_adam])
+@pytest.mark.parametrize("program", [average_with_warmup, hand_written_adam, polynomial_decay])
 def test_floats_computed_from_a_counter(program, backend: str) -> None:
     counts = agrees(program, [(n,) for n in (1, 2, 3, 4, 30, 5000)], backend=backend)
     assert (counts["graphs"], counts["graph_breaks"]) == (2, 0), counts["reasons"]
@@ -297,6 +303,7 @@ def test_powers_that_may_fail_rest_on_their_numbers() -> None:
     with pytest.raises(ZeroDivisionError):
         agrees(lambda x, n: x * (1 - n / 10.0) ** -2, [(n,) for n in (2, 3, 4, 10)])
     assert agrees(lambda x, n: (x, (n / 2.0) ** 0.5), [(n,) for n in (2, 3, -4, 0)])["fallbacks"] == 0
+    assert agrees(lambda x, n: (x, (1 - n / 10.0) ** 0.9), [(n,) for n in (2, 3, 4, 10, 11)])["fallbacks"] == 0  # the last one is complex
 
 
 BINARY = {

@@ -30,6 +30,15 @@ def test_results_lie_between_them(operation: str, numbers: list[float], one: flo
         assert found.least <= value <= found.greatest
 
 
+@given(FINITE, FINITE, st.integers(0, 9) | st.floats(-3, 3), st.floats(0, 1))
+def test_powers_of_a_fixed_exponent(one: float, other: float, exponent: float, part: float) -> None:
+    ends = Bounds(*sorted([one, other]))
+    found = bounds_of("**", ends, Bounds(exponent, exponent))
+    assume(found is not None)
+    for base in (*ends, within(ends, part)):
+        assert found.least <= base**exponent <= found.greatest
+
+
 @given(st.sampled_from(["int", "float", "math.floor", "math.ceil", *FUNCTIONS]), FINITE, FINITE, st.floats(0, 1))
 def test_functions_keep_the_order(operation: str, one: float, other: float, part: float) -> None:
     ends = Bounds(*sorted([one, other]))
@@ -45,6 +54,8 @@ def test_of_what_may_fail_there_are_none() -> None:
     assert bounds_of("**", Bounds(0.0, 0.5), Bounds(-1, -1)) is None
     assert bounds_of("**", Bounds(-2.0, -1.0), Bounds(0.5, 0.5)) is None
     assert bounds_of("**", Bounds(2.0, 3.0), Bounds(1, 5000)) is None
+    assert bounds_of("**", Bounds(-1.0, 1e200), Bounds(2, 2)) is None
+    assert bounds_of("**", Bounds(-3.0, 2.0), Bounds(2, 2)) is not None
     assert bounds_of("*", Bounds(0.0, 1e300), Bounds(0.0, 1e300)) is None
     decayed = bounds_of("**", Bounds(0.9, 0.9), Bounds(1, 2**63))
     assert decayed is not None and decayed.least == 0.0 and 0.9 <= decayed.greatest < 0.9 + 1e-12
