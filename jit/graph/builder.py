@@ -500,6 +500,8 @@ class GraphBuilder:
         fake_args = tuple([fake_of(arg, fakes) for arg in fx_args])
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        if self._nested and not self.function_modes.asks_subclasses() and any(is_jagged(type(fake)) for fake in fakes):
+            self.vm.unsupported(breaks.TensorSubclass("NestedTensor, whose __torch_function__ is switched off"))
         switched = self.modes.switches.mattering(fakes)
         if switched:
             op, target = "call_function", self._with_switches(getattr(type(fake_args[0]), target) if isinstance(target, str) else target, switched)

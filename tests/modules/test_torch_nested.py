@@ -236,6 +236,15 @@ def test_modes_are_asked() -> None:
     assert agree(under_a_mode, lambda: [(jagged(2, 4),), (jagged(3, 5),)]) == (1, 0)
 
 
+def test_where_overrides_are_switched_off() -> None:
+    def flat(x: Any) -> Any:
+        y = x.unsqueeze(-1)
+        with torch._C.DisableTorchFunctionSubclass():
+            return y * 2, y.flatten(2, 3)
+
+    assert agree(flat, lambda: [(jagged(2, 4),), (jagged(3, 5),)])[1] >= 1
+
+
 def test_a_backward_that_the_backend_cannot_trace_runs_natively() -> None:
     def sums(x: Any) -> Any:
         return x.sum(1)
