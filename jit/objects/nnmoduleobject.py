@@ -34,19 +34,19 @@ def space(vm: VM, self: Object, name: str) -> DictObject | None:
     return None if found is None else vm.observe(found)  # type: ignore[return-value]
 
 
-def are_dicts(spaces: Sequence[Object | None]) -> bool:
-    """Whether they are dicts, and not what a scripted module has in their place."""
-    return all(members is None or issubclass(members.cls, dict) for members in spaces)
+def is_dict(members: Object | None) -> bool:
+    """Whether what a module keeps members in is a dict, if it is there: a scripted module has something else in its place."""
+    return members is None or issubclass(members.cls, dict)
 
 
 @models(nn.Module.__getattr__)
 def module_getattr(vm: VM, self: Object, name: Object) -> Object:
     """torch.nn.Module.__getattr__: parameters, then buffers, then submodules."""
     text = vm.observe(name).constant(vm)
-    spaces = [space(vm, self, part) for part in TENSOR_SPACES]
-    if not are_dicts(spaces):
-        return inline(vm, nn.Module.__getattr__, [self, name])
-    for members in spaces:
+    for part in TENSOR_SPACES:
+        members = space(vm, self, part)
+        if not is_dict(members):
+            return inline(vm, nn.Module.__getattr__, [self, name])
         found = None if members is None else members.lookup(vm, text)
         if found is not None:
             return found
@@ -59,7 +59,7 @@ def module_setattr(vm: VM, self: Object, name: Object, value: Object) -> Object:
     text = vm.observe(name).constant(vm)
     value = vm.observe(value)
     spaces = [space(vm, self, part) for part in TENSOR_SPACES]
-    if not are_dicts(spaces):
+    if not all(map(is_dict, spaces)):
         return inline(vm, nn.Module.__setattr__, [self, name, value])
     present = [members is not None and members.lookup(vm, text) is not None for members in spaces]
     if issubclass(value.cls, (nn.Parameter, nn.Module)) or present[0] or present[2] or isinstance(value.value, nn.Buffer):

@@ -24,6 +24,8 @@ from torch.utils.checkpoint import checkpoint
 import framejit
 
 BACKENDS = ("eager", "aot_eager")
+KEYWORDS = torch.__version__ >= "2.13"
+"""Whether `Function.apply` takes keyword arguments."""
 PROGRAMS = Programs()
 """By name: takes a State, and gives a loss. Each is one graph with both backends."""
 SPLIT = Programs()
@@ -335,7 +337,8 @@ def reversal(s):
 
 @program
 def activations(s):
-    return (Relu.apply(s.w) * Gelu.apply(s.v)).sum() + Softplus.apply(s.w).sum() + Softplus.apply(s.v, beta=3.0).sum()
+    soft = Softplus.apply(s.v, beta=3.0) if KEYWORDS else Softplus.apply(s.v, 3.0)
+    return (Relu.apply(s.w) * Gelu.apply(s.v)).sum() + Softplus.apply(s.w).sum() + soft.sum()
 
 
 @program

@@ -20,6 +20,7 @@ from framejit.backends import aot_eager
 from framejit.backends.eager import compile_eager
 
 BACKENDS = ("eager", "aot_eager")
+TORCH_2_11 = torch.__version__ < "2.13"
 
 
 class Block(nn.Module):
@@ -269,7 +270,7 @@ def that_raises(m, x):
     try:
         return checkpoint(part, x, use_reentrant=False)
     except KeyError:
-        pass  # with torch 2.11, in here its hooks on saved tensors are still set
+        pass
     return m.part(x)
 
 
@@ -293,6 +294,8 @@ SPLIT = (
 @pytest.mark.filterwarnings("ignore:None of the inputs", "ignore:torch.utils.checkpoint")
 def test_training(ways: Callable[..., Any], backend: str) -> None:
     """With the backward pass outside of what is compiled."""
+    if ways is that_raises and TORCH_2_11:
+        pytest.skip("behind the exception hooks on saved tensors are still set, so that eager raises in the backward pass")
     told = []
     for compile in (lambda m: m, lambda m: framejit.compile(m, backend=backend)):
         framejit.reset()
@@ -340,6 +343,7 @@ def test_steps(ways: Callable[..., Any], backend: str) -> None:
     assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"], framejit.statistics()
 
 
+@pytest.mark.skipif(TORCH_2_11, reason="AOTAutograd takes what is computed twice for one computation")
 def test_a_graph_with_its_backward_pass_computes_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What AOTAutograd makes of it has the checkpointed operators twice, but for those that draw random numbers."""
     graphs: list[fx.Graph] = []
