@@ -23,5 +23,7 @@ def fake_made_of(values: Sequence[int]) -> torch.Tensor:
 def tensor_of_ints(values: Sequence[int]) -> torch.Tensor:
     """A tensor of the CPU's, of one dimension. Where the ints are known it is made by torch itself, which says what doesn't fit."""
     if any(isinstance(value, torch.SymInt) for value in values):
+        if torch.compiler.is_exporting():  # to what runs without framejit
+            return torch.stack([torch.full((), value, dtype=torch.int64, device="cpu") for value in values])
         return torch.ops.framejit.tensor_of_ints(values)  # type: ignore[no-any-return]
     return made_of(values)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import framejit
 from tools.libraries import transformers
@@ -226,3 +227,9 @@ def test_transforms_that_torch_s_export_gets_wrong(name):
         framejit.export(lambda x: inside(x), (torch.ones(2, 2),))
     sums = torch.vmap(lambda x: x.sum())
     same(framejit.export(lambda x: sums(x), (torch.ones(2, 2),)), sums, torch.rand(2, 2))
+
+
+def test_packed_sequences_are_refused():
+    """torch.export has other sizes for them than they will have."""
+    with pytest.raises(framejit.Unsupported, match="FJ005 _pack_padded_sequence"):
+        framejit.export(lambda x, lengths: pack_padded_sequence(x, lengths).data * 2, (torch.ones(5, 2, 3), torch.tensor([4, 2])))

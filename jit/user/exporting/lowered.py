@@ -21,6 +21,7 @@ from framejit.user.exporting.captured import CapturedCall, Leaf, captured, names
 TRANSFORMS = "framejit.graph.transforms"
 NOT_LOWERED = {"grad_and_value": "torch.func.grad", "vjp": "torch.func.vjp"}
 """Operators of that module, by the names of what they run."""
+PACKING = (torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence)
 
 
 def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
@@ -28,6 +29,7 @@ def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
     call = captured(target, args, kwargs, symbolic(signature_of(target), args, kwargs, dynamic_shapes))
     if call.graph is not None:
         refuse_transforms(call.graph)
+        refuse_packing(call.graph)
     module = module_around(call, target)
     result = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     if call.graph is not None:
@@ -42,6 +44,14 @@ def refuse_transforms(captured: fx.GraphModule) -> None:
             if getattr(node.target, "__module__", None) == TRANSFORMS and node.target.__name__ in NOT_LOWERED:  # type: ignore[union-attr]
                 what = "in a program that is exported, which torch.export lowers to a graph without its arguments"
                 raise Unsupported(breaks.InsideTransform(NOT_LOWERED[node.target.__name__], what))  # type: ignore[union-attr]
+
+
+def refuse_packing(captured: fx.GraphModule) -> None:
+    """Stop at packed sequences, of which torch.export has wrong sizes, or goes through the lengths, of which it has no data (seen in torch 2.13)."""
+    for module in captured.modules():
+        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
+            if node.target in PACKING:
+                raise Unsupported(breaks.DataDependent(node.target.__name__))
 
 
 def tell_lines(lowered: fx.Graph, captured: fx.GraphModule) -> None:
