@@ -152,6 +152,29 @@ class DecoderStack(nn.Module):
         return x
 
 
+class AttentionBlock(nn.Module):
+    """A transformer's block of width 64 with four heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.after = nn.LayerNorm(64), nn.LayerNorm(64)
+        self.q, self.k, self.v, self.out = (nn.Linear(64, 64) for _ in range(4))
+        self.up, self.down = nn.Linear(64, 256), nn.Linear(256, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """From and to (batch, length, 64)."""
+        y = self.norm(x)
+        heads = [part(y).unflatten(-1, (4, 16)).transpose(1, 2) for part in (self.q, self.k, self.v)]
+        x = x + self.out(nn.functional.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).flatten(-2))
+        return x + self.down(nn.functional.gelu(self.up(self.after(x))))
+
+
+class RegionBlock(AttentionBlock):
+    """A block whose calls are regions, compiled once for all blocks."""
+
+    forward = torch.compiler.nested_compile_region(AttentionBlock.forward)
+
+
 class ConvolutionBlock(nn.Module):
     """Convolution, batch normalisation, ReLU."""
 
@@ -189,6 +212,11 @@ def _asks(count: int, device: str) -> Built:
     if count == 1:
         return ask, ([torch.randn(5, device=device)],), {}
     return ask, ([torch.randn(5 + i, 5 + i + count, device=device) for i in range(count // 2)],), {}
+
+
+def _stacked(block: type[nn.Module], device: str) -> Built:
+    model = nn.Sequential(*(block() for _ in range(LAYERS))).to(device)
+    return model, (torch.randn(2, 16, 64, device=device),), {}
 
 
 def _layers(device: str) -> Built:
@@ -276,6 +304,11 @@ GENERATION_CASES = tuple(
     )
 )
 """Cases of the measure of `generate()` only."""
+REGION_CASES = (
+    Case("blocks36", f"{LAYERS} blocks of attention and a feed-forward part, of width 64", partial(_stacked, AttentionBlock), None),
+    Case("regions36", "the same, each block a `nested_compile_region`", partial(_stacked, RegionBlock), None),
+)
+"""Cases of the measure of regions only."""
 _SEVERAL = f"{len(SIZES)} sizes of batch and length"
 
 SIZE_CASES = (
@@ -295,7 +328,7 @@ SIZE_CASES = (
     Sizes("resnet", f"ResNet-18, {len(SIZES)} sizes of batch, height and width", _sized(image_model("resnet18", layout=torch.channels_last), _image_of), None),
 )
 """Cases of the measure of Inductor with symbolic sizes only."""
-EVERY = (*CASES, *GUARD_CASES, *GENERATION_CASES, *SIZE_CASES)
+EVERY = (*CASES, *GUARD_CASES, *GENERATION_CASES, *REGION_CASES, *SIZE_CASES)
 
 
 def select(only: str | None) -> list[Case]:

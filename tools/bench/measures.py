@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tools.bench.cases import CASES, GENERATION_CASES, GUARD_CASES, SIZE_CASES, Case, select
+from tools.bench.cases import CASES, GENERATION_CASES, GUARD_CASES, REGION_CASES, SIZE_CASES, Case, select
 from tools.check import describe
 from tools.compilers import COMPILERS, Backend, Compiler
 from tools.compilers import quiet as quiet_compilers
@@ -101,8 +101,10 @@ def _calls(
 
 
 @torch.no_grad()
-def first_call(case: str, names: Sequence[str], repeat: int, device: str, dynamic: bool | None = None) -> Numbers:
-    """Seconds of the first call with the eager backend: median over fresh compiles in turns, after one of each to warm up."""
+def first_call(
+    case: str, names: Sequence[str], repeat: int, device: str, dynamic: bool | None = None, backend: Backend = "eager"
+) -> Numbers:
+    """Seconds of the first call: median over fresh compiles in turns, after one of each to warm up."""
     quiet()
     chosen = select(case)[0]
     function, args, kwargs = chosen.build(device)
@@ -114,7 +116,7 @@ def first_call(case: str, names: Sequence[str], repeat: int, device: str, dynami
             if compiler.name in failures:
                 continue
             compiler.reset()
-            call = chosen.calls(compiler.compile(function, "eager", dynamic), args, kwargs)
+            call = chosen.calls(compiler.compile(function, backend, dynamic), args, kwargs)
             try:
                 seconds, _ = elapsed(call)
             except Exception as error:
@@ -269,6 +271,14 @@ MEASURES: tuple[Measure, ...] = (
     Measure("first-call", "first call, backend eager", "s", first_call, target=1.0),
     Measure("overhead", "overhead of a call, stored outputs", "us", call_overhead),
     Measure("first-call-dynamic", "first call, dynamic=True", "s", partial(first_call, dynamic=True), target=0.33),
+    Measure(
+        "first-call-regions",
+        "first call, backend aot_eager",
+        "s",
+        partial(first_call, backend="aot_eager"),
+        target=1.0,
+        cases=tuple(case.name for case in REGION_CASES),
+    ),
     Measure("overhead-dynamic", "overhead of a call, dynamic=True", "us", partial(call_overhead, dynamic=True), target=0.15),
     Measure("shape-guards", "shape guards of a call", "us", shape_guards, processes=3, target=0.1, cases=tuple(case.name for case in GUARD_CASES)),
     Measure(
