@@ -87,6 +87,7 @@ def check(compiled: Any, stack: nn.Module, training: bool = False) -> None:
 
 
 def test_layers_are_traced_once(traced: list[Any]) -> None:
+    framejit.reset()
     stack = Stack()
     compiled = framejit.compile(stack, backend="aot_eager")
     check(compiled, stack, training=True)

@@ -329,11 +329,6 @@ def makes_coroutine(t):
     return t + 1
 
 
-def changes_data(t, other):
-    other.data = t * 2
-    return other + 1
-
-
 def asks_for_gradients(t, other):
     return t * other.requires_grad_()
 
@@ -380,10 +375,6 @@ def repeated(t, n):
     return t
 
 
-def own_variables(t):
-    return (lambda: (id(locals()), t + 1))()[1]
-
-
 def sets_a_default(t):
     torch.set_default_dtype(torch.float32)
     return t + torch.ones(3)
@@ -397,7 +388,6 @@ def sets_stance(t):
 FACTOR = 3
 context = contextvars.ContextVar("context")
 context.set([2])
-generator = torch.Generator()
 
 
 @functools.lru_cache
@@ -508,12 +498,6 @@ def sparse() -> torch.Tensor:
     return x.to_sparse()
 
 
-def first_positive(t):
-    chosen = t[t > 0]
-    torch._check(chosen.size(0) > 0)
-    return chosen[0]
-
-
 kept_twice: list[Any] = []
 
 
@@ -566,7 +550,6 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ009", lambda t: disabled(t * 2), None, lambda t: plain(t * 2), None),
     ("FJ009", lambda t: disabled(t * 2), None, lambda t, result: t * 2 + result, lambda: (x, disabled(x * 2))),
     ("FJ010", makes_coroutine, None, plain, None),
-    ("FJ011", changes_data, lambda: (x, torch.ones(2, 3)), lambda t, other: (t * 2, t * 2 + 1), lambda: (x, torch.ones(2, 3))),
     ("FJ011", asks_for_gradients, lambda: (x, x.clone()), lambda t, other: t * other, lambda: (x, leaf())),
     ("FJ012", lambda t: (print(end=""), t + 1)[1], None, lambda t: (None if framejit.is_compiling() else print(end=""), t + 1)[1], None),
     ("FJ013", lambda t: t.unsqueeze_(0) + 1, lambda: (x.clone().as_subclass(Sub),), plain, lambda: (x.as_subclass(Sub).as_subclass(torch.Tensor),)),
@@ -575,14 +558,12 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ016", recursive, lambda: (x, 60), repeated, lambda: (x, 60)),
     ("FJ017", repeated, lambda: (x, 300), plain, None),
     ("FJ018", lambda t, items: t + next(items), lambda: (x, (n for n in [1, 2])), lambda t, items: t + next(iter(items)), lambda: (x, (1, 2))),
-    ("FJ020", own_variables, None, plain, None),
     ("FJ020", lambda t: (sys._getframe(), t + 1)[1], None, plain, None),
     ("FJ021", lambda t: t + context.get()[0], None, lambda t, n: t + n, lambda: (x, context.get()[0])),
     ("FJ021", sets_a_default, None, lambda t: t + torch.ones(3, dtype=torch.float32), None),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, names: t + names["k"], lambda: (x, {"k": 2})),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, o: t + {o: 2}[o], lambda: (x, Plain())),
-    ("FJ023", lambda t: (torch.rand(3, generator=generator), t)[1], None, lambda t: (torch.rand(3), t)[1], None),
-    ("FJ023", lambda t: (torch.manual_seed(0), torch.rand(3), t)[2], None, lambda t, drawn: t + drawn, lambda: (x, torch.zeros(3))),
+    ("FJ023", lambda t: t * (torch.initial_seed() % 3), None, lambda t, seed: t * (seed % 3), lambda: (x, 7)),
     ("FJ024", lambda t: (framejit.skip_frame(), t + 1)[1], None, plain, None),
     ("FJ025", sets_stance, None, plain, None),
     ("FJ026", lambda t: t + times_global(2), None, lambda t, n: t + n, lambda: (x, times_global(2))),
@@ -597,12 +578,11 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ037", imports, None, imports, None),
     ("FJ038", counts_flops(plain), None, plain, None),
     ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
-    ("FJ039", lambda t: t[t > 0][0], None, first_positive, None),
     ("FJ043", lambda t: (logging.getLogger("framejit.tests.reports"), t + 1)[1], None, warns, None),
     ("FJ062", lambda t: torch.cond(t.sum() > 0, keeps_twice, torch.sum, (t,)), None, lambda t: torch.cond(t.sum() > 0, plain, torch.neg, (t,)), None),
     ("FJ065", lambda t: torch.func.grad(keeps_twice)(t), None, lambda t: torch.func.grad(lambda a: (a.sum(), a * 2), has_aux=True)(t), None),
     ("FJ068", adds_array, lambda: (x, np.ones(3, object)), adds_array, lambda: (x, np.ones(3, np.float64))),
-    ("FJ069", lambda t: torch.from_numpy(np.unique(t.numpy())), None, lambda t: torch.unique(t), None),
+    ("FJ069", lambda t: torch.from_numpy(np.apply_along_axis(np.sum, 0, t.numpy())), None, lambda t: t.sum(0), None),
     ("FJ074", lambda t: without_fake(t) + 1, None, lambda t: with_fake(t) + 1, None),
     ("FJ075", lambda t: looks_at_data(t) + 1, None, lambda t: with_fake(t) + 1, None),
     ("FJ077", draws_before, lambda: (x, torch.nn.LazyLinear(2)), lambda t, layer: layer(t), lambda: (x, called(torch.nn.LazyLinear(2)))),

@@ -132,11 +132,12 @@ def globals_of_functions(around: Surroundings) -> Iterator[None]:
 
 
 def keys(around: Surroundings) -> Iterator[None]:
-    """Of dicts that are values: not those that hold attributes, arguments, or what a module consists of."""
+    """Of dicts that are values: not those that hold attributes, arguments, or what a module consists of, nor what a wrapper of tensors consists of."""
     hidden = {id(dict_of(value)) for value in around.found.values()}
     hidden |= {id(p.keywords) for p in around.of(functools.partial)}
     hidden |= {id(f.__kwdefaults__) for f in around.of(types.FunctionType)}
     hidden |= {id(part) for m in around.of(nn.Module) for name, part in vars(m).items() if name.startswith("_")}
+    hidden |= {id(part) for tensor in around.of(torch.Tensor) for part in vars(tensor).values()}
     return entries(d for d in around.of(dict) if id(d) not in hidden)
 
 
