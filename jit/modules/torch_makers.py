@@ -51,7 +51,7 @@ def make_subclass(vm: TorchVM, cls: Object, data: Object, require_grad: Object |
 MOST_ELEMENTS = 64
 """Longer lists with tensors in them become tensors natively, and of longer lists of numbers the values are guarded."""
 MOST_INTS = 1024
-"""Likewise, of lists of ints."""
+"""Of longer lists of ints the values are guarded."""
 DTYPES: dict[type, Callable[[], torch.dtype]] = {
     bool: lambda: torch.bool, int: lambda: torch.int64, float: torch.get_default_dtype,
     complex: lambda: torch.promote_types(torch.get_default_dtype(), torch.complex32),
