@@ -529,7 +529,7 @@ def random_numbers(x):
 
 @program(leaf)
 def attention(x):
-    q = torch.stack([x, x * 2])[None]  # of three dimensions, the result would be a view of what autograd saves (README, Limits)
+    q = torch.stack([x, x * 2])[None]  # of three dimensions, the result would be a view of what autograd saves (docs/limits.md)
     return F.scaled_dot_product_attention(q, q, q, is_causal=True)
 
 
