@@ -6,7 +6,7 @@ import inspect
 import linecache
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, TracebackType
 from typing import Any, NoReturn, Protocol
 
@@ -61,31 +61,29 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled:
 
 
 class Spent(torch.autograd.Function):
-    """Gives a tensor a place in autograd's record from which there is no way back, as behind a `backward()` that has freed what it needed."""
+    """Gives a tensor a place in autograd's record from which there is no way back, as behind a `backward()` that has freed what it needed, or where that
+    has been changed in place since. `error`: what autograd says then."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor, error: str) -> torch.Tensor:
         ctx.mark_dirty(tensor)
+        ctx.error = error
         return tensor
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> NoReturn:
-        raise RuntimeError(
-            "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved "
-            "intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-            "backward through the graph a second time or if you need to access saved tensors after calling backward."
-        )
+        raise RuntimeError(ctx.error)
 
 
-def spending(fn: Callable[..., Any], spent: Sequence[int]) -> Callable[..., Any]:
-    """`fn`, whose results of these indices require a gradient, but can't be differentiated any more."""
+def spending(fn: Callable[..., Any], spent: Mapping[int, str]) -> Callable[..., Any]:
+    """`fn`, whose results of these indices require a gradient, but can't be differentiated any more, with this error."""
     anchor = torch.empty(0, requires_grad=True)
 
     def run(*args: Any) -> Any:
         results = list(fn(*args))
         with torch.enable_grad():
-            for index in spent:
-                results[index] = Spent.apply(results[index], anchor)
+            for index, error in spent.items():
+                results[index] = Spent.apply(results[index], anchor, error)
         return results
 
     return run

@@ -63,7 +63,7 @@ class GraphRequest:
             switch inside a trace is as the thread has it.
         backend: from `lookup`.
         frame_id, frame_compile_id: which code object, and which compilation of it, for logs and profilers.
-        spent: indices of outputs that the graph gives detached; what is compiled gives them with a record of autograd's that is used up.
+        spent: indices of outputs that the graph gives detached, and errors: what is compiled gives them with a record of autograd's that ends in these.
         modules: nn.Modules whose tensors are inputs, by path, for a backend that discards what it has frozen.
     """
 
@@ -75,7 +75,7 @@ class GraphRequest:
     modes: Modes = field(default_factory=Modes.read)
     frame_id: int = 0
     frame_compile_id: int = 0
-    spent: Sequence[int] = ()
+    spent: Mapping[int, str] = field(default_factory=dict)
     modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
 
     @property

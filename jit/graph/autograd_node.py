@@ -34,6 +34,8 @@ CHANGES_LEAVES = frozenset({"requires_grad_", "detach_"})
 """Methods that make a tensor a leaf."""
 SAME_ELEMENTS = frozenset({"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"})
 """Methods that change a tensor's shape, and nothing else of it."""
+SPENT = ("backward through the graph a second time", "has been modified by an inplace operation")
+"""What autograd says where a result's record leads nowhere any more."""
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
@@ -75,13 +77,14 @@ class AutogradNode:
 
     `asks`: inside the graph the program asks for gradients. `asks_twice`: and for such as it can differentiate in turn. `differentiated_twice`: behind
     the graph the program asks for gradients that it differentiates in turn, for which autograd has to record the graph's operators after all.
+    `changes_input`: a tensor from outside that requires a gradient is changed in place.
     """
 
     def __init__(self, graph: OperatorGraph) -> None:
         self._graph = graph
         self._inference: bool | None = None
         self.differentiated_twice = False
-        self.asks = self.asks_twice = False
+        self.asks = self.asks_twice = self.changes_input = False
         self._once: list[fx.Node] = []
         self._listened: list[tuple[TensorObject, tuple[CodeType, int]]] = []
 
@@ -112,9 +115,11 @@ class AutogradNode:
             lost = MAKES_LEAF
         if lost is not None:
             self._graph.vm.unsupported(lost)
+        if snapshot is not None and snapshot.changes_input_with_gradient():
+            self._graph.vm.trail.set(self, "changes_input", True)
 
-    def spent_outputs(self, outputs: Sequence[fx.Node]) -> list[int]:
-        """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated any more.
+    def spent_outputs(self, outputs: Sequence[fx.Node]) -> dict[int, str]:
+        """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated, and what autograd says then.
 
         Raises WithoutGradients where others can, and may have been computed from gradients: AOTAutograd's backward of such a graph is wrong.
         """
@@ -124,11 +129,11 @@ class AutogradNode:
         for obj, place in self._listened:
             if obj.fake.untyped_storage()._cdata in memory:  # the program may go on to change it, and what its hooks are told
                 self._graph.vm.restart(place, breaks.NotInsideAutogradNode("a hook on a tensor that leaves the graph,"))
-        if not self.asks:
-            return []
+        if not self.asks and not self.changes_input:
+            return {}
         left = [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad]
-        spent = [index for index in left if is_spent(fakes[index])]
-        if self.asks_twice and spent != left:
+        spent = {index: error for index in left if (error := spent_error(fakes[index])) is not None}
+        if self.asks_twice and list(spent) != left:
             raise WithoutGradients
         return spent
 
@@ -207,6 +212,10 @@ class TensorSnapshot:
         pairs = [(fake, False) for fake in arguments] + [(fake, True) for fake in inputs]
         return TensorSnapshot([(fake, is_input, TensorState.of(fake)) for fake, is_input in pairs])
 
+    def changes_input_with_gradient(self) -> bool:
+        """Whether the operator has changed one of the graph's inputs that requires a gradient."""
+        return any(is_input and fake.requires_grad and version_of(fake) != old.version for fake, is_input, old in self.tensors)
+
     def change_that_is_lost(self, name: str) -> breaks.Break | None:
         """What the operator has done that such a graph would not do; None where it would."""
         if name in CHANGES_LEAVES:
@@ -225,14 +234,14 @@ class TensorSnapshot:
         return None
 
 
-def is_spent(fake: torch.Tensor) -> bool:
-    """Whether autograd has let go of what a backward pass from here on would need."""
+def spent_error(fake: torch.Tensor) -> str | None:
+    """What autograd says of a backward pass from here on if it has let go of what that needs, or if that has been changed in place; else None."""
     leaves = gradient_paths([fake]).leaves
     try:
         torch.autograd.grad([fake], leaves, [torch.zeros_like(fake)], retain_graph=True, allow_unused=True)
     except RuntimeError as error:
-        return "backward through the graph a second time" in str(error)
-    return False
+        return str(error) if any(text in str(error) for text in SPENT) else None
+    return None
 
 
 def is_leaf_with_gradient(fake: torch.Tensor) -> bool:

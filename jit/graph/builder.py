@@ -14,8 +14,8 @@ import enum
 import gc
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -88,7 +88,7 @@ class GraphResult:
     `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
     `repeatable`: where it raises, it has changed nothing but random number generators.
     `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator. `spent`: indices of the outputs that
-    the graph gives detached, because what autograd had recorded of them is used up.
+    the graph gives detached, because what autograd had recorded of them is used up, and what it says where that is needed.
     """
 
     gm: fx.GraphModule
@@ -98,7 +98,7 @@ class GraphResult:
     repeatable: bool
     modes: Modes
     place: UserFrame | None
-    spent: tuple[int, ...] = ()
+    spent: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -731,7 +731,7 @@ class GraphBuilder:
         body = self.body
         assert body is self.outermost
         graph, kept, notes = body.fx, body.kept, body.notes
-        spent = [] if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
+        spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
         self._check_moved(outputs)
         mutated = self.fakes.changed_inputs(kept)
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
@@ -746,7 +746,7 @@ class GraphBuilder:
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place, tuple(spent))
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place, spent)
 
     def _check_moved(self, outputs: Sequence[fx.Node]) -> None:
         """Gradients of what leaves the graph must reach the program's leaves, not what stands for them where they were given other memory."""

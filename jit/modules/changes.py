@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from framejit.graph.autograd_node import is_spent
+from framejit.graph.autograd_node import spent_error
 from framejit.graph.builder import TorchVM
 from framejit.guards.kinds import Guard, Relation, ValueIs
 from framejit.guards.source import FunctionField, Pinned, Source, TypeAttr
@@ -137,4 +137,4 @@ def can_be_differentiated(vm: TorchVM, outputs: Iterable[object]) -> bool:
     vm.graph.refresh()
     fakes = [output.meta["example_value"] for output in outputs if isinstance(output, fx.Node)]
     with vm.graph.fakes.running():
-        return any(isinstance(fake, torch.Tensor) and fake.requires_grad and not is_spent(fake) for fake in fakes)
+        return any(isinstance(fake, torch.Tensor) and fake.requires_grad and spent_error(fake) is None for fake in fakes)

@@ -21,7 +21,7 @@ from framejit.modules.backward_hooks import looks_like
 from framejit.modules.changes import Reached
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
-from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.object import VM, Codegen, Object, settle
 from framejit.objects.registry import library, models
 from framejit.objects.tensorobject import TensorObject, read_is_leaf, read_retains_grad
 from framejit.torch_classes import is_disguised
@@ -211,11 +211,27 @@ def put_on_input(vm: TorchVM, tensor: TensorObject, hook: Object, method: str) -
     graph = vm.graph
     if graph.body is not graph.outermost or graph.transform_around() is not None or is_disguised(tensor.cls) or graph.fakes.has_new_version(tensor.node):
         register_natively(vm, tensor, method)
+    if graph.autograd_node is not None and holds_computed(vm, hook):
+        vm.unsupported(breaks.NotInsideAutogradNode(f"{method}() with a hook that may ask for gradients of what was computed,"))
     read_is_leaf(vm, tensor)
     registration = OnInput(vm, tensor, hook, method, graph.listening.on_inputs)
     vm.trail.set(graph.listening, "on_inputs", (*graph.listening.on_inputs, registration))
     vm.effects.in_order(registration)
     return registration.handle
+
+
+def holds_computed(vm: TorchVM, hook: Object) -> bool:
+    """Whether a hook may ask for gradients of something that the graph has computed."""
+    seen: set[int] = set()
+    waiting = [hook]
+    while waiting:
+        obj = settle(waiting.pop())
+        if isinstance(obj, TensorObject) and obj.source is None and obj.fake.requires_grad:
+            return True
+        if id(obj) not in seen and (obj.source is None or vm.effects.is_mutated(obj)):
+            seen.add(id(obj))
+            waiting += obj.referents()
+    return False
 
 
 class OnInput:

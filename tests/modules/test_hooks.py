@@ -268,6 +268,23 @@ def a_list_that_changes(s):
     y.sum().backward()
 
 
+@split
+def that_asks_for_gradients_in_turn(s):
+    """A layer of an equilibrium model: its hook solves for the gradient. One operator can't run its backward inside of its backward."""
+    z = torch.tanh(s.x @ s.w)
+    start = z.clone().detach().requires_grad_()
+    step = torch.tanh(start @ s.v * 0.1)
+
+    def solve(gradient):
+        result = gradient
+        for _ in range(3):
+            result = torch.autograd.grad(step, start, result, retain_graph=True)[0] + gradient
+        return result
+
+    z.register_hook(solve)
+    return z.pow(2).sum()
+
+
 @program
 def of_a_leaf(s):
     handle = s.w.register_hook(lambda grad: grad * 10)
