@@ -23,7 +23,8 @@ from framejit.bytecode.liveness import live_slots
 from framejit.bytecode.splice import Failed, Item, ItemKind, Layout, Outcome, RaisedAt, Writer
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
-from framejit.guards.source import Index, Local, Path, Slot
+from framejit.guards.source import CellContents, Index, Local, Path, Slot
+from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
 from framejit.objects.finalizers import outlives_reads
@@ -131,7 +132,8 @@ class SplitFrame:
 class SplitCall:
     """How a split call goes on. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
 
-    `carried`: for each of these, where in its state it finds what had a source here: (path there, path here); `names`: what its state holds.
+    For each of these: `carried`: where in its state it finds what had a source here: (path there, path here); `names`: what its state holds;
+    `varying`: the numbers in its state that depend on the data of tensors.
     """
 
     state: Object
@@ -139,6 +141,7 @@ class SplitCall:
     resumes: tuple[FunctionType, ...]
     carried: tuple[tuple[tuple[Path, Path], ...], ...]
     names: tuple[dict[Path, str], ...]
+    varying: tuple[tuple[Path, ...], ...]
 
 
 class ResumeFunctions(Protocol):
@@ -150,11 +153,14 @@ class ResumeFunctions(Protocol):
         """The function for a key, made if there is none yet; `code` and `namespace` are told apart by identity."""
 
 
-def split(frames: Sequence[SplitFrame], known: ResumeFunctions) -> SplitCall:
-    """Plan how the frames (outermost first) go on. Raises CannotGenerate where the innermost instruction can't be run by itself."""
+def split(frames: Sequence[SplitFrame], known: ResumeFunctions, on_data: bool) -> SplitCall:
+    """Plan how the frames (outermost first) go on. Raises CannotGenerate where the innermost instruction can't be run by itself.
+
+    `on_data`: whether what the innermost instruction gives depends on the data of tensors.
+    """
     for frame in frames:
         check(frame)
-    return _Splitter(frames, known).split()
+    return _Splitter(frames, known, on_data).split()
 
 
 def check(frame: SplitFrame) -> None:
@@ -167,12 +173,14 @@ def check(frame: SplitFrame) -> None:
 
 
 class _Splitter:
-    def __init__(self, frames: Sequence[SplitFrame], known: ResumeFunctions) -> None:
+    def __init__(self, frames: Sequence[SplitFrame], known: ResumeFunctions, on_data: bool) -> None:
         self.frames = frames
         self.known = known
+        self.on_data = on_data
         self.chosen: list[FunctionType] = []
         self.carried: list[tuple[tuple[Path, Path], ...]] = []
         self.names: list[dict[Path, str]] = []
+        self.varying: list[tuple[Path, ...]] = []
 
     def split(self) -> SplitCall:
         step, before = self.innermost(len(self.frames) - 1)
@@ -180,7 +188,7 @@ class _Splitter:
         for level in range(len(self.frames) - 2, -1, -1):
             step, before = self.around(level, step)
             state = self.state(self.frames[level], before, state)
-        return SplitCall(state, step, tuple(self.chosen), tuple(self.carried), tuple(self.names))
+        return SplitCall(state, step, tuple(self.chosen), tuple(self.carried), tuple(self.names), tuple(self.varying))
 
     def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
         """The tuple that a step unpacks."""
@@ -284,6 +292,7 @@ class _Splitter:
         state: Path = ((Local, Slot(0, function.__code__.co_varnames[0])),)
         self.carried.append(tuple(self.carried_in(level, state, layout)))
         self.names.append(dict(self.names_in(level, state, layout, results)))
+        self.varying.append(tuple(self.varying_in(level, state, layout, results)))
         return len(self.chosen) - 1
 
     def carried_in(self, level: int, state: Path, layout: Layout) -> Iterator[tuple[Path, Path]]:
@@ -292,6 +301,16 @@ class _Splitter:
             yield from sources(frame, state, frame.live_after)
             state = item_path(state, len(frame.live_after))
         yield from sources(self.frames[level], state, layout.slots)
+
+    def varying_in(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[Path]:
+        """Where the resume function finds numbers that depend on data: variables, and results of the instruction."""
+        for number, frame in enumerate(self.frames[: level + 1]):
+            slots = layout.slots if number == level else frame.live_after
+            yield from data_dependent(frame, state, slots)
+            if number < level:
+                state = item_path(state, len(slots))
+        if self.on_data:
+            yield from (item_path(state, len(layout.slots) + place) for place in range(results))
 
     def names_in(self, level: int, state: Path, layout: Layout, results: int) -> Iterator[tuple[Path, str]]:
         """What a resume function's state holds, by path, as the program has it: its variables, and values on their way.
@@ -356,6 +375,16 @@ def sources(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[tu
         value = frame.locals[slot]
         if value is not None and value.source is not None:
             yield item_path(state, position), value.source.path()
+
+
+def data_dependent(frame: SplitFrame, state: Path, slots: Sequence[int]) -> Iterator[Path]:
+    """The variables in a state that are, or cells that hold, numbers that depend on the data of tensors."""
+    for position, slot in enumerate(slots):
+        value, place = frame.locals[slot], item_path(state, position)
+        if isinstance(value, CellObject):
+            value, place = value.content, (*place, (CellContents, None))
+        if value is not None and value.depends_on_data and value.cls in (int, float):
+            yield place
 
 
 def union(*outcomes: Any) -> tuple[int, ...]:

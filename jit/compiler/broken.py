@@ -29,6 +29,9 @@ from framejit.tracing.stops import Escape, GraphBreak, Restart, WithFirstSteps
 WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger, breaks.LazyModuleCall)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
 
+ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random)
+"""Reasons for which the numbers that the instruction gives are other ones in the next call."""
+
 EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
 """Reasons that need no warning: the program asked for it, or its own exception says all."""
 
@@ -92,10 +95,10 @@ def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
 def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, asked_by_torch: bool) -> Planned | AsWritten:
     """The call split in the innermost of these frames. Raises CannotGenerate or GraphBreak where that can't be done."""
     tracer, request = attempt.tracer, attempt.request
-    parts = split(split_frames(tracer, reach), request.family)
+    parts = split(split_frames(tracer, reach), request.family, isinstance(broke.reason, ON_DATA))
     resumes = tuple(
-        request.resume(function, broke, carried, names)
-        for function, carried, names in zip(parts.resumes, parts.carried, parts.names, strict=True)
+        request.resume(function, broke, carried, names, varying)
+        for function, carried, names, varying in zip(parts.resumes, parts.carried, parts.names, parts.varying, strict=True)
     )
     if asked_by_torch:
         ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back

@@ -297,8 +297,19 @@ class Compiler:
             return FIXED
         return Dynamic(self.options.dynamic is True, self.history.varying, sizes=declared.tensors, limits=Size("", *backend.sizes))
 
-    def _resume(self, family: Family, function: types.FunctionType, resumed_after: BreakNote, carried: Carried, names: Mapping[Path, str]) -> CompiledFunction:
-        """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt."""
+    def _resume(
+        self,
+        family: Family,
+        function: types.FunctionType,
+        resumed_after: BreakNote,
+        carried: Carried,
+        names: Mapping[Path, str],
+        on_data: Iterable[Path],
+    ) -> CompiledFunction:
+        """The CompiledFunction of a resume function; one for each. It begins with what this function has learnt.
+
+        Numbers that depend on data vary, before they have been seen to.
+        """
 
         def make() -> CompiledFunction:
             return Compiler(self.options, family, upcalls=self.upcalls, upcall_use=self.upcall_use, resumed_after=resumed_after).attach(function)
@@ -306,6 +317,8 @@ class Compiler:
         compiled = family.compiled(function, make)
         history: History = compiled.compile_callback.history  # type: ignore[attr-defined]
         history.inherit(self.history, carried)
+        if self.options.learns_sizes:
+            history.vary(dict.fromkeys(path for path in on_data if path not in history.varying))
         history.names = names
         return compiled
 

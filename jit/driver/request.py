@@ -58,7 +58,8 @@ class CompileRequest:
         origin: what is to be said of the new entry.
         resumed_after: the first graph break that led here, of a resume function; None for a call of the user's.
         upcall_use: of a function that native code calls.
-        resume: makes the CompiledFunction of a resume function, given that, the break before it, what it finds of ours, and the names in its state.
+        resume: makes the CompiledFunction of a resume function, given that, the break before it, what it finds of ours, the names in its state, and
+            the numbers in it that depend on data.
     """
 
     function: FunctionType
@@ -71,4 +72,4 @@ class CompileRequest:
     origin: Origin
     resumed_after: BreakNote | None
     upcall_use: UpcallUse | None
-    resume: Callable[[FunctionType, BreakNote, Carried, Mapping[Path, str]], CompiledFunction]
+    resume: Callable[[FunctionType, BreakNote, Carried, Mapping[Path, str], Iterable[Path]], CompiledFunction]

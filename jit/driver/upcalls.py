@@ -19,6 +19,7 @@ from torch import nn
 
 from framejit import classes, directives
 from framejit._runtime import NEVER, OPAQUE
+from framejit.driver import tensorless
 from framejit.library import CALLS_BACK, GENERATED_BY_COMPILERS, OUR_WRAPPERS, OURS, TORCH, CodeKind
 from framejit.library import kind_of as kind_of_code
 
@@ -47,7 +48,7 @@ class Upcalls:
         kind = kind_of(function)
         if kind is not None:
             return kind
-        if not reaches_tensors(function, args) or not self._has_room():
+        if not reaches_tensors(function, args) or is_tensorless(function, args) or not self._has_room():
             return None
         # Neither the cells nor the defaults of this one must be kept.
         cells = tuple(CellType() for _ in function.__code__.co_freevars)
@@ -116,6 +117,17 @@ def reaches_tensors(function: FunctionType, args: tuple[Any, ...]) -> bool:
     if any(type(arg) is re.Match for arg in args):
         return False
     return any(holds_tensor(arg, 3) for arg in args) or any(map(is_of_torch, named(function)))
+
+
+def is_tensorless(function: FunctionType, args: tuple[Any, ...]) -> bool:
+    """Whether a call computes no tensors although some are within its reach: a method that reads only numbers of its module."""
+    code = function.__code__
+    held = dict(zip(code.co_varnames, args))
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        with contextlib.suppress(ValueError):
+            held[name] = cell.cell_contents
+    owners = {name: value for name, value in held.items() if not tensorless.is_plain(value)}
+    return len(args) <= code.co_argcount and tensorless.is_tensorless_code(code, function.__globals__, owners)
 
 
 def named(function: FunctionType) -> Iterator[Any]:

@@ -15,6 +15,8 @@ their own (upcalls.py). So the frames of a break are looked at from the program'
   only where an operation has entered the graph since they were called: it would run outside of graphs otherwise.
 - Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them.
 
+- Functions that compute no tensors, whosever they are, run natively as a whole where what they draw or compute decides which way they go.
+
 Frames that no resume function could reach, because their results pass through other code first, don't count: what calls them runs natively anyway.
 """
 
@@ -23,14 +25,19 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 
-from framejit import breaks
+import torch
+
+from framejit import breaks, classes
 from framejit.bytecode.splice import original_offset
 from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
+from framejit.driver.tensorless import ATOMS, is_plain, is_tensorless_code
 from framejit.library import CodeKind, kind_of
+from framejit.objects.cellobject import CellObject
+from framejit.objects.object import Object, settle
 from framejit.tracing.predictions import RAISES
 from framejit.tracing.splitting import AppNamespace, within_reach
 from framejit.tracing.stops import GraphBreak
@@ -39,12 +46,20 @@ from framejit.tracing.trace import Trace
 ENOUGH = 2
 """Traces that have to break inside one call before others break at it without a look. Two, for a warning is shown only once."""
 
+ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random, breaks.ForeignArray, breaks.ArrayOperation)
+"""Reasons to stop that are about what the program has drawn, or has computed with arrays."""
+
 
 def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
     """The break as the program meets it: one inside library code becomes one at the program's call of the library."""
     if isinstance(stop.reason, (*RAISES, breaks.Debugger)):
         return stop
-    index = library_frame(tracer, within_reach(stop.frames))
+    reach = within_reach(stop.frames)
+    index = library_frame(tracer, reach)
+    if isinstance(stop.reason, ON_DATA):
+        outer = tensorless_frame(reach if index is None else reach[:index])
+        if outer is not None:
+            return GraphBreak(stop.reason, tracer.user_stack(stop.frames[outer - 1]), stop.frames[:outer])
     if index is None or (isinstance(stop.reason, breaks.SkippedFrame) and index == len(stop.frames) - 1):
         return stop
     caller, called = stop.frames[index - 1 : index + 1]
@@ -70,6 +85,40 @@ def library_frame(tracer: Trace, frames: Sequence[Frame]) -> int | None:
         elif found is None and (kind is CodeKind.MACHINERY or (kind is CodeKind.WRAPPER and not has_computed(tracer, frame))):
             found = index
     return found
+
+
+def tensorless_frame(frames: Sequence[Frame]) -> int | None:
+    """The index of the outermost frame from which on all compute no tensors; None where the innermost one does."""
+    index = len(frames)
+    while index > 1 and is_tensorless(frames[index - 1]):
+        index -= 1
+    return index if index < len(frames) else None
+
+
+def is_tensorless(frame: Frame) -> bool:
+    """Whether a frame that runs from its beginning computes no tensors, and holds none."""
+    if original_offset(frame.code, 0) is not None or isinstance(frame.globals, AppNamespace):
+        return False
+    owners = {}
+    for name, value in zip(frame.decoded.slots, frame.locals):
+        value = settle(value.content if isinstance(value, CellObject) and value.content is not None else value) if value is not None else None
+        if value is not None and not holds_no_tensor(value):
+            if value.source is None or issubclass(value.cls, torch.Tensor):
+                return False
+            owners[name] = value.value
+    return is_tensorless_code(frame.code, frame.globals.value, owners)
+
+
+def holds_no_tensor(value: Object, steps: int = 4) -> bool:
+    """Whether a variable of a frame is a number, a text, an array, or holds nothing but such. Guards nothing."""
+    value = settle(value)
+    if issubclass(value.cls, ATOMS):
+        return True
+    if value.source is not None:
+        return is_plain(value.value)
+    if not steps or classes.module(value.cls) != "builtins":
+        return False
+    return value.cls is FunctionType or all(holds_no_tensor(held, steps - 1) for held in value.referents())
 
 
 def has_computed(tracer: Trace, frame: Frame) -> bool:
