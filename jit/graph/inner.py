@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import fx
 
-from framejit.graph.prune import Running, has_effect
+from framejit.graph.prune import Running, has_effect, is_elementwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,14 @@ class InnerGraph:
 
     def does_more(self, running: Running) -> bool:
         """Whether it does something besides computing results: changes a tensor, or draws random numbers."""
-        operators = [node for node in self.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
-        return bool(self.kept) or any(has_effect(node, running) for node in operators)
+        return bool(self.kept) or any(has_effect(node, running) for node in self._operators())
+
+    def is_elementwise(self, running: Running) -> bool:
+        """Whether each element of the results is computed from elements of the operands at the same place: the graph does so for many rows at once."""
+        return not self.graph.find_nodes(op="get_attr") and is_elementwise(self._operators(), running)
+
+    def _operators(self) -> list[fx.Node]:
+        return [node for node in self.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
 
     def pattern(self) -> str | None:
         """A text that is the same for graphs that compute the same of tensors that look the same; None where there are graphs inside it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.amp.autocast_mode import _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.on_fakes import run_on_fakes
@@ -70,6 +71,28 @@ class EffectRecorder(TorchDispatchMode):
         if not isinstance(func, OpOverload) or not func._schema.returns or (torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs)):
             self.has_effect = True
         return func(*args, **kwargs)
+
+
+class ElementwiseRecorder(TorchDispatchMode):
+    """Notes whether all that runs below computes each element of its result from elements at the same place, or from no tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_elementwise = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.pointwise not in func.tags and any(isinstance(arg, torch.Tensor) for arg in pytree.arg_tree_leaves(*args, **(kwargs or {}))):
+            self.is_elementwise = False
+        return func(*args, **(kwargs or {}))
+
+
+def is_elementwise(nodes: Iterable[fx.Node], running: Running) -> bool:
+    """Whether nodes compute each element from elements at the same place: they are run once more, on fakes."""
+    recorder = ElementwiseRecorder()
+    with running(), torch.no_grad(), recorder:
+        for node in nodes:
+            run_node(node)
+    return recorder.is_elementwise
 
 
 def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch._functorch import eager_transforms, vmap
 from torch._functorch.predispatch import lazy_load_decompositions
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.utils._device import DeviceContext
 
 from framejit import breaks
@@ -155,13 +156,23 @@ def alone(index: int, fake: torch.Tensor) -> torch.Tensor:
     return without_record(fake)
 
 
+def one_of(fake: torch.Tensor, dim: int) -> torch.Tensor:
+    """A tensor that is mapped along a dimension, as the mapped function sees it. That is traced even if there is nothing to map, as torch calls it then too."""
+    if guard_or_false(fake.size(dim) == 0):
+        sizes, strides = list(fake.size()), list(fake.stride())
+        del sizes[dim], strides[dim]
+        found = fake.new_empty_strided(sizes, strides)
+        return found.conj() if fake.is_conj() else found
+    return without_record(fake.select(dim, 0))
+
+
 @models(plain.call_vmapped)
 def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, randomness: Object) -> Object:
     """Tensors that are not mapped are what they are outside."""
     mapped = plain_list(vm, dims)
     taken = [index for index, dim in enumerate(mapped) if dim is not None]
     transform = Transform(vm, "torch.vmap", items(vm, args), taken)
-    leaves, out_dims, rest = transform.trace(function, lambda index, fake: without_record(fake.select(mapped[index], 0)))
+    leaves, out_dims, rest = transform.trace(function, lambda index, fake: one_of(fake, mapped[index]))
     found, where = items(vm, leaves), plain_list(vm, out_dims)
     outputs = [item for item in found if isinstance(item, TensorObject)]
     others = [item for item, dim in zip(found, where, strict=True) if not isinstance(item, TensorObject)]

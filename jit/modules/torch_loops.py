@@ -1,4 +1,4 @@
-"""torch's operators that run a function many times: `while_loop`, `map` and `scan`. The function is a graph inside the graph.
+"""torch's operators that run a function many times: `while_loop`, `map`, `scan` and `associative_scan`. The function is a graph inside the graph.
 
 It is traced once, with tensors that look like those that it will be given.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from torch import fx
+from torch._higher_order_ops.associative_scan import associative_scan_op
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
@@ -28,6 +29,7 @@ from framejit.objects.tupleobject import TupleObject
 app(while_loop_op)(plain.while_loop)
 app(map_impl)(plain.map_impl)
 app(scan_op)(plain.scan)
+app(associative_scan_op)(plain.associative_scan)
 
 
 class LoopFunctions(Functions):
@@ -114,3 +116,22 @@ def scan_rows(vm: TorchVM, step: Object, carried: Object, rows: Object) -> Objec
     given = functions.begin([*begin, *xs], [*args[: len(begin)], *functions.copies(xs)], additional)
     graph = functions.attached(traced, operands)
     return functions.result(traced, functions.results(scan_op, (graph, given[: len(begin)], given[len(begin) :], additional)))
+
+
+@models(plain.combined)
+def combine_rows(vm: TorchVM, combine: Object, rows: Object) -> Object:
+    """Stops the trace where the function doesn't give tensors like the rows, or isn't elementwise: the operator gives it many rows at once."""
+    functions = LoopFunctions(vm, "associative_scan")
+    xs = tensors_of(vm, functions, rows, "the value to scan")
+    zero = vm.const(0)
+    args = [enter(vm, torch.select_copy, [copy, zero, zero]) for copy in functions.copies([*xs, *xs])]
+    step = functions.traced(combine, args)
+    functions.check_unchanged((step,))
+    functions.check_like(step.leaves, functions.all_tensors(args[: len(xs)], "the value to scan"), "values to scan")
+    if not step.graph.is_elementwise(vm.graph.fakes.running):
+        functions.refuse('with combine_mode="pointwise" of a function that isn\'t elementwise')
+    first = functions.nodes(args)
+    operands = functions.operands((step,), first)
+    additional = tuple(operands[len(first) :])
+    given = functions.begin(xs, functions.copies(xs), additional)
+    return functions.result(step, functions.results(associative_scan_op, (functions.attached(step, operands), given, additional)))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 import torch
 from agreement import agree
-from torch._higher_order_ops.associative_scan import associative_scan
 
 import framejit
 
@@ -60,44 +59,6 @@ def test_a_function_assumed_constant_is_asked_again_where_its_arguments_differ()
     compiled = framejit.compile(by_probe, backend="eager", fullgraph=True)
     for name in ("kernels", "abc", "kernels"):
         assert torch.equal(compiled(x, name), by_probe(x, name))
-
-
-def compose(left, right):
-    return {"gain": left["gain"] * right["gain"], "bias": right["gain"] * left["bias"] + right["bias"]}
-
-
-def sequential(xs, dim, reverse):
-    """The scan by its definition."""
-    slices = [dict(zip(xs, parts, strict=True)) for parts in zip(*[value.unbind(dim) for value in xs.values()], strict=True)]
-    slices = slices[::-1] if reverse else slices
-    results = [slices[0]]
-    for item in slices[1:]:
-        results.append(compose(results[-1], item))
-    results = results[::-1] if reverse else results
-    return {name: torch.stack([result[name] for result in results], dim) for name in xs}
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("dim", [0, -1])
-def test_an_associative_scan_is_traced(dim, reverse):
-    xs = {"gain": torch.rand(3, 4), "bias": torch.rand(3, 4)}
-
-    def scan(xs):
-        return associative_scan(compose, xs, dim, reverse=reverse, combine_mode="generic")
-
-    found = framejit.compile(scan, backend="eager", fullgraph=True)(xs)
-    torch.testing.assert_close(found, sequential(xs, dim, reverse))
-    torch.testing.assert_close(found, scan(xs))
-
-
-def test_a_scan_of_a_function_that_is_not_elementwise():
-    matrices = torch.rand(4, 2, 2)
-
-    def scan(matrices):
-        return associative_scan(torch.matmul, matrices, 0, combine_mode="generic")
-
-    found = framejit.compile(scan, backend="eager", fullgraph=True)(matrices)
-    torch.testing.assert_close(found[-1], torch.linalg.multi_dot(list(matrices)))
 
 
 class Layers(Sequence):

@@ -54,6 +54,10 @@ def mapped(m, x):
     return vmap(lambda a: a.sin() * m.scale)(x)
 
 
+def mapped_over_nothing(m, x):
+    return vmap(lambda a, b: (a * m.scale, b.conj().imag))(x[:0], torch.complex(x, x).conj()[:0])
+
+
 def mapped_along_others(m, x):
     double, plain = vmap(lambda d, y: ({"sum": d["a"] @ y, "twice": d["a"] * 2}, y), in_dims=({"a": 1}, None), out_dims=(-1, None))({"a": x.t()}, m.scale)
     return double, plain
@@ -231,7 +235,8 @@ def that_catches_what_is_wrong_outside(m, x):
 
 
 WHOLE = (
-    mapped, mapped_along_others, mapped_by_chunks, mapped_and_looked_at, mapped_twice, mapped_over_linear_algebra, mapped_with_other_random_numbers,
+    mapped, mapped_over_nothing, mapped_along_others, mapped_by_chunks, mapped_and_looked_at, mapped_twice, mapped_over_linear_algebra,
+    mapped_with_other_random_numbers,
     mapped_with_the_same_random_numbers, changed_in_place, gradient, gradients_and_values, gradient_of_a_gradient, gradient_without_autograd,
     gradient_with_a_part_without, per_sample, per_sample_without_parameters, with_another_call, inner_loop, inner_loops, jacobian_backward,
     jacobian_backward_in_chunks, jacobian_forward, second_derivatives, second_derivatives_by_rows, along_a_tangent,

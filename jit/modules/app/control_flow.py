@@ -65,6 +65,11 @@ def run(step: Callable[..., Flat], carried: tuple[Any, ...], rows: tuple[Any, ..
     raise NotImplementedError
 
 
+def combined(combine: Callable[..., Flat], rows: tuple[Any, ...]) -> Flat:
+    """What an associative function of two rows makes of the first rows of some tensors, for each number of them."""
+    raise NotImplementedError
+
+
 def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried: Any, additional: Any = ()) -> Any:
     """The operator of `while_loop`."""
     leaves, structure = loop(
@@ -93,6 +98,12 @@ def scan(step: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any = 
 
     leaves, (of_carry, of_out) = run(flat_step, tuple(init), tuple(xs))
     return pytree.tree_unflatten(leaves[:count], of_carry), pytree.tree_unflatten(leaves[count:], of_out)
+
+
+def associative_scan(combine: Callable[..., Any], xs: Any, additional_inputs: Any = ()) -> Any:
+    """The operator of `associative_scan` with `combine_mode="pointwise"`. With "generic", it is made of other operators."""
+    leaves, structure = combined(lambda *pair: pytree.tree_flatten(combine(*pair, *additional_inputs)), tuple(xs))
+    return pytree.tree_unflatten(leaves, structure)
 
 
 def attend(qkv: tuple[Any, ...], score_mod: Callable[..., Any], mask: tuple[Any, ...], mask_mod: Callable[..., Any], scale: Any, options: Any) -> Any:
