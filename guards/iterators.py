@@ -1,10 +1,12 @@
-"""What exact builtin iterators are about to give, read without advancing them; guards/native/iterators.cpp agrees with this."""
+"""What exact builtin iterators are about to give, and their fields, read without advancing them; guards/native/iterators.cpp agrees with this."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
 from typing import Any
+
+from framejit._runtime import ITERATOR_FIELDS, Unset, iterator_field
 
 LIST_ITERATOR: Any = type(iter([]))
 LIST_REVERSE_ITERATOR: Any = type(reversed([]))
@@ -18,6 +20,8 @@ FORWARD = (LIST_ITERATOR, TUPLE_ITERATOR, *TEXT_ITERATORS)
 BACKWARD = (LIST_REVERSE_ITERATOR, reversed)
 OVER_SEQUENCES = (RANGE_ITERATOR, *FORWARD, *BACKWARD, *DICT_ITERATORS)
 """Types whose items `upcoming` tells."""
+FIELDS: dict[int, tuple[str, ...]] = {id(cls): names for cls, names in ITERATOR_FIELDS.items()}
+"""The fields of iterators that are nothing but their fields, such as "islice.cnt", by the identity of their type."""
 
 
 def upcoming(iterator: Any) -> Sequence[Any]:
@@ -42,21 +46,16 @@ def upcoming(iterator: Any) -> Sequence[Any]:
     return family.__getitem__(sequence, slice(index, None))  # type: ignore[index,no-any-return]
 
 
-def field(iterator: Any, name: str | int) -> tuple[Any, ...]:
-    """A field of an iterator, alone in a tuple; an empty tuple where there is none, or not any more.
+def field(iterator: Any, name: str) -> tuple[Any, ...]:
+    """A field of an iterator, alone in a tuple; an empty tuple where there is none, or it holds nothing.
 
-    "sequence": what it runs over; "intact": whether that, a dict, has kept its size. Of an enumerate: "count", where it is. Of a zip:
-    "count", how many iterators it has; "strict". A number: the iterator inside an enumerate, the n-th inside a zip.
+    "sequence": what an iterator of OVER_SEQUENCES runs over; "intact": whether that, a dict, has kept its size. Else one of FIELDS, as CPython's
+    sources have it, which makes a copy of the tuple of a zip_longest.
     """
     cls = type(iterator)
-    if cls is enumerate:
-        inner, count = iterator.__reduce__()[1]
-        return (count,) if name == "count" else (inner,) if name == 0 else ()
-    if cls is zip:
-        parts = iterator.__reduce__()
-        if type(name) is int:
-            return parts[1][name : name + 1]  # type: ignore[no-any-return]
-        return (len(parts[1]),) if name == "count" else (len(parts) > 2,) if name == "strict" else ()
+    if name in FIELDS.get(id(cls), ()):
+        value = iterator_field(iterator, name)
+        return () if value is Unset else (value,)
     over = gc.get_referents(iterator)[:1] if cls in OVER_SEQUENCES and cls is not RANGE_ITERATOR else []
     if cls in DICT_ITERATORS:
         over = [mapping for mapping in over if issubclass(type(mapping), dict)]

@@ -564,7 +564,7 @@ class IteratorItem(Source):
 
 
 class IteratorField(Source):
-    """What an exact builtin iterator runs over. Payload: a name or number as `iterators.field` takes it."""
+    """A field of an exact builtin iterator. Payload: a name as `iterators.field` takes it."""
 
     __slots__ = ()
     accessor = "iterator_field"
@@ -575,8 +575,7 @@ class IteratorField(Source):
 
     def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        what = f"iterator {self.payload}" if type(self.payload) is int else self.payload
-        return f"{what} of {of(self.base)}"
+        return f"{self.payload.rpartition('.')[2]} of {of(self.base)}"
 
 
 ACCESSORS: tuple[type[Source], ...] = (

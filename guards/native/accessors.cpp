@@ -30,7 +30,6 @@ PyObject *instance_dict(PyObject *object) {
 /* The fields that sources name: a node's number is the place of the name. */
 constexpr const char *function_fields[] = {"code", "defaults", "kwdefaults", "globals", "closure", "dict"};
 constexpr const char *method_fields[] = {"function", "self"};
-constexpr const char *iterator_fields[] = {"sequence", "intact", "count", "strict"};
 
 template <size_t N>
 int find_field(const char *const (&names)[N], PyObject *payload, Py_ssize_t *number) {
@@ -274,11 +273,7 @@ int lower_payload(Node &node, PyObject *payload) {
         case Accessor::iterator_item: return read_number(node, payload);
         case Accessor::function_field: return find_field(function_fields, payload, &node.number);
         case Accessor::method_field: return find_field(method_fields, payload, &node.number);
-        case Accessor::iterator_field:
-            if (!PyLong_Check(payload)) return find_field(iterator_fields, payload, &node.number);
-            if (read_number(node, payload) < 0) return -1;
-            node.number += iterator_inner;
-            return 0;
+        case Accessor::iterator_field: return find_iterator_field(payload, &node.number);
         default: return 0;
     }
 }

@@ -369,7 +369,10 @@ extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_c
 
 extern "C" int FJ_Guards_Init(PyObject *module) {
     runtime_module = module;
-    if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0) return -1;
+    if (init_leaf_object() < 0 || init_leaf_container() < 0 || init_accessors() < 0 || init_leaf_tensor(module) < 0 ||
+        init_iterator_fields(module) < 0) {
+        return -1;
+    }
     if (add_numbers(module, "ACCESSORS", accessor_names) < 0 || add_numbers(module, "LEAVES", kind_names()) < 0 ||
         add_numbers(module, "SHAPE_OPERATIONS", shape_operation_names) < 0) {
         return -1;

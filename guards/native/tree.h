@@ -231,10 +231,15 @@ int lower_payload(Node &node, PyObject *payload);
 
 /* iterators.cpp */
 PyObject *iterator_item(PyObject *iterator, Py_ssize_t ahead);
-PyObject *iterator_field(PyObject *iterator, Py_ssize_t which);
+PyObject *sequence_field(PyObject *iterator, Py_ssize_t which);
 int init_iterators();
-/* Fields: what it runs over; whether that dict has kept its size; where an enumerate counts, or how many a zip has; ... */
-constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_count = 2, iterator_strict = 3, iterator_inner = 4;
+/* Fields of all iterators over sequences and dicts: what it runs over; whether that dict has kept its size. */
+constexpr Py_ssize_t iterator_sequence = 0, iterator_intact = 1, iterator_own = 2;
+
+/* iterator_fields.cpp */
+PyObject *iterator_field(PyObject *iterator, Py_ssize_t which);
+int find_iterator_field(PyObject *payload, Py_ssize_t *number);
+int init_iterator_fields(PyObject *module);
 
 /* leaf_object.cpp */
 bool same_constant(PyObject *a, PyObject *b);

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import types
 from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any
 
+from framejit._runtime import ITERATOR_FIELDS
 from framejit.bytecode.decode import decode
 from framejit.bytecode.splice import is_prologue
 from framejit.ceval.frame import Frame
@@ -25,7 +25,7 @@ LETS_GO = frozenset({"POP_TOP", "FOR_ITER", "STORE_FAST", "DELETE_FAST", "STORE_
 """Instructions that may let go of a value: of what they pop, of an iterator that ends, of a variable's, or of all that the frame has."""
 HOLDERS = frozenset(map(id, {
     *(tuple, list, dict, types.CellType, types.MethodType, types.MethodWrapperType, types.GeneratorType),
-    *(enumerate, filter, map, zip, itertools.chain, itertools.islice, itertools.cycle, itertools.starmap),
+    *ITERATOR_FIELDS,
     *(type(iter(())), type(iter([])), type(iter({})), type(iter({}.values())), type(iter({}.items()))),
 }))  # fmt: skip
 """Types, by identity, whose values are looked into for generators."""

@@ -18,19 +18,20 @@ from framejit.objects import abstract, operators, text, typefields, unbackednumb
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED, c_new, would_be_knowable
 from framejit.objects.dictobject import dict_of
 from framejit.objects.finalizers import guard_address
+from framejit.objects.iteratorfields import STEPS, FieldIterator
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded
 from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
-from framejit.objects.registry import app, models, pure, refuse
+from framejit.objects.registry import models, pure, refuse
 from framejit.objects.sequence import sort
 from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import attribute_name
 
 pure(ord, complex, str.maketrans)
-app(gives=callable_iterator)(plain.call_until)
-app(gives=type(iter(type("", (), {"__getitem__": None})())))(support.sequence_iterator)  # type: ignore[call-overload]
+STEPS[id(callable_iterator)] = plain.call_until_step
+STEPS[id(support.SequenceIterator)] = support.sequence_step
 
 
 @models(len)
@@ -103,7 +104,7 @@ def iter_(vm: VM, obj: Object, sentinel: Object | None = None) -> Object:
         return abstract.iter_(vm, obj)
     if vm.raw_type_lookup(vm.observe(obj).cls, "__call__") is MISSING:
         return fold(vm, iter, None, None)  # raises TypeError in this Python's words
-    return vm.call_app(plain.call_until, [obj, sentinel])
+    return FieldIterator(callable_iterator, {"callable": obj, "sentinel": sentinel})
 
 
 @models(next)

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from framejit import breaks, classes
 from framejit.guards.source import MISSING
+from framejit.modules.app.support import NULL, made
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, ConstObject
 from framejit.objects.dequeobject import deque_iterator, deque_reverse_iterator
 from framejit.objects.dictobject import ITERATOR_TYPES as DICT_ITERATOR_TYPES
+from framejit.objects.iteratorfields import EnumerateIterator, FieldIterator, FilterIterator, MapIterator, ZipIterator
 from framejit.objects.iterobject import (
     ITERATOR_TYPES,
     ITERTOOLS,
     ConstantIterator,
-    EnumerateIterator,
-    FilterIterator,
     IteratorObject,
-    MapIterator,
     ReversedItems,
     ReverseIterator,
-    ZipIterator,
     ascii_iterator,
     bytes_iterator,
     range_iterator,
     str_iterator,
 )
-from framejit.objects.object import VM, Object, call_special
+from framejit.objects.object import VM, Object, call_special, settle
 from framejit.objects.rangeobject import RangeObject, short_range
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
@@ -33,25 +31,32 @@ from framejit.objects.tupleobject import TupleObject
 @models(enumerate)
 def enumerate_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
     first = 0 if start is None else operators.index(vm, start)
-    return EnumerateIterator(vm.observe(abstract.iter_(vm, iterable)), first)
+    return EnumerateIterator(enumerate, {"it": abstract.iter_(vm, iterable), "count": vm.const(first)})
 
 
 @models(zip)
 def zip_(vm: VM, *iterables: Object, strict: Object | None = None) -> Object:
     checked = strict is not None and abstract.truth(vm, strict)
-    return ZipIterator([vm.observe(abstract.iter_(vm, iterable)) for iterable in iterables], checked)
+    iterators = TupleObject([abstract.iter_(vm, iterable) for iterable in iterables])
+    return ZipIterator(zip, {"ittuple": iterators, "strict": vm.const(int(checked))})
 
 
 @models(map)
 def map_(vm: VM, function: Object, *iterables: Object) -> Object:
     if not iterables:
         vm.raise_(TypeError, "map() must have at least two arguments.")
-    return MapIterator(function, [vm.observe(abstract.iter_(vm, iterable)) for iterable in iterables])
+    return MapIterator(map, {"func": function, "iters": TupleObject([abstract.iter_(vm, iterable) for iterable in iterables])})
 
 
 @models(filter)
 def filter_(vm: VM, function: Object, iterable: Object) -> Object:
-    return FilterIterator(function, vm.observe(abstract.iter_(vm, iterable)))
+    return FilterIterator(filter, {"func": function, "it": abstract.iter_(vm, iterable)})
+
+
+@models(made)
+def made_(vm: VM, cls: Object, **fields: Object) -> Object:
+    """An iterator that a stand-in makes; one of its fields may be said to hold nothing."""
+    return FieldIterator(cls.constant(vm), {name: None if settle(value).value is NULL else value for name, value in fields.items()})
 
 
 @models(reversed)
@@ -108,7 +113,7 @@ def itself(vm: VM, self: Object) -> Object:
 def length_hint(vm: VM, self: Object) -> Object:
     """`iterator.__length_hint__()`."""
     if not isinstance(self, IteratorObject):
-        vm.unsupported(breaks.UnsupportedCall(f"__length_hint__ of a {classes.name(self.cls)} made outside the compiled function"))
+        vm.unsupported(breaks.UnsupportedCall(f"__length_hint__ of a {classes.name(self.cls)}"))
     hint = self.length_hint(vm)
     return NONE if hint is None else vm.const(hint)
 

@@ -189,130 +189,6 @@ class ConstantIterator(IteratorObject):
         cg.call_const(iter, 1)
 
 
-class EnumerateIterator(IteratorObject):
-    """`enumerate(iterator, start)`."""
-
-    __slots__ = ("iterator", "count")
-
-    def __init__(self, iterator: Object, count: int, cls: type = enumerate) -> None:
-        super().__init__(cls)
-        self.iterator = iterator
-        self.count = count
-
-    def next(self, vm: VM) -> Object | None:
-        item = self.iterator.next(vm)
-        if item is None:
-            return None
-        count = self.count
-        vm.trail.set(self, "count", count + 1)
-        return vm.from_real((vm.const(count), item))
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.iterator)
-        cg.load_const(self.count)
-        cg.call_const(enumerate, 2)
-
-    def referents(self) -> list[Object]:
-        return [self.iterator]
-
-
-class ZipIterator(IteratorObject):
-    """`zip(*iterators, strict=...)` (Python/bltinmodule.c: zip_next)."""
-
-    __slots__ = ("iterators", "strict")
-
-    def __init__(self, iterators: list[Object], strict: bool) -> None:
-        super().__init__(zip)
-        self.iterators = iterators
-        self.strict = strict
-
-    def next(self, vm: VM) -> Object | None:
-        items = []
-        for position, iterator in enumerate(self.iterators):
-            item = iterator.next(vm)
-            if item is None:
-                if self.strict:
-                    self.check_strict(vm, position)
-                return None
-            items.append(item)
-        return vm.from_real(tuple(items)) if items else None
-
-    def check_strict(self, vm: VM, position: int) -> None:
-        """The iterator at `position` ended: ValueError unless all end here."""
-        if position:
-            vm.raise_(ValueError, f"zip() argument {position + 1} is shorter than argument{plural(position)}")
-        for later in range(1, len(self.iterators)):
-            if self.iterators[later].next(vm) is not None:
-                vm.raise_(ValueError, f"zip() argument {later + 1} is longer than argument{plural(later)}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        for iterator in self.iterators:
-            cg.load(iterator)
-        cg.call_const(strict_zip if self.strict else zip, len(self.iterators))
-
-    def referents(self) -> list[Object]:
-        return list(self.iterators)
-
-
-class MapIterator(IteratorObject):
-    """`map(function, *iterators)`."""
-
-    __slots__ = ("function", "iterators")
-
-    def __init__(self, function: Object, iterators: list[Object]) -> None:
-        super().__init__(map)
-        self.function = function
-        self.iterators = iterators
-
-    def next(self, vm: VM) -> Object | None:
-        args = []
-        for iterator in self.iterators:
-            item = iterator.next(vm)
-            if item is None:
-                return None
-            args.append(item)
-        return stop_iteration_ends(vm, lambda: vm.observe(self.function).call(vm, args, {}))
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.function)
-        for iterator in self.iterators:
-            cg.load(iterator)
-        cg.call_const(map, 1 + len(self.iterators))
-
-    def referents(self) -> list[Object]:
-        return [self.function, *self.iterators]
-
-
-class FilterIterator(IteratorObject):
-    """`filter(function, iterator)`; None keeps what is true."""
-
-    __slots__ = ("function", "iterator")
-
-    def __init__(self, function: Object, iterator: Object) -> None:
-        super().__init__(filter)
-        self.function = function
-        self.iterator = iterator
-
-    def next(self, vm: VM) -> Object | None:
-        function = vm.observe(self.function)
-        is_truth = function.cls is type(None) or function.value is bool
-        while (item := self.iterator.next(vm)) is not None:
-            verdict = item if is_truth else stop_iteration_ends(vm, lambda: function.call(vm, [item], {}))
-            if verdict is None:
-                return None
-            if vm.observe(verdict).truth(vm):
-                return item
-        return None
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.function)
-        cg.load(self.iterator)
-        cg.call_const(filter, 2)
-
-    def referents(self) -> list[Object]:
-        return [self.function, self.iterator]
-
-
 class ForeignIterator(Object):
     """An iterator that was made outside and can't be looked into: stepping it is a break, everything else is fine."""
 
@@ -334,11 +210,6 @@ def stop_iteration_ends(vm: VM, call: Callable[[], Object]) -> Object | None:
             drop_end(vm, raised.exc)
             return None
         raise
-
-
-def plural(position: int) -> str:
-    """CPython's " 1" or "s 1-2" in zip's messages."""
-    return " 1" if position == 1 else f"s 1-{position}"
 
 
 def tuple_iterator_at(sequence: tuple[Any, ...], index: int) -> Iterator[Any]:
@@ -382,11 +253,6 @@ def exhausted(cls: type) -> Iterator[Any]:
     return iter(cls())
 
 
-def strict_zip(*iterators: Iterator[Any]) -> Iterator[Any]:
-    """Run by generated code."""
-    return zip(*iterators, strict=True)
-
-
 ITERATOR_TYPES: tuple[Any, ...] = (
     list_iterator, list_reverse_iterator, tuple_iterator, range_iterator, str_iterator, ascii_iterator, bytes_iterator, callable_iterator,
     enumerate, zip, map, filter, reversed,
@@ -398,13 +264,12 @@ ITERATOR_TYPES: tuple[Any, ...] = (
 
 ITERTOOLS: tuple[Any, ...] = tuple(made for made in vars(itertools).values() if isinstance(made, type) and hasattr(made, "__next__"))
 FOREIGN: tuple[Any, ...] = (
-    *ITERTOOLS,
-    callable_iterator, map, filter, type(iter(set())), type(iter(range(1 << 70))),
+    *ITERTOOLS, type(iter(set())), type(iter(range(1 << 70))),
     type(iter(collections.deque())), type(reversed(collections.deque())), type(iter(collections.OrderedDict())),
 )  # fmt: skip
 
 
 @wraps(*FOREIGN, shared=True)
 def wrap_iterator(vm: VM, value: Any, source: Source) -> ForeignIterator:
-    """An iterator from outside that can't be looked into; those that can are in peekediterator.py."""
+    """An iterator from outside that can't be looked into; those that can are in peekediterator.py and iteratorfields.py."""
     return ForeignIterator(type(value), source, value)

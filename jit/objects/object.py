@@ -152,7 +152,7 @@ class Object:
                 vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.type_name}'")
             return found
         if vm.raw_type_lookup(self.cls, "__getitem__") is not MISSING:
-            return vm.call_app(support.sequence_iterator, [self])
+            return vm.call_app(support.iterator_by_number, [self])
         vm.raise_(TypeError, f"'{self.type_name}' object is not iterable")
 
     def next(self, vm: VM) -> Object | None:

@@ -1,7 +1,8 @@
 /* iterators.h: the memory layouts of CPython's builtin iterators, which its public headers don't declare.
  *
- * They are private to Objects/{range,list,tuple,unicode,bytes,dict,enum}object.c and Python/bltinmodule.c. guards/native/iterators.cpp
- * compares what it reads through them with what known iterators give, and refuses to load where they differ.
+ * They are private to Objects/{range,list,tuple,unicode,bytes,dict,enum,iter}object.c, Python/bltinmodule.c and Modules/itertoolsmodule.c.
+ * guards/native/iterators.cpp and iterator_fields.cpp compare what they read through them with what known iterators give and hold, and refuse
+ * to load where they differ.
  */
 #ifndef FRAMEJIT_CPYTHON_ITERATORS_H
 #define FRAMEJIT_CPYTHON_ITERATORS_H
@@ -49,20 +50,44 @@ typedef struct {
     Py_ssize_t length; /* items left */
 } FJ_DictIterator;
 
-typedef struct {
-    PyObject_HEAD
-    Py_ssize_t index;
-    PyObject *iterator;
-    PyObject *result;
-    PyObject *long_index; /* counts on from PY_SSIZE_T_MAX */
-} FJ_Enumerate;
+/* Iterators whose whole state is a few fields, all of them words behind the head. `which`: the word's number, counted from 0. */
+typedef enum {
+    FJ_OBJECT, /* NULL where there is none any more */
+    FJ_SIZE,   /* Py_ssize_t or long */
+    FJ_INT,
+    FJ_COUNT,    /* a Py_ssize_t, and from PY_SSIZE_T_MAX on the int object that is three words further */
+    FJ_ITERATORS /* a tuple in which NULL stands for an iterator that has ended; programs of framejit's see None there */
+} FJ_FieldKind;
 
 typedef struct {
-    PyObject_HEAD
-    Py_ssize_t size;
-    PyObject *iterators; /* a tuple */
-    PyObject *result;
-    int strict;
-} FJ_Zip;
+    const char *name; /* the type's name, a dot, and the field's as CPython's sources have it */
+    FJ_FieldKind kind;
+    int which;
+} FJ_IteratorField;
+
+static const FJ_IteratorField FJ_IteratorFields[] = {
+    {"enumerate.count", FJ_COUNT, 0}, {"enumerate.it", FJ_OBJECT, 1},
+    {"zip.ittuple", FJ_OBJECT, 1}, {"zip.strict", FJ_INT, 3},
+    {"map.iters", FJ_OBJECT, 0}, {"map.func", FJ_OBJECT, 1},
+    {"filter.func", FJ_OBJECT, 0}, {"filter.it", FJ_OBJECT, 1},
+    {"callable_iterator.callable", FJ_OBJECT, 0}, {"callable_iterator.sentinel", FJ_OBJECT, 1},
+    {"iterator.index", FJ_SIZE, 0}, {"iterator.seq", FJ_OBJECT, 1},
+    {"accumulate.total", FJ_OBJECT, 0}, {"accumulate.it", FJ_OBJECT, 1}, {"accumulate.binop", FJ_OBJECT, 2}, {"accumulate.initial", FJ_OBJECT, 3},
+#if PY_VERSION_HEX >= 0x030C0000
+    {"batched.it", FJ_OBJECT, 0}, {"batched.batch_size", FJ_SIZE, 1},
+#endif
+    {"chain.source", FJ_OBJECT, 0}, {"chain.active", FJ_OBJECT, 1},
+    {"compress.data", FJ_OBJECT, 0}, {"compress.selectors", FJ_OBJECT, 1},
+    {"count.cnt", FJ_SIZE, 0}, {"count.long_cnt", FJ_OBJECT, 1}, {"count.long_step", FJ_OBJECT, 2},
+    {"cycle.it", FJ_OBJECT, 0}, {"cycle.saved", FJ_OBJECT, 1}, {"cycle.index", FJ_SIZE, 2}, {"cycle.firstpass", FJ_INT, 3},
+    {"dropwhile.func", FJ_OBJECT, 0}, {"dropwhile.it", FJ_OBJECT, 1}, {"dropwhile.start", FJ_SIZE, 2},
+    {"filterfalse.func", FJ_OBJECT, 0}, {"filterfalse.it", FJ_OBJECT, 1},
+    {"islice.it", FJ_OBJECT, 0}, {"islice.next", FJ_SIZE, 1}, {"islice.stop", FJ_SIZE, 2}, {"islice.step", FJ_SIZE, 3}, {"islice.cnt", FJ_SIZE, 4},
+    {"pairwise.it", FJ_OBJECT, 0}, {"pairwise.old", FJ_OBJECT, 1},
+    {"repeat.element", FJ_OBJECT, 0}, {"repeat.cnt", FJ_SIZE, 1},
+    {"starmap.func", FJ_OBJECT, 0}, {"starmap.it", FJ_OBJECT, 1},
+    {"takewhile.func", FJ_OBJECT, 0}, {"takewhile.it", FJ_OBJECT, 1}, {"takewhile.stop", FJ_SIZE, 2},
+    {"zip_longest.numactive", FJ_SIZE, 1}, {"zip_longest.ittuple", FJ_ITERATORS, 2}, {"zip_longest.fillvalue", FJ_OBJECT, 4},
+};
 
 #endif

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
+import itertools
+import weakref
 from collections import OrderedDict
 from typing import Any
 
@@ -12,12 +15,13 @@ from handmade import run_python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from framejit._runtime import ITERATOR_FIELDS, Unset, iterator_field, set_iterator_fields
 from framejit.guards.build import build
 from framejit.guards.iterators import upcoming
 from framejit.guards.kinds import Equals, IsMissing, IsPresent
 from framejit.guards.source import MISSING, IteratorField, IteratorItem, Root
 
-FIELDS = ("sequence", "intact", "count", "strict", 0, 1)
+FIELDS = ("sequence", "intact", *(name for names in ITERATOR_FIELDS.values() for name in names))
 
 
 def look(iterator: Any, kind: Any, payload: Any) -> Any:
@@ -170,8 +174,60 @@ def test_other_iterators_show_nothing() -> None:
 
     for value in (Counting([1]), reversed(Sequence()), iter({1}), iter(range(1 << 70)), map(str, [1]), iter(int, 1), [1], copy):
         assert look(value, IteratorItem, 0) is MISSING
-        for name in ("intact", "count", "strict", 0):
+        for name in ("intact", "enumerate.count", "zip.strict", "islice.it"):
             assert look(value, IteratorField, name) is MISSING
+
+
+class Token:
+    """What an iterator holds, whose end can be awaited."""
+
+
+FIELD_EXAMPLES = {
+    "enumerate": lambda token: enumerate([token], 2**63 - 1),
+    "zip": lambda token: zip([token], [token], strict=True),
+    "chain": lambda token: itertools.chain([token], [1, 2]),
+    "count": lambda token: itertools.count(5),
+    "cycle": lambda token: itertools.cycle([token, token]),
+    "islice": lambda token: itertools.islice([token] * 9, 1, None, 2),
+    "pairwise": lambda token: itertools.pairwise([token] * 3),
+    "repeat": lambda token: itertools.repeat(token, 3),
+    "takewhile": lambda token: itertools.takewhile(lambda item: True, [token, 2, 3]),
+    "accumulate": lambda token: itertools.accumulate([1, 2, 3], max, initial=0),
+    "zip_longest": lambda token: itertools.zip_longest([token], [1, 2, 3], ()),
+}
+
+
+@pytest.mark.parametrize("name", FIELD_EXAMPLES)
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_an_iterator_takes_over_the_fields_of_another(name: str, taken: int) -> None:
+    """What is read of one and written to another makes that one give the same, and keeps nothing alive that neither holds."""
+
+    def moved(token: Any) -> tuple[list[Any], list[Any]]:
+        first, second = FIELD_EXAMPLES[name](token), FIELD_EXAMPLES[name](token)
+        for _ in range(taken):
+            next(first, None)
+        names = ITERATOR_FIELDS[type(first)]
+        values = tuple(iterator_field(first, field) for field in names)
+        assert set_iterator_fields(second, names, values) is second
+        expected = FIELD_EXAMPLES[name](token)
+        list(itertools.islice(expected, taken))
+        return list(itertools.islice(second, 5)), list(itertools.islice(expected, 5))
+
+    token = Token()
+    found, expected = moved(token)
+    assert found == expected
+    del found, expected
+    seen = weakref.ref(token)
+    del token
+    gc.collect()
+    assert seen() is None
+
+
+def test_fields_of_other_types_are_refused() -> None:
+    with pytest.raises(TypeError, match="has no field 'islice.it'"):
+        set_iterator_fields(itertools.count(), ("islice.it",), (Unset,))
+    with pytest.raises(ValueError, match="no iterator has a field 'it'"):
+        iterator_field(itertools.count(), "it")
 
 
 @pytest.mark.slow
@@ -180,6 +236,7 @@ def test_under_the_debug_allocator() -> None:
     program = """
 import sys
 import torch
+from framejit._runtime import ITERATOR_FIELDS
 from framejit.guards.build import build
 from framejit.guards.kinds import IsPresent
 from framejit.guards.source import IteratorField, IteratorItem, Local, Root, Slot
@@ -190,7 +247,8 @@ makers = [lambda: iter([marker] * 4), lambda: reversed([marker] * 4), lambda: it
 for make in makers:
     root = Root()
     slot = root.child(Local, Slot(0, "x"))
-    payloads = [(IteratorItem, k) for k in range(6)] + [(IteratorField, n) for n in ("sequence", "intact", "count", "strict", 0, 1, 2)]
+    names = ["sequence", "intact", *(name for names in ITERATOR_FIELDS.values() for name in names)]
+    payloads = [(IteratorItem, k) for k in range(6)] + [(IteratorField, name) for name in names]
     sources = [slot.child(*payload) for payload in payloads]
     trees = [build([], [source], []).tree for source in sources] + [build([IsPresent(source, None)], [], []).tree for source in sources]
     iterator = make()

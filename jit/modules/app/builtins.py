@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from framejit.modules.app.support import END, NULL
 
-def call_until(function: Callable[[], Any], sentinel: Any) -> Iterator[Any]:
-    """`iter(function, sentinel)`."""
-    while True:
-        try:
-            value = function()
-        except StopIteration:
-            return
-        if value == sentinel:
-            return
-        yield value
+
+def call_until_step(self: Any) -> Any:
+    """A step of `iter(function, sentinel)` (Objects/iterobject.c: calliter_iternext)."""
+    if self.callable is NULL:
+        return END
+    try:
+        value = self.callable()
+    except StopIteration:
+        self.callable = self.sentinel = NULL
+        return END
+    if self.sentinel is NULL:
+        return END
+    if self.sentinel is value or self.sentinel == value:
+        self.callable = self.sentinel = NULL
+        return END
+    return value
 
 
 def format_template(pieces: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

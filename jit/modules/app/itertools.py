@@ -1,35 +1,55 @@
 """itertools in plain Python, after the equivalents in its documentation.
 
-What a C iterator does when it is made (it checks its arguments, asks for iterators, takes the items that it will need more than once) comes
-before a generator that is as lazy as it is.
+What a C iterator does when it is made: it checks its arguments, asks for iterators, takes the items that it will need more than once. Then it is `made`
+with its first fields, and a function says what each of its steps does to these (STEPS); or, where its state isn't fields alone, a generator that is
+as lazy as it is stands in for it.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-MISSING = object()
+from framejit.modules.app.support import END, NULL, made
+
+MISSING: Any = object()
 LARGEST = sys.maxsize
+Batched: Any = vars(itertools).get("batched")
 
 
 def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
     """itertools.chain."""
-    for iterable in iterables:
-        yield from iterable
+    return made(itertools.chain, source=iter(iterables), active=NULL)
 
 
 def chain_from_iterable(cls: type, iterables: Iterable[Iterable[Any]]) -> Iterator[Any]:
     """itertools.chain.from_iterable."""
-    return chain_items(iter(iterables))
+    return made(itertools.chain, source=iter(iterables), active=NULL)
 
 
-def chain_items(iterables: Iterator[Iterable[Any]]) -> Iterator[Any]:
-    for iterable in iterables:
-        yield from iterable
+def chain_step(self: Any) -> Any:
+    """chain_next."""
+    while self.source is not NULL:
+        if self.active is NULL:
+            try:
+                iterable = next(self.source, MISSING)
+                if iterable is not MISSING:
+                    self.active = iter(iterable)
+            except BaseException:
+                self.source = NULL
+                raise
+            if iterable is MISSING:
+                self.source = NULL
+                return END
+        item = next(self.active, MISSING)
+        if item is not MISSING:
+            return item
+        self.active = NULL
+    return END
 
 
 def as_size(value: Any) -> int:
@@ -50,44 +70,57 @@ def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
     """itertools.count."""
     if not is_number(start) or not is_number(step):
         raise TypeError("a number is required")
-    if isinstance(start, int) and isinstance(step, int) and step == 1 and start <= LARGEST:
-        start, step = operator.index(start), 1  # count_new's fast mode counts in C
-    return count_items(start, step)
+    if isinstance(start, int) and isinstance(step, int) and step == 1 and -LARGEST - 1 <= start <= LARGEST:
+        return made(itertools.count, cnt=operator.index(start), long_cnt=NULL, long_step=step)  # count_new's fast mode counts in C
+    return made(itertools.count, cnt=LARGEST, long_cnt=start, long_step=step)
 
 
-def count_items(value: Any, step: Any) -> Iterator[Any]:
-    while True:
-        following = value + step
-        yield value
-        value = following
+def count_step(self: Any) -> Any:
+    """count_next and count_nextlong."""
+    if self.cnt != LARGEST:
+        value = self.cnt
+        self.cnt = value + 1
+        return value
+    if self.long_cnt is NULL:
+        self.long_cnt = LARGEST
+    value = self.long_cnt
+    self.long_cnt = value + self.long_step
+    return value
 
 
 def repeat(object: Any, times: Any = MISSING) -> Iterator[Any]:
     """itertools.repeat."""
-    return repeat_items(object, None if times is MISSING else as_size(times))
+    return made(itertools.repeat, element=object, cnt=-1 if times is MISSING else max(as_size(times), 0))
 
 
-def repeat_items(object: Any, times: int | None) -> Iterator[Any]:
-    if times is None:
-        while True:
-            yield object
-    for _ in range(times):
-        yield object
+def repeat_step(self: Any) -> Any:
+    """repeat_next."""
+    if self.cnt == 0:
+        return END
+    if self.cnt > 0:
+        self.cnt -= 1
+    return self.element
 
 
 def cycle(iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.cycle."""
-    return cycle_items(iter(iterable))
+    return made(itertools.cycle, it=iter(iterable), saved=[], index=0, firstpass=0)
 
 
-def cycle_items(iterator: Iterator[Any]) -> Iterator[Any]:
-    saved = []
-    for item in iterator:
-        yield item
-        saved.append(item)
-    while saved:
-        for item in saved:
-            yield item
+def cycle_step(self: Any) -> Any:
+    """cycle_next."""
+    if self.it is not NULL:
+        item = next(self.it, MISSING)
+        if item is not MISSING:
+            if not self.firstpass:
+                self.saved.append(item)
+            return item
+        self.it = NULL
+    if not self.saved:
+        return END
+    item = self.saved[self.index]
+    self.index = (self.index + 1) % len(self.saved)
+    return item
 
 
 def size(value: Any) -> int:
@@ -111,101 +144,135 @@ def islice(iterable: Iterable[Any], first: Any, second: Any = MISSING, third: An
     stride = 1 if third is None else size(third)
     if stride < 1:
         raise ValueError("Step for islice() must be a positive integer or None.")
-    return islice_items(iter(iterable), begin, end, stride)
+    return made(itertools.islice, it=iter(iterable), next=begin, stop=-1 if end is None else end, step=stride, cnt=0)
 
 
-def islice_items(iterator: Iterator[Any], first: int, last: int | None, stride: int) -> Iterator[Any]:
-    """The items of an islice (Modules/itertoolsmodule.c: islice_next)."""
-    position = 0
-    wanted = first
-    while last is None or wanted < last:
-        while position < wanted:
+def islice_step(self: Any) -> Any:
+    """islice_next, which is at its end after any exception."""
+    if self.it is NULL:
+        return END
+    iterator = self.it
+    try:
+        while self.cnt < self.next:
             if next(iterator, MISSING) is MISSING:
-                return
-            position += 1
-        item = next(iterator, MISSING)
-        if item is MISSING:
-            return
-        position += 1
-        yield item
-        wanted += stride
-    if last is not None:
-        while position < last:
-            if next(iterator, MISSING) is MISSING:
-                return
-            position += 1
+                self.it = NULL
+                return END
+            self.cnt += 1
+        item = MISSING if self.stop != -1 and self.cnt >= self.stop else next(iterator, MISSING)
+    except BaseException:
+        self.it = NULL
+        raise
+    if item is MISSING:
+        self.it = NULL
+        return END
+    self.cnt += 1
+    following = self.next + self.step
+    self.next = self.stop if following > LARGEST or self.stop != -1 and following > self.stop else following
+    return item
 
 
 def starmap(function: Callable[..., Any], iterable: Iterable[Iterable[Any]]) -> Iterator[Any]:
     """itertools.starmap."""
-    return starmap_items(function, iter(iterable))
+    return made(itertools.starmap, func=function, it=iter(iterable))
 
 
-def starmap_items(function: Callable[..., Any], iterator: Iterator[Iterable[Any]]) -> Iterator[Any]:
-    for args in iterator:
-        yield function(*tuple(args))
+def starmap_step(self: Any) -> Any:
+    """starmap_next."""
+    args = next(self.it, MISSING)
+    return END if args is MISSING else self.func(*tuple(args))
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.takewhile."""
-    return takewhile_items(predicate, iter(iterable))
+    return made(itertools.takewhile, func=predicate, it=iter(iterable), stop=0)
 
 
-def takewhile_items(predicate: Callable[[Any], Any], iterator: Iterator[Any]) -> Iterator[Any]:
-    for item in iterator:
-        if not predicate(item):
-            return
-        yield item
+def takewhile_step(self: Any) -> Any:
+    """takewhile_next."""
+    if self.stop:
+        return END
+    item = next(self.it, MISSING)
+    if item is MISSING:
+        return END
+    if self.func(item):
+        return item
+    self.stop = 1
+    return END
 
 
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.dropwhile."""
-    return dropwhile_items(predicate, iter(iterable))
+    return made(itertools.dropwhile, func=predicate, it=iter(iterable), start=0)
 
 
-def dropwhile_items(predicate: Callable[[Any], Any], iterator: Iterator[Any]) -> Iterator[Any]:
-    for item in iterator:
-        if not predicate(item):
-            yield item
-            break
-    for item in iterator:
-        yield item
+def dropwhile_step(self: Any) -> Any:
+    """dropwhile_next."""
+    while True:
+        item = next(self.it, MISSING)
+        if item is MISSING:
+            return END
+        if self.start:
+            return item
+        if not self.func(item):
+            self.start = 1
+            return item
 
 
 def filterfalse(predicate: Callable[[Any], Any] | None, iterable: Iterable[Any]) -> Iterator[Any]:
     """itertools.filterfalse."""
-    return filterfalse_items(predicate, iter(iterable))
+    return made(itertools.filterfalse, func=predicate, it=iter(iterable))
 
 
-def filterfalse_items(predicate: Callable[[Any], Any] | None, iterator: Iterator[Any]) -> Iterator[Any]:
-    for item in iterator:
-        if not (item if predicate is None or predicate is bool else predicate(item)):
-            yield item
+def filterfalse_step(self: Any) -> Any:
+    """filterfalse_next."""
+    while True:
+        item = next(self.it, MISSING)
+        if item is MISSING:
+            return END
+        if not (item if self.func is None or self.func is bool else self.func(item)):
+            return item
 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
     """itertools.compress."""
-    return compress_items(iter(data), iter(selectors))
+    return made(itertools.compress, data=iter(data), selectors=iter(selectors))
 
 
-def compress_items(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
-    for item, selected in zip(data, selectors):
+def compress_step(self: Any) -> Any:
+    """compress_next."""
+    while True:
+        item = next(self.data, MISSING)
+        selected = MISSING if item is MISSING else next(self.selectors, MISSING)
+        if selected is MISSING:
+            return END
         if selected:
-            yield item
+            return item
 
 
 def pairwise(iterable: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """itertools.pairwise."""
-    return pairwise_items(iter(iterable))
+    return made(itertools.pairwise, it=iter(iterable), old=NULL)
 
 
-def pairwise_items(iterator: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
-    last = next(iterator, MISSING)
-    if last is MISSING:
-        return
-    for item in iterator:
-        yield last, item
-        last = item
+def pairwise_step(self: Any) -> Any:
+    """pairwise_next, which is at its end after any exception."""
+    if self.it is NULL:
+        return END
+    try:
+        item = next(self.it, MISSING) if self.old is NULL else self.old
+        if item is not MISSING and self.it is not NULL:  # a step of its own iterator may have ended it
+            self.old = item
+            following = next(self.it, MISSING)
+        else:
+            following = MISSING
+    except BaseException:
+        self.it = self.old = NULL
+        raise
+    if following is MISSING:
+        self.it = self.old = NULL
+        return END
+    self.old = following
+    return item, following
 
 
 def batched(iterable: Iterable[Any], n: Any) -> Iterator[tuple[Any, ...]]:
@@ -213,52 +280,90 @@ def batched(iterable: Iterable[Any], n: Any) -> Iterator[tuple[Any, ...]]:
     length = as_size(n)
     if length < 1:
         raise ValueError("n must be at least one")
-    return batched_items(iter(iterable), length)
+    return made(Batched, it=iter(iterable), batch_size=length)
 
 
-def batched_items(iterator: Iterator[Any], n: int) -> Iterator[tuple[Any, ...]]:
-    while batch := tuple(islice(iterator, n)):
-        yield batch
+def batched_step(self: Any) -> Any:
+    """batched_next, which is at its end after any exception, but for StopIteration."""
+    if self.it is NULL:
+        return END
+    items: list[Any] = []
+    try:
+        while len(items) < self.batch_size:
+            item = next(self.it, MISSING)
+            if item is MISSING:
+                break
+            items.append(item)
+    except StopIteration:
+        pass
+    except BaseException:
+        self.it = NULL
+        raise
+    if not items:
+        self.it = NULL
+        return END
+    return tuple(items)
 
 
 def accumulate(iterable: Iterable[Any], func: Callable[[Any, Any], Any] | None = None, *, initial: Any = None) -> Iterator[Any]:
     """itertools.accumulate."""
-    return accumulate_items(iter(iterable), func, initial)
+    return made(itertools.accumulate, it=iter(iterable), binop=NULL if func is None else func, total=NULL, initial=initial)
 
 
-def accumulate_items(iterator: Iterator[Any], func: Callable[[Any, Any], Any] | None, initial: Any) -> Iterator[Any]:
-    total = initial
-    if initial is None:
-        total = next(iterator, MISSING)
-        if total is MISSING:
-            return
-    yield total
-    for item in iterator:
-        total = total + item if func is None else func(total, item)
-        yield total
+def accumulate_step(self: Any) -> Any:
+    """accumulate_next."""
+    if self.initial is not None:
+        self.total = self.initial
+        self.initial = None
+        return self.total
+    item = next(self.it, MISSING)
+    if item is MISSING:
+        return END
+    if self.total is NULL:
+        self.total = item
+    elif self.binop is NULL:
+        self.total = self.total + item
+    else:
+        self.total = self.binop(self.total, item)
+    return self.total
 
 
 def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[tuple[Any, ...]]:
     """itertools.zip_longest."""
-    return zip_longest_items([iter(iterable) for iterable in iterables], fillvalue)
+    iterators = tuple([iter(iterable) for iterable in iterables])
+    return made(itertools.zip_longest, ittuple=iterators, numactive=len(iterators), fillvalue=fillvalue)
 
 
-def zip_longest_items(iterators: list[Iterator[Any] | None], fillvalue: Any) -> Iterator[tuple[Any, ...]]:
-    active = len(iterators)
-    while active:
-        values = []
-        for position, iterator in enumerate(iterators):
-            value = fillvalue
-            if iterator is not None:
+def zip_longest_step(self: Any) -> Any:
+    """zip_longest_next. None stands for an iterator that has ended."""
+    if not self.numactive:
+        return END
+    values = []
+    for position in range(len(self.ittuple)):
+        iterator = self.ittuple[position]
+        value = self.fillvalue
+        if iterator is not None:
+            try:
                 value = next(iterator, MISSING)
-                if value is MISSING:
-                    active -= 1
-                    if not active:
-                        return
-                    iterators[position] = None
-                    value = fillvalue
-            values.append(value)
-        yield tuple(values)
+            except BaseException:
+                self.numactive = 0
+                raise
+            if value is MISSING:
+                self.numactive -= 1
+                if not self.numactive:
+                    return END
+                self.ittuple = (*self.ittuple[:position], None, *self.ittuple[position + 1 :])
+                value = self.fillvalue
+        values.append(value)
+    return tuple(values)
+
+
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "chain": chain_step, "count": count_step, "repeat": repeat_step, "cycle": cycle_step, "islice": islice_step, "starmap": starmap_step,
+    "takewhile": takewhile_step, "dropwhile": dropwhile_step, "filterfalse": filterfalse_step, "compress": compress_step, "pairwise": pairwise_step,
+    "batched": batched_step, "accumulate": accumulate_step, "zip_longest": zip_longest_step,
+}  # fmt: skip
+"""What a step of an iterator does, by the iterator's name: a function of its fields, which CPython's sources name."""
 
 
 def product(*iterables: Iterable[Any], repeat: Any = 1) -> Iterator[tuple[Any, ...]]:

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
 from typing import Any
 
+from framejit._runtime import Unset
 
-def sequence_iterator(sequence: Any) -> Iterator[Any]:
+NULL = Unset
+"""What a field of an iterator in C holds that holds nothing."""
+END = object()
+"""What a step of an iterator gives at its end."""
+
+
+def made(cls: type, **fields: Any) -> Any:
+    """An iterator of a type in C that holds this; modules/iterators.py says what it means."""
+    raise AssertionError("made is traced")
+
+
+class Sequenced:
+    """A class of whose instances `iter()` makes an iterator that asks for items by number."""
+
+    def __getitem__(self, index: int) -> Any:
+        raise IndexError
+
+
+SequenceIterator: Any = type(iter(Sequenced()))
+
+
+def iterator_by_number(sequence: Any) -> Any:
+    """`iter` of what has items, but no `__iter__` (Objects/iterobject.c: PySeqIter_New)."""
+    return made(SequenceIterator, seq=sequence, index=0)
+
+
+def sequence_step(self: Any) -> Any:
     """Iterate by `__getitem__` (Objects/iterobject.c: iter_iternext)."""
-    index = 0
-    while True:
-        try:
-            item = sequence[index]
-        except (IndexError, StopIteration):
-            return
-        yield item
-        index += 1
+    if self.seq is NULL:
+        return END
+    if self.index == sys.maxsize:
+        raise OverflowError("iter index too large")
+    try:
+        item = self.seq[self.index]
+    except (IndexError, StopIteration):
+        self.seq = NULL
+        return END
+    self.index += 1
+    return item
 
 
 MISSING = object()
