@@ -284,8 +284,8 @@ class TooLong(Break):
 class IteratorFromOutside(Break):
     """Stepping an iterator that was made outside the compiled function and that cannot be looked into without advancing it.
 
-    Iterators of ranges, lists, tuples, dicts, strings and bytes, and enumerate and zip of these, can; but not very far ahead in one trace, and
-    not while the trace changes what they run over.
+    Iterators of ranges, lists, tuples, dicts, strings and bytes can, but not very far ahead in one trace, and not while the trace changes what they
+    run over; so can enumerate, zip, map, filter and most of itertools. Generators, and iterators of sets and deques, can't.
     """
 
     what: str
@@ -475,7 +475,8 @@ class RunsAtEnd(Break):
 class InterruptedIterator(Break):
     """An iterator that the trace has made is in use at a graph break, and there is no making one that is half-way.
 
-    So the trace is restarted, and what makes the iterator runs natively: each of its steps then is a break of its own.
+    So the trace is restarted, and what makes the iterator runs natively: each of its steps then is a break of its own. That concerns `groupby`,
+    `tee`, `product`, `permutations` and `combinations` of itertools, and iterators of sets.
     """
 
     what: str
