@@ -525,9 +525,9 @@ class NotInsideAutogradNode(Break):
     """Something that needs a tensor of its own in autograd's record, inside a graph that is one node of that record.
 
     AOTAutograd, and so Inductor, makes the backward of a graph as a whole. Between the graph's inputs and its outputs autograd knows no
-    tensors: none can become a leaf (`requires_grad_()`, `torch.ones(..., requires_grad=True)`), or have its memory replaced (`resize_`,
-    `out=` of another size), and its `grad_fn` can't be looked at. So the graph ends there, and the tensor is an input of the next one. With the
-    backend "eager" all but the last is part of the graph.
+    tensors: none that leaves it can become a leaf (`requires_grad_()`), none can be made as a leaf (`torch.ones(..., requires_grad=True)`), or have
+    its memory replaced (`resize_`, `out=` of another size), and its `grad_fn` can't be looked at. So the graph ends there, and the tensor is an
+    input of the next one. With the backend "eager" all but the last is part of the graph.
     """
 
     what: str

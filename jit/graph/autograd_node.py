@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from framejit.objects.object import VM
     from framejit.objects.tensorobject import TensorObject
 
-CHANGES_LEAVES = frozenset({"requires_grad_", "detach_"})
-"""Methods that make a tensor a leaf."""
+MAKES_LEAF_OF = "requires_grad_"
+"""The method that makes a tensor of the graph a leaf, or lets it be none."""
 SAME_ELEMENTS = frozenset({"squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_"})
 """Methods that change a tensor's shape, and nothing else of it."""
 SPENT = ("backward through the graph a second time", "has been modified by an inplace operation")
@@ -87,6 +87,7 @@ class AutogradNode:
         self.asks = self.asks_twice = self.changes_input = False
         self._once: list[fx.Node] = []
         self._listened: list[tuple[TensorObject, tuple[CodeType, int]]] = []
+        self._leaves: list[tuple[fx.Node, tuple[CodeType, int]]] = []
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
@@ -117,6 +118,10 @@ class AutogradNode:
             self._graph.vm.unsupported(lost)
         if snapshot is not None and snapshot.changes_input_with_gradient():
             self._graph.vm.trail.set(self, "changes_input", True)
+        made = self._graph.object_of(result) if name == MAKES_LEAF_OF else None
+        if made is not None:
+            self._leaves.append((made.node, self._graph.vm.place()))
+            self._graph.vm.trail.log(self._leaves.pop)
 
     def spent_outputs(self, outputs: Sequence[fx.Node]) -> dict[int, str]:
         """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated, and what autograd says then.
@@ -124,6 +129,7 @@ class AutogradNode:
         Raises WithoutGradients where others can, and may have been computed from gradients: AOTAutograd's backward of such a graph is wrong.
         """
         fakes = [node.meta["example_value"] for node in outputs]
+        self._check_made_leaves(fakes)
         self._check_leaves(fakes)
         memory = {fake.untyped_storage()._cdata for fake in fakes if isinstance(fake, torch.Tensor)} if self._listened else set()
         for obj, place in self._listened:
@@ -174,10 +180,22 @@ class AutogradNode:
             self._make_natively(obj.node, breaks.NotInsideAutogradNode("making a tensor whose grad_fn is looked at,"))
 
     def _check_leaves(self, fakes: Iterable[torch.Tensor]) -> None:
+        made = {id(node.meta["example_value"]) for node, _ in self._leaves}
         for fake in fakes:
             obj = self._graph.object_of(fake)
-            if obj is not None and obj.source is None and not fake.is_inference() and is_leaf_with_gradient(fake):
+            if obj is not None and obj.source is None and not fake.is_inference() and is_leaf_with_gradient(fake) and id(fake) not in made:
                 self._make_natively(obj.node, MAKES_VIEW)
+
+    def _check_made_leaves(self, outputs: Iterable[torch.Tensor]) -> None:
+        """Restart where what leaves the graph requires a gradient only because `requires_grad_()` has made a leaf inside: AOTAutograd forgets that."""
+        if not self._leaves:
+            return
+        places = {id(node.meta["example_value"]): place for node, place in self._leaves}
+        for fake in outputs:
+            if isinstance(fake, torch.Tensor) and fake.requires_grad and spent_error(fake) is None:
+                reached = gradient_paths([fake]).leaves
+                if all(id(leaf) in places for leaf in reached):
+                    self._graph.vm.restart(places[id(reached[0])], breaks.NotInsideAutogradNode("requires_grad_() of a tensor that leaves the graph,"))
 
     def _make_natively(self, node: fx.Node, reason: breaks.Break) -> NoReturn:
         """Restart the trace, to break at the instruction that has made this node."""
@@ -218,8 +236,8 @@ class TensorSnapshot:
 
     def change_that_is_lost(self, name: str) -> breaks.Break | None:
         """What the operator has done that such a graph would not do; None where it would."""
-        if name in CHANGES_LEAVES:
-            return breaks.NotInsideAutogradNode(f"{name}() of a tensor")
+        if name == "detach_":
+            return breaks.NotInsideAutogradNode("detach_() of a tensor")
         recording = torch.is_grad_enabled() and any(
             not is_input and version_of(fake) != old.version and fake.requires_grad for fake, is_input, old in self.tensors
         )

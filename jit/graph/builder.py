@@ -27,7 +27,7 @@ from torch.fx.experimental.symbolic_shapes import SubclassSymbolicContext
 
 from framejit import breaks, classes, interrupts
 from framejit.errors import UserFrame
-from framejit.graph.autograd_node import AutogradNode
+from framejit.graph.autograd_node import AutogradNode, spent_error
 from framejit.graph.body import Body, NodeNote, Transforming
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
@@ -197,8 +197,10 @@ class GraphBuilder:
         """Inner graphs that stand for all that compute the same, by `InnerGraph.pattern`."""
         self.traced_regions: dict[Any, list[Any]] = {}
         """Regions that have been traced, by what must be the same for another to be like them; see modules/repeated_regions.py."""
-        self.moved: list[tuple[TensorObject, tuple[CodeType, int]]] = []
-        """The leaves that were given other memory (`p.data = ...`), and the instructions that did it."""
+        self.moved: list[tuple[fx.Node, tuple[CodeType, int], str]] = []
+        """Nodes for tensors from outside, as they are since the program has stored to an attribute: with the instruction, and the attribute's name."""
+        self.twins: dict[TensorObject, tuple[fx.Node, fx.Node]] = {}
+        """The nodes for a tensor from outside of which the program has changed `requires_grad`: one that requires a gradient and one that doesn't."""
         self._nested: list[TensorObject] = []
         """The nested tensors that the trace knows."""
         self._lengths: list[Object] = []
@@ -731,8 +733,9 @@ class GraphBuilder:
         body = self.body
         assert body is self.outermost
         graph, kept, notes = body.fx, body.kept, body.notes
-        spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
-        self._check_moved(outputs)
+        with self.fakes.running():  # autograd makes the zeros that stand for a gradient which nothing gives
+            spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
+            self._check_moved(outputs)
         mutated = self.fakes.changed_inputs(kept)
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
@@ -749,13 +752,16 @@ class GraphBuilder:
         return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place, spent)
 
     def _check_moved(self, outputs: Sequence[fx.Node]) -> None:
-        """Gradients of what leaves the graph must reach the program's leaves, not what stands for them where they were given other memory."""
+        """Gradients of what leaves the graph must reach the program's leaves, not what stands for them since they were given other memory, or thawed."""
         if not self.moved:
             return
-        leaves = gradient_paths([fake for node in outputs if isinstance(fake := node.meta["example_value"], torch.Tensor)]).leaves
-        for obj, place in self.moved:
-            if any(self.fakes.object_of(leaf) is obj for leaf in leaves):
-                self.vm.restart(place, breaks.MutatedInputUnsupported(".data of a tensor of which gradients are asked outside"))
+        stored = {id(node.meta["example_value"]): (place, name) for node, place, name in self.moved}
+        for output in outputs:
+            fake = output.meta["example_value"]
+            reached = gradient_paths([fake]).leaves if isinstance(fake, torch.Tensor) and fake.requires_grad else ()
+            place, name = next((stored[id(leaf)] for leaf in reached if id(leaf) in stored), (None, ""))
+            if place is not None and spent_error(fake) is None:
+                self.vm.restart(place, breaks.MutatedInputUnsupported(f"{name} of a tensor of which gradients are asked outside"))
 
     def _detached(self, output: fx.Node) -> fx.Node:
         """A node for an output, of which autograd doesn't know what it is computed from."""

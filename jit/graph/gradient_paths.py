@@ -79,7 +79,16 @@ def needs_what_was_changed(results: Iterable[torch.Tensor], operands: Iterable[t
 
 
 def accumulates_with_hooks(leaf: torch.Tensor) -> bool:
-    """Whether there are hooks on the node of autograd's that adds to the `.grad` of a leaf. Nothing but a further hook tells."""
+    """Whether there are hooks on the node of autograd's that adds to the `.grad` of a leaf. Nothing but a further hook tells.
+
+    A leaf that is frozen now has such a node too, if it has ever been computed with; it is asked for by thawing the leaf meanwhile.
+    """
+    if not leaf.requires_grad:
+        leaf.requires_grad_()
+        try:
+            return accumulates_with_hooks(leaf)
+        finally:
+            leaf.requires_grad_(False)
     with torch.enable_grad():
         node = get_gradient_edge(leaf).node
     for register in (node.register_hook, node.register_prehook):
@@ -129,5 +138,7 @@ def layout_of_grad(leaf: torch.Tensor) -> torch.memory_format:
 
 
 def is_laid_out_as_grad(leaf: torch.Tensor, gradient: torch.Tensor) -> bool:
-    """Whether a gradient can be the `.grad` of a leaf as it is."""
-    return gradient.stride() == leaf.stride() if is_dense(leaf) else gradient.is_contiguous()
+    """Whether a gradient can be the `.grad` of a leaf as it is (torch/csrc/autograd/utils/grad_layout_contract.h)."""
+    if not is_dense(leaf):
+        return gradient.is_contiguous()
+    return all(size == 1 or mine == step for size, mine, step in zip(leaf.size(), leaf.stride(), gradient.stride(), strict=True))

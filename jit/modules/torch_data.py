@@ -49,7 +49,7 @@ def write_data(vm: TorchVM, self: TensorObject, value: Object | None) -> None:
         fresh = enter(vm, torch.Tensor.requires_grad_, [enter(vm, torch.Tensor.detach, [memory])])
         assert isinstance(fresh, TensorObject)
         state = fresh
-        graph.moved.append((self, place))
+        graph.moved.append((fresh.node, place, ".data"))
         vm.trail.log(graph.moved.pop)
     graph.fakes.move(self, state.node)
     if self.source is not None:

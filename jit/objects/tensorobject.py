@@ -32,11 +32,11 @@ NOT_OPERANDS = (str, bytes, type(None), type(...), type)
 class TensorObject(Object):
     """A tensor. `node` is its place in the graph; what the trace knows of it is `fake`, which has everything but the data.
 
-    `grad` and `data` are what the traced program stored as `.grad` and, to one from outside, as `.data` (MISSING: nothing). `retains`: it is no leaf, and
-    keeps the gradient of a backward pass in the graph.
+    `grad` is what the traced program stored as `.grad`, `data` and `requires_grad` what it stored to one from outside (MISSING: nothing). `retains`: it is no
+    leaf, and keeps the gradient of a backward pass in the graph.
     """
 
-    __slots__ = ("node", "grad", "data", "retains")
+    __slots__ = ("node", "grad", "data", "requires_grad", "retains")
     depends_on_data = True
 
     def __init__(self, node: fx.Node, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
@@ -47,6 +47,7 @@ class TensorObject(Object):
         self.node = node
         self.grad: Any = MISSING
         self.data: Any = MISSING
+        self.requires_grad: Any = MISSING
         self.retains = False
 
     @property
@@ -229,6 +230,10 @@ class TensorObject(Object):
                 cg.load(self)
                 cg.call_const(store, 2)
                 cg.pop_top()
+        if self.requires_grad is not MISSING and self.requires_grad != self.value.requires_grad:
+            cg.load_const(self.requires_grad)
+            cg.load(self)
+            cg.store_attr("requires_grad")
 
     def referents(self) -> list[Object]:
         found = [stored for stored in (self.data, self.grad) if stored is not MISSING]
@@ -438,22 +443,6 @@ class GradientDropped:
         return [self.tensor]
 
 
-@sets(torch.Tensor.requires_grad)
-def write_requires_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
-    if value is None:
-        vm.unsupported(breaks.OperatorRaises("deleting .requires_grad of a tensor"))
-    set_requires_grad(vm, self, bool(value.constant(vm)))
-
-
-def set_requires_grad(vm: VM, self: TensorObject, enabled: bool) -> None:
-    """`requires_grad_` on a tensor that the trace made; on one from outside only where it changes nothing."""
-    if self.look(vm).requires_grad == enabled:
-        return
-    if self.source is not None:
-        vm.unsupported(breaks.MutatedInputUnsupported("requires_grad of a tensor from outside"))
-    enter(vm, torch.Tensor.requires_grad_, [self, vm.const(enabled)])
-
-
 # Methods with a meaning of their own; all others go into the graph (modules/torch).
 
 
@@ -561,12 +550,6 @@ def tensor_iter(vm: VM, self: TensorObject) -> Object:
     if self.look(vm).dim() == 0:
         vm.raise_(TypeError, "iteration over a 0-d tensor")
     return vm.observe(enter(vm, torch.Tensor.unbind, [self, vm.const(0)])).iter(vm)
-
-
-@models(torch.Tensor.requires_grad_)
-def tensor_requires_grad_(vm: VM, self: TensorObject, requires_grad: Object | None = None) -> Object:
-    set_requires_grad(vm, self, requires_grad is None or bool(vm.observe(requires_grad).constant(vm)))
-    return self
 
 
 @models(torch.Tensor.new)

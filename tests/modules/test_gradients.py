@@ -591,3 +591,14 @@ def test_an_error_of_the_graph_leaves_gradients_to_handlers_as_they_were() -> No
     compiled(model, torch.randn(2, 3), torch.tensor([0, 1]))
     before = model.weight.grad
     assert compiled(model, torch.randn(2, 3), torch.tensor([7])) is before is model.weight.grad
+
+
+def test_a_part_that_gets_no_gradient_beside_one_that_is_used_up() -> None:
+    def step(model, x):
+        left, right = model(x).chunk(2, -1)
+        left.square().sum().backward()
+        return left.detach(), right.tanh()
+
+    torch.manual_seed(0)
+    model, x = nn.Linear(3, 4), torch.randn(2, 3)
+    Comparison().same(step(copy.deepcopy(model), x)[0], framejit.compile(step, backend="aot_eager")(model, x)[0])

@@ -1,0 +1,77 @@
+"""`requires_grad` of tensors, set by the program: a generator's step freezes the discriminator, and the discriminator's step thaws it.
+
+A tensor from outside is then another node of the graph, which shares its memory: what is computed from that has another record. The tensor itself is told
+behind the graph, if it is told anything new.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import torch
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.objects.object import Object
+from framejit.objects.registry import models, sets
+from framejit.objects.tensorobject import TensorObject, read_is_leaf
+from framejit.objects.torchcall import enter
+from framejit.torch_classes import is_plain
+
+
+def refuse(vm: TorchVM, why: str = "") -> NoReturn:
+    vm.unsupported(breaks.MutatedInputUnsupported(f"requires_grad of a tensor from outside{why}"))
+
+
+@sets(torch.Tensor.requires_grad)
+def write_requires_grad(vm: TorchVM, self: TensorObject, value: Object | None) -> None:
+    if value is None:
+        vm.unsupported(breaks.OperatorRaises("deleting .requires_grad of a tensor"))
+    set_requires_grad(vm, self, bool(value.constant(vm)))
+
+
+@models(torch.Tensor.requires_grad_)
+def tensor_requires_grad_(vm: TorchVM, self: TensorObject, requires_grad: Object | None = None) -> Object:
+    set_requires_grad(vm, self, requires_grad is None or bool(vm.observe(requires_grad).constant(vm)))
+    return self
+
+
+def set_requires_grad(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
+    if self.look(vm).requires_grad == enabled:
+        return
+    if self.source is None:
+        enter(vm, torch.Tensor.requires_grad_, [self, vm.const(enabled)])
+        return
+    check(vm, self)
+    graph = vm.graph
+    others = [node for node in graph.twins.get(self, ()) if node is not self.node]
+    if len(others) == 1:  # as it was before its last change
+        graph.fakes.move(self, others[0])
+    else:
+        turned_into_new(vm, self, enabled)
+    vm.trail.set(self, "requires_grad", enabled)
+    vm.effects.mutated(self)
+
+
+def check(vm: TorchVM, self: TensorObject) -> None:
+    """Stop the trace where a tensor from outside can't go on as another node, or where torch raises."""
+    fake = self.look(vm)
+    if vm.graph.is_inner() or vm.graph.function_modes.asks_modes():
+        refuse(vm, " inside an operator that takes functions, or under a function mode")
+    if not is_plain(self.cls) or fake.is_inference() or not (fake.is_floating_point() or fake.is_complex()):
+        refuse(vm, " that is no plain one of floats")
+    if not read_is_leaf(vm, self).constant(vm):
+        refuse(vm, " that autograd has computed")
+
+
+def turned_into_new(vm: TorchVM, self: TensorObject, enabled: bool) -> None:
+    """Have the tensor go on as a new node of its memory."""
+    graph, place = vm.graph, vm.place()
+    twin = enter(vm, torch.Tensor.detach, [self])
+    assert isinstance(twin, TensorObject)
+    if enabled:
+        enter(vm, torch.Tensor.requires_grad_, [twin])
+        graph.moved.append((twin.node, place, "requires_grad"))
+        vm.trail.log(graph.moved.pop)
+    vm.trail.set(graph, "twins", graph.twins | {self: (self.node, twin.node)})
+    graph.fakes.move(self, twin.node)
