@@ -573,7 +573,7 @@ class NotImported(Break):
 
 @dataclass(frozen=True)
 class Observed(Break):
-    """A mode or tracer of the program's is in force that looks at each operation: a FLOP counter, a logger, `torch.jit.trace`, `make_fx`.
+    """A mode or tracer of the program's is in force that looks at each operation: a FLOP counter, a logger, anomaly detection, `torch.jit.trace`, `make_fx`.
 
     It is to see the operations that the program makes, not those of a graph, so the call runs as written. Calls outside of it are compiled.
     """

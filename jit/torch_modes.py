@@ -189,6 +189,11 @@ def precision_probes(value: tuple[Any, ...]) -> list[Probe]:
     return [(NATIVE._get_fp32_precision_getter, which, precision, EQUAL) for which, precision in zip(PRECISIONS, value)]
 
 
+def anomaly_probes(enabled: bool) -> list[Probe]:
+    """Compiled code is made while it is off: under it, calls run as written (driver/observers.py)."""
+    return [(torch.is_anomaly_enabled, (), enabled, EQUAL)]
+
+
 # The table.
 
 KEYS = "dispatch keys"
@@ -225,6 +230,7 @@ MODES = (
     ),
     Mode("deterministic algorithms", deterministic, probes=deterministic_probes, asked_by=(torch.are_deterministic_algorithms_enabled,)),
     Mode("float32 precision on CUDA", precisions, probes=precision_probes),
+    Mode("anomaly detection", torch.is_anomaly_enabled, probes=anomaly_probes, asked_by=(torch.is_anomaly_enabled,)),
 )  # fmt: skip
 SWITCHED = tuple(mode for mode in MODES if mode.switches)
 """The modes that a program may switch inside a trace."""

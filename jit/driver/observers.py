@@ -5,6 +5,9 @@ answers may have another shape or type than the trace has found. So under a FLOP
 `torch.fx.symbolic_trace` the program is what is looked at, not what was compiled of it. Entries made outside don't match there: they are guarded by
 the dispatch keys in force and by the types of what they use. Modes that see torch's functions are traced (graph/function_modes.py).
 
+Anomaly detection notes the line of the program at which each operator is called, and names the operator whose backward gives NaN. Of a graph it could
+say neither.
+
 Inside the program's own `vmap` or `grad`, what runs on tensors is the transform's too: compiled code could not be transformed.
 """
 
@@ -19,6 +22,7 @@ from framejit import breaks
 
 TRANSFORM = breaks.Observed("a transform of torch.func's")
 TRACER_OF_FX = breaks.Observed("a tracer of torch.fx")
+ANOMALY_DETECTION = breaks.Observed("anomaly detection")
 
 
 def observer() -> breaks.Observed | None:
@@ -29,6 +33,8 @@ def observer() -> breaks.Observed | None:
         return breaks.Observed("a mode that sees each operator before it is decomposed")
     if torch._C._functorch.maybe_current_level() is not None:
         return TRANSFORM
+    if torch.is_anomaly_enabled():
+        return ANOMALY_DETECTION
     if torch._C._get_tracing_state() is not None:
         return breaks.Observed("torch.jit.trace")
     if torch.fx._symbolic_trace.is_fx_symbolic_tracing():

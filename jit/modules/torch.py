@@ -108,7 +108,7 @@ READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch
 READS += [
     torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
     torch.is_autocast_cpu_enabled, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype, torch.amp.is_autocast_available,
-    torch.get_default_dtype, torch.get_default_device, torch.are_deterministic_algorithms_enabled,
+    torch.get_default_dtype, torch.get_default_device, torch.are_deterministic_algorithms_enabled, torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled, torch.get_float32_matmul_precision, torch.cuda.is_available,
     torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.is_initialized, torch.backends.mps.is_available,
     torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
@@ -163,6 +163,15 @@ models(torch._C._get_tracing_state, torch._C._log_api_usage_once)(folds_to(None)
 
 
 # State that is switched.
+
+
+@models(torch.set_anomaly_enabled)
+def set_anomaly_enabled(vm: TorchVM, enabled: Object, check_nan: Object | None = None) -> Object:
+    """While a trace runs, anomaly detection is off. Where it is switched on, what follows runs as written."""
+    checks_nan = True if check_nan is None else vm.observe(check_nan).constant(vm)
+    if vm.observe(enabled).constant(vm) is not False or checks_nan is not vm.guards.read(torch.is_anomaly_check_nan_enabled):
+        vm.unsupported(breaks.GlobalStateUnsupported("anomaly detection"))
+    return vm.const(None)
 
 
 @models(torch.is_grad_enabled)

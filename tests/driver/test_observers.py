@@ -431,19 +431,55 @@ def test_generators_are_where_they_were(backend):
     Comparison().same(before, states())
 
 
-@BACKENDS
-def test_anomaly_mode(backend):
-    def program(t):
-        return (t.sin() * t).sum()
+def nan_in_backward(t):
+    return (t * 0).sqrt() * 0
 
-    runs = []
-    for fn in (program, framejit.compile(program, backend=backend)):
+
+def nan_found_inside(t):
+    y = t * 2
+    with torch.autograd.detect_anomaly():
+        nan_in_backward(y).sum().backward()
+    return y
+
+
+@BACKENDS
+@pytest.mark.parametrize("program", [nan_in_backward, nan_found_inside])
+def test_anomaly_mode_names_the_operator_and_the_line(program, backend):
+    """Around the call, and entered inside."""
+
+    def told(fn):
         leaf = x.clone().requires_grad_()
-        with warnings.catch_warnings(record=True) as caught, torch.autograd.detect_anomaly():
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fn(leaf).backward()
-        runs.append((leaf.grad, len(caught), torch.is_anomaly_enabled()))
-    Comparison().same(*runs)
+            around = torch.autograd.detect_anomaly() if program is nan_in_backward else contextlib.nullcontext()
+            with pytest.raises(RuntimeError) as error, around:
+                fn(leaf).sum().backward()
+        said = [str(warning.message) for warning in caught]
+        return str(error.value), len(said), ["return (t * 0).sqrt() * 0" in text for text in said], torch.is_anomaly_enabled()
+
+    compiled = framejit.compile(program, backend=backend)
+    fallbacks = framejit.statistics()["fallbacks"]
+    expected = told(program)
+    assert "SqrtBackward0" in expected[0] and any(expected[2])
+    assert [told(compiled) for _ in range(2)] == [expected, expected]
+    assert framejit.statistics()["fallbacks"] == fallbacks + 1
+
+
+@BACKENDS
+def test_anomaly_mode_that_is_switched_off(backend):
+    def program(t, debug):
+        with torch.autograd.set_detect_anomaly(debug):
+            return t.sin() + torch.is_anomaly_enabled()
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend=backend)
+    Comparison().same(program(x, False), compiled(x, False))
+    assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"]
+    Comparison().same(program(x, True), compiled(x, True))
+    with torch.autograd.set_detect_anomaly(True):
+        Comparison().same(program(x, False), compiled(x, False))
+    Comparison().same(program(x, False), compiled(x, False))
+    assert framejit.statistics()["graphs"] == 1
 
 
 @BACKENDS

@@ -315,15 +315,6 @@ def flags_written(s):
         return seen, s.x @ s.w
 
 
-@split
-def anomalies(s):
-    s.w.grad = None
-    with torch.autograd.set_detect_anomaly(True):
-        loss = (s.x @ s.w).sum()
-        loss.backward()
-    return loss
-
-
 ROUNDED = {"around_the_forward", "around_all", "scaled"}
 """Programs whose gradients AOTAutograd rounds elsewhere."""
 
@@ -354,7 +345,6 @@ def test_programs_that_are_never_split(name: str, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", SPLIT)
-@pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_programs_that_are_split(name: str, backend: str) -> None:
     compared(name, SPLIT[name], backend)
 
