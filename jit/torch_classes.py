@@ -38,13 +38,20 @@ def overrides(cls: type) -> bool:
 def is_wrapper(cls: type) -> bool:
     """Whether tensors of a class are wrappers of others, which say what they consist of (`__tensor_flatten__`). A graph has them as they are.
 
-    torch's own are left out: distributed tensors, nested ones, whose sizes are no numbers.
+    Of torch's own, only distributed tensors are taken.
     """
     names = ("__tensor_flatten__", "__tensor_unflatten__")
     if not overrides_operators(cls) or any(classes.lookup(cls, name, None) is None for name in names):
         return False
+    if is_distributed(cls):
+        return True
     module = str(classes.module(cls))
     return not module.startswith("torch.") or module.startswith("torch.testing.")
+
+
+def is_distributed(cls: type) -> bool:
+    """Whether this is torch's class of tensors that are distributed over processes. It is told by name, as its module may not be there."""
+    return classes.qualname(cls) == "DTensor" and classes.module(cls) == "torch.distributed.tensor"
 
 
 def is_jagged(cls: type) -> bool:

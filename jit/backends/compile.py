@@ -32,6 +32,7 @@ from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
 from framejit.errors import BackendError, FramejitError
+from framejit.torch_classes import is_distributed
 from framejit.torch_modes import MODE_CHANGES
 
 
@@ -119,6 +120,8 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
         frozen = freeze(inner)
         inner = frozen.request
     annotate(inner)
+    if any(is_distributed(type(node.meta.get("example_value"))) for node in inner.gm.graph.nodes):
+        forget_layouts()
     if frozen is not None:
         inner.gm._param_name_to_source |= frozen.sources  # type: ignore[operator]
     with backend_contexts(inner) as contexts:
@@ -132,6 +135,14 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     if floats is not None:
         fn, boxed = floats.wrapped(fn, boxed), True
     return fn, boxed, guards
+
+
+def forget_layouts() -> None:
+    """Drop what torch keeps of the layouts of distributed tensors: AOTAutograd would find device meshes there that are equal to those of the graph, and
+    that it doesn't know."""
+    clear = getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)
+    if clear is not None:
+        clear()
 
 
 def _call_backend(backend: Backend, gm: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:

@@ -29,6 +29,7 @@ from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError
 from framejit.graph.demands import GraphDemands, WithoutGradients, WithoutNested
 from framejit.guards.build import check_all
+from framejit.guards.dynamic import FIXED
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
@@ -55,7 +56,8 @@ def compile_call(request: CompileRequest) -> Entry:
 def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
     """Trace until no trace asks for a restart. A restart breaks where the traces before it have found that it has to.
 
-    Where a backend can't do with floats that are no constants, they become constants.
+    Where a backend can't do with floats that are no constants, they become constants. Where it fails on a graph with distributed tensors, their sizes do,
+    and where that doesn't help, they stay outside of graphs.
     """
     dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
@@ -84,9 +86,16 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
             assert restart.place not in breaks_at, restart
             breaks_at[restart.place] = restart.reason
         except BackendError:
-            if not (options.backend.needs_contexts and dynamic.floats and tracer.graph.shapes.has_floats()):
+            if not options.backend.needs_contexts:
                 raise
-            dynamic = replace(dynamic, floats=False)
+            if dynamic.floats and tracer.graph.shapes.has_floats():
+                dynamic = replace(dynamic, floats=False)
+            elif tracer.graph.has_distributed and not dynamic.fixed:
+                dynamic = FIXED
+            elif tracer.graph.has_distributed and demands.takes_distributed:
+                dynamic, demands = request.dynamic, replace(demands, takes_distributed=False)
+            else:
+                raise
         finally:
             tracer.dispose()
 

@@ -63,7 +63,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import UnbackedNumber
-from framejit.torch_classes import as_class, is_disguised, is_jagged, is_wrapper, stays_itself
+from framejit.torch_classes import as_class, is_disguised, is_distributed, is_jagged, is_wrapper, stays_itself
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -207,6 +207,8 @@ class GraphBuilder:
         """The tensors from outside that hold the lengths of nested tensors."""
         self.storages: list[StorageObject] = []
         """The storages that the program has asked for, or for an address in them."""
+        self.has_distributed = False
+        """Whether there has been a distributed tensor."""
         self._has_inner = False  # whether there has ever been an inner graph
         self._inputs: dict[int, GraphInput] = {}
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
@@ -238,7 +240,9 @@ class GraphBuilder:
         if reason is not None:
             self.vm.unsupported(reason)
         self.refresh()
-        if of_others:
+        if is_distributed(type(tensor)):
+            self.meet_distributed()
+        elif of_others:
             self.meet_wrapper()
         static = of_others or is_static(source, plain)
         try:
@@ -304,6 +308,13 @@ class GraphBuilder:
         self.fakes.belongs_to(fake, obj)
         self.fakes.note_version(node)
         return obj
+
+    def meet_distributed(self) -> None:
+        """There is a distributed tensor, or one becomes one."""
+        if not self.demands.takes_distributed:
+            self.vm.unsupported(breaks.TensorSubclass("DTensor, in a graph that the backend can't compile"))
+        self.trail.set(self, "has_distributed", True)
+        self.meet_wrapper()
 
     def meet_nested(self) -> None:
         """There is a nested tensor, whose class is asked by the operators of the graph."""

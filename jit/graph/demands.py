@@ -18,6 +18,7 @@ class GraphDemands:
     draws_in_order: it draws from torch's generators of the process where the program does, between seeds and other changes of their states.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself.
     takes_nested: it may hold nested tensors.
+    takes_distributed: it may hold distributed tensors.
     """
 
     one_autograd_node: bool = False
@@ -29,6 +30,7 @@ class GraphDemands:
     draws_in_order: bool = False
     compiles_kernels: bool = False
     takes_nested: bool = True
+    takes_distributed: bool = True
 
 
 DEFAULT = GraphDemands()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import GetSetDescriptorType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
@@ -14,14 +14,14 @@ from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, Codegen, Namespace, Object, Raise
+from framejit.objects.object import VM, Codegen, Namespace, Object
 from framejit.objects.overrides import is_overridden
-from framejit.objects.registry import Model, models, sets, wraps
+from framejit.objects.registry import Model, models, sets
 from framejit.objects.torchcall import enter, torch_call
 from framejit.objects.torchfunctions import TorchOperation, operation_of
 from framejit.objects.torchobject import SizeObject
 from framejit.objects.unbackednumber import UnbackedNumber, converted
-from framejit.torch_classes import as_class, is_disguised, is_jagged, is_plain, is_wrapper, stays_itself, store_data, store_grad
+from framejit.torch_classes import as_class, is_disguised, stays_itself, store_data, store_grad
 
 if TYPE_CHECKING:
     from torch import fx
@@ -238,68 +238,6 @@ class TensorObject(Object):
     def referents(self) -> list[Object]:
         found = [stored for stored in (self.data, self.grad) if stored is not MISSING]
         return found if self.source is not None or self.attrs is None else [*found, self.attrs]
-
-
-@wraps(torch.Tensor, shared=True)
-def wrap_tensor(vm: VM, value: torch.Tensor, source: Source) -> Object:
-    """A tensor from outside: an input of the graph."""
-    if not is_plain(type(value)):
-        for name in ("__torch_function__", "__torch_dispatch__"):
-            vm.raw_type_lookup(type(value), name)  # guarded
-        if vm.raw_type_lookup(type(value), "__getattribute__") is not object.__getattribute__:
-            vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(type(value))}, which has a __getattribute__ of its own"))
-    made = vm.graph.input(source, value)
-    if is_wrapper(type(value)):
-        rest_on_contents(vm, made)
-    elif is_jagged(type(value)):
-        rest_on_parts(vm, made)
-    return made
-
-
-def rest_on_parts(vm: VM, nested: Object) -> None:
-    """Guard what a nested tensor consists of, from which its sizes follow."""
-    names = ("_values", "_offsets", "_lengths", "_ragged_idx", "_metadata_cache")
-    parts = {name: abstract.getattr_(vm, nested, name) for name in names}
-    for part in parts.values():
-        rest_on_value(vm, part, nested, 0)
-    lengths = vm.observe(parts["_lengths"])
-    vm.graph.holds_lengths(vm.observe(parts["_offsets"]) if lengths.cls is type(None) else lengths)
-
-
-def rest_on_contents(vm: VM, wrapper: Object, depth: int = 0) -> None:
-    """Guard all attributes of a tensor that wraps others, or of an object that it holds: what its operators do may depend on them."""
-    namespace = wrapper.instance_dict(vm)
-    members = [found for cls in classes.mro(wrapper.cls) for found in classes.class_dict(cls).values() if type(found) is MemberDescriptorType]
-    if (namespace is None and not members) or depth > MOST_NESTED:
-        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(wrapper.cls)}, of which it isn't known what it holds"))
-    for _, value in [] if namespace is None else list(namespace.open(vm).values()):
-        rest_on_value(vm, value, wrapper, depth)
-    for member in members:
-        try:
-            value = wrapper.get_slot(vm, member)
-        except Raise:  # it is guarded that the slot is empty
-            continue
-        rest_on_value(vm, value, wrapper, depth)
-
-
-def rest_on_value(vm: VM, value: Object, wrapper: Object, depth: int) -> None:
-    value = vm.observe(value)
-    if isinstance(value, TensorObject):
-        return
-    if value.cls in (tuple, list, torch.Size):
-        for item in abstract.iterate(vm, value):
-            rest_on_value(vm, item, wrapper, depth)
-    elif value.is_knowable():
-        value.constant(vm)
-    elif value.cls is dict:
-        for name in abstract.iterate(vm, value):
-            rest_on_value(vm, abstract.getitem(vm, value, name), wrapper, depth)
-    else:
-        rest_on_contents(vm, value, depth + 1)
-
-
-MOST_NESTED = 4
-"""How deep objects that a wrapper of tensors holds are looked into."""
 
 
 def method_name(table: dict[str, tuple[str, str, Any]], symbol: str, reflected: bool) -> str:

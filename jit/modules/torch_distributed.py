@@ -1,0 +1,156 @@
+"""torch.distributed.tensor: distributed tensors are values of the graph as they are. The methods that lead to them and back, which communicate, are nodes.
+
+    d = DTensor.from_local(x, mesh, [Shard(0)])         # a node; mesh and placements belong to its target
+    (d * 2).redistribute(placements=[Replicate()]).to_local()
+
+The device mesh of a tensor is guarded by identity, its placements by value.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import BuiltinMethodType, FunctionType
+from typing import Any
+
+import torch
+
+from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.guards.kinds import ValueIs
+from framejit.guards.source import Source
+from framejit.objects import abstract
+from framejit.objects.constobject import CONST_BUILDERS
+from framejit.objects.delivery import Delivery
+from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.registry import models, refuse, wrapper_for, wraps
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.torchobject import TorchConstObject, make_constructor
+
+if torch.distributed.is_available():
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+
+
+class PlacementObject(TorchConstObject):
+    """How a distributed tensor lies along one dimension of its device mesh: immutable, compared by value."""
+
+    __slots__ = ()
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        if isinstance(vm.raw_type_lookup(self.cls, name), FunctionType):
+            return super().getattr(vm, name)
+        found = getattr(self.constant(vm), name, None)
+        if type(found) in (int, str):
+            return vm.const(found)
+        return PlacementQuestion(self, name) if name in QUESTIONS else super().getattr(vm, name)
+
+
+class PlacementQuestion(Object):
+    """A bound method that asks a placement what it is."""
+
+    __slots__ = ("placement", "name")
+
+    def __init__(self, placement: PlacementObject, name: str) -> None:
+        super().__init__(BuiltinMethodType)
+        self.placement = placement
+        self.name = name
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        given = [vm.observe(arg).constant(vm) for arg in args]
+        named = {name: vm.observe(arg).constant(vm) for name, arg in kwargs.items()}
+        return vm.const(getattr(self.placement.constant(vm), self.name)(*given, **named))
+
+
+QUESTIONS = ("is_shard", "is_replicate", "is_partial")
+
+
+def wrap_placement(vm: VM, value: Any, source: Source) -> Object:
+    """A placement: guarded by value, when asked for. Others than the usual ones are objects like any other."""
+    if type(value) not in (Shard, Replicate, Partial):
+        return wrapper_for(object).wrap(vm, value, source)
+    return PlacementObject(value, source, pending=source is not None)
+
+
+def real_of(vm: VM, value: Object) -> Any:
+    """An argument that isn't a tensor. Of a device mesh it is guarded which one it is."""
+    value = vm.observe(value)
+    if value.cls is DeviceMesh and value.source is not None:
+        vm.guard(ValueIs, value.source, value.value)
+        return value.value
+    if value.cls in (list, tuple, torch.Size):
+        return value.cls(real_of(vm, item) for item in abstract.iterate(vm, value))
+    return value.as_real(vm)
+
+
+def target_of(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    """The function of a node that calls a method of distributed tensors."""
+
+    def call(tensor: torch.Tensor) -> Any:
+        return function(tensor, **options)
+
+    call.__name__ = function.__name__
+    return call
+
+
+def makes_node(function: Callable[..., Any], refused: Callable[[dict[str, Any]], bool] = lambda options: False) -> None:
+    """Have calls of a method be nodes. `refused`: whether a call with these arguments besides the tensor runs natively."""
+    signature = inspect.signature(function)
+
+    def call(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+        (_, tensor), *others = signature.bind(*args, **kwargs).arguments.items()
+        tensor = vm.observe(tensor)
+        try:
+            options = {name: real_of(vm, value) for name, value in others}
+        except NotConstant:
+            options = None
+        if options is None or refused(options) or not isinstance(tensor, TensorObject):
+            vm.unsupported(breaks.TensorSubclass(f"DTensor, of which {function.__name__}() is given what no node can take"))
+        if "async_op" in options:
+            options["async_op"] = False  # else its local tensor is one that others have to wait for, of another class
+        vm.graph.meet_distributed()
+        return enter(vm, target_of(function, options), [tensor])
+
+    models(function)(call)
+
+
+def part_of_mesh(vm: VM, mesh: Object, key: Object) -> Object:
+    """`mesh["tp"]`, which is the same in each call."""
+    return vm.pin(real_of(vm, mesh)[real_of(vm, key)])
+
+
+def layout_of(vm: VM, tensor: TensorObject) -> Any:
+    """The layout of a distributed tensor that an operator has made."""
+    return tensor.look(vm)._spec  # type: ignore[attr-defined]
+
+
+def read_mesh(vm: VM, tensor: TensorObject) -> Object:
+    """`tensor.device_mesh`"""
+    return vm.pin(layout_of(vm, tensor).mesh)
+
+
+def read_placements(vm: VM, tensor: TensorObject) -> Object:
+    """`tensor.placements`"""
+    return vm.from_real(layout_of(vm, tensor).placements)
+
+
+def register() -> None:
+    """Say what distributed tensors and their placements mean."""
+    wraps(Placement)(wrap_placement)
+    for cls in (Shard, Replicate, Partial):
+        models(cls)(make_constructor(cls))
+        CONST_BUILDERS[cls] = lambda vm, value: PlacementObject(value)
+    makes_node(DTensor.from_local, lambda options: options.get("run_check") or options.get("device_mesh") is None)
+    makes_node(DTensor.to_local)
+    makes_node(DTensor.redistribute)
+    makes_node(DTensor.full_tensor)
+    refuse(breaks.TensorSubclass("DTensor, made by distribute_tensor(), which communicates"), distribute_tensor)
+    models(DeviceMesh.__getitem__)(part_of_mesh)
+    models(DTensor.device_mesh.fget)(read_mesh)
+    models(DTensor.placements.fget)(read_placements)
+
+
+if torch.distributed.is_available():
+    register()
