@@ -11,6 +11,7 @@ from torch import fx
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
+from framejit.graph.differentiable_items import differentiable_item
 from framejit.graph.drawn_bounds import bounds_of
 from framejit.graph.packed import first_size, number_of_sequences
 from framejit.graph.unbacked import is_unbacked
@@ -112,7 +113,8 @@ def by_index(vm: TorchVM, tensor: TensorObject, key: Object, parts: list[Object]
         return enter(vm, ITEM, [tensor, key])
     device = {"dtype": vm.const(torch.int64), "device": vm.const(tensor.look(vm).device)}
     indices = [part if isinstance(part, TensorObject) else enter(vm, torch.full, [vm.const(()), part], device) for part in parts]
-    return enter(vm, torch.ops.aten.index.Tensor, [tensor, TupleObject(indices)])
+    takes = differentiable_item if tensor.look(vm).requires_grad and vm.graph.modes.current.grad else torch.ops.aten.index.Tensor
+    return enter(vm, takes, [tensor, TupleObject(indices)])
 
 
 def is_zero(vm: TorchVM, parts: list[Object]) -> bool:

@@ -116,6 +116,33 @@ def test_gradients_around() -> None:
     torch.testing.assert_close(x.grad, flex_attention(*heads()).sum())
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_a_bias(backend: str) -> None:
+    """Tensors that functions of scores use are differentiated on the CPU too. Masks are made of them without gradients."""
+    bias = torch.randn(2, 31, requires_grad=True)
+
+    def function(q, k, v):
+        with_bias = flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: score + bias[h, i - j + 15])
+        mask = create_mask(lambda score, b, h, i, j: torch.where(bias[h, i] > 0, score, -float("inf")), 1, 2, 16, 16, device="cpu")
+        return with_bias.pow(2).sum(), mask
+
+    told = []
+    framejit.reset()
+    for call in (framejit.compile(function, backend=backend), function):
+        result, mask = call(*heads())
+        told.append((result, mask, *torch.autograd.grad(result, [bias])))
+    torch.testing.assert_close(*told)
+    assert (framejit.statistics()["graphs"], framejit.statistics()["reasons"]) == (1, [])
+
+
+def test_what_torch_refuses() -> None:
+    """The error is torch's, and the log names the program's line."""
+    q, k, v = (tensor.requires_grad_() for tensor in heads())
+    with pytest.raises(NotImplementedError, match="does not support backward on CPU") as raised:
+        framejit.compile(plain, backend="eager", fullgraph=True)(q, k, v, None)
+    assert raised.traceback[-3].name == "plain"
+
+
 def test_what_a_function_reads_is_guarded() -> None:
     setting = {"factor": 1.0}
     compiled = framejit.compile(lambda q, k, v: flex_attention(q, k, v, score_mod=lambda score, *place: score * setting["factor"]), backend="eager")

@@ -137,9 +137,10 @@ def create_mask(mod_fn: Callable[..., Any], B: Any, H: Any, Q_LEN: int, KV_LEN: 
         device = torch.accelerator.current_accelerator() or "cpu"
     sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
     places = tuple([torch.arange(0, size, device=device) for size in sizes])
-    if flex._get_mod_type(mod_fn) is flex._ModificationType.MASK_MOD:
-        return over_places(mod_fn, (), places)
-    return ~torch.isneginf(over_places(mod_fn, (torch.zeros(sizes, device=device),), places))
+    with torch.no_grad():
+        if flex._get_mod_type(mod_fn) is flex._ModificationType.MASK_MOD:
+            return over_places(mod_fn, (), places)
+        return ~torch.isneginf(over_places(mod_fn, (torch.zeros(sizes, device=device),), places))
 
 
 def ordered_to_dense(counts: Any, columns: Any, width: int | None = None) -> Any:
