@@ -1,4 +1,4 @@
-"""The states of generators of the program's as tensors: torch.Generator, random.Random, and what numpy.random.default_rng makes.
+"""The states of generators of the program's as tensors: torch.Generator, random.Random, numpy.random.RandomState, what numpy.random.default_rng makes.
 
 Operators that draw are functions of a state, which give the next one. They change nothing, so compilers may do with them what they like; the real generator
 gets its last state behind the graph. Those for torch.Generators, which draw tensors, are in generator_draws.py.
@@ -79,12 +79,28 @@ def write_pcg64(generator: numpy.random.PCG64, state: torch.Tensor) -> None:
     generator.state = {"bit_generator": "PCG64", "state": whole, "has_uint32": has_half, "uinteger": half}
 
 
+def read_mersenne(generator: numpy.random.RandomState) -> torch.Tensor:
+    """The state of a RandomState: its words, their position, and the normal number that it has drawn in advance."""
+    found: Any = generator.get_state(legacy=False)
+    bits = struct.unpack("q", struct.pack("d", found["gauss"]))[0]
+    return torch.tensor([*found["state"]["key"].tolist(), found["state"]["pos"], found["has_gauss"], bits])
+
+
+def write_mersenne(generator: numpy.random.RandomState, state: torch.Tensor) -> None:
+    *words, position, has_normal, bits = state.tolist()
+    normal = struct.unpack("d", struct.pack("q", bits))[0]
+    generator.set_state(("MT19937", numpy.array(words, dtype=numpy.uint32), position, has_normal, normal))
+
+
 TORCH = GeneratorKind(
     torch.Generator, STATE, torch.Generator.get_state, lambda generator, state: generator.set_state(state), lambda seed: torch.Generator().manual_seed(seed)
 )
 PYTHON = GeneratorKind(random.Random, read_python(random.Random(0)), read_python, write_python, random.Random)
 PCG64 = GeneratorKind(numpy.random.PCG64, read_pcg64(numpy.random.PCG64(0)), read_pcg64, write_pcg64, numpy.random.PCG64, numpy.random.Generator)
-KINDS = {kind.cls.__name__: kind for kind in (TORCH, PYTHON, PCG64)}
+MERSENNE = GeneratorKind(
+    numpy.random.RandomState, read_mersenne(numpy.random.RandomState(0)), read_mersenne, write_mersenne, numpy.random.RandomState
+)
+KINDS = {kind.cls.__name__: kind for kind in (TORCH, PYTHON, PCG64, MERSENNE)}
 
 
 def state_of(generator: Any) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Generators that the program makes of Python's and NumPy's: random.Random, and numpy.random.default_rng. Other kinds draw natively."""
+"""Generators that the program makes of Python's and NumPy's: random.Random, numpy.random.default_rng and RandomState. Other kinds draw natively."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
-from framejit.graph.generator_states import DRAW_NUMBERS, PCG64, PYTHON
-from framejit.guards.kinds import KeyAbsent
+from framejit.graph.generator_states import DRAW_NUMBERS, MERSENNE, PCG64, PYTHON
+from framejit.guards.kinds import KeyAbsent, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Source
 from framejit.modules.app import random as app
-from framejit.modules.random_functions import GENERATORS, DrawingFunction, asked
+from framejit.modules.random_functions import GENERATORS, STATES, DrawingFunction, asked
 from framejit.modules.random_functions import PYTHON as OF_PYTHON
 from framejit.modules.stateful_generators import StatefulGenerator, state_by_seed
 from framejit.modules.torch_seeds import is_seed
@@ -89,10 +89,35 @@ class NumpyGenerator(Object):
         return [] if self.bits is None or self.source is not None else [self.bits]
 
 
+class StateGenerator(StatefulGenerator):
+    """A numpy.random.RandomState, of the kind of bits that it makes by itself."""
+
+    __slots__ = ()
+    kind = MERSENNE
+    process = numpy.random.shuffle.__self__  # type: ignore[attr-defined]
+
+    def check(self, vm: TorchVM) -> None:
+        assert self.source is not None
+        bits = self.value._bit_generator
+        if type(bits) is not numpy.random.MT19937:
+            self.refuse(vm)
+        vm.guard(TypeIs, self.source.child(CAttr, "_bit_generator"), numpy.random.MT19937)
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        method = STATE_METHODS.get(name)
+        return MethodObject(vm.pin(method), self) if method is not None else super().getattr(vm, name)
+
+
+STATE_METHODS = {name: getattr(numpy.random.RandomState, name) for name in (*STATES, "shuffle", "seed")}
+OF_STATES = {STATE_METHODS[name]: function for name, function in STATES.items()}
 METHODS = {name: getattr(numpy.random.Generator, name) for name in (*GENERATORS, "shuffle")}
 FUNCTIONS = {METHODS[name]: function for name, function in GENERATORS.items()}
-ON_ARRAYS = {METHODS["permutation"]: app.permutation, METHODS["shuffle"]: app.shuffle, METHODS["choice"]: app.choice}
-"""Methods that may be given an array, with what they do then."""
+ON_ARRAYS = {
+    methods[name]: (order, methods["choice" if name == "choice" else "permutation"])
+    for methods in (METHODS, STATE_METHODS)
+    for name, order in (("permutation", app.permutation), ("shuffle", app.shuffle), ("choice", app.choice))
+}
+"""Methods that may be given an array, with what they do then, and the method that draws an order for it."""
 IN_PYTHON: dict[Any, DrawingFunction | None] = {getattr(random.Random, name): function for name, function in OF_PYTHON.items()}
 IN_PYTHON[random.Random.seed] = None
 
@@ -166,17 +191,36 @@ def by_python(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
     return vm.const(None)
 
 
+@models(numpy.random.RandomState)
+def make_state(vm: TorchVM, seed: Object | None = None) -> Object:
+    return StateGenerator(kept=state_by_seed(vm, MERSENNE, seed_of_state(vm, seed)))
+
+
+def seed_of_state(vm: VM, seed: Object | None) -> Object:
+    """A number that is a seed of a RandomState, and known to be one."""
+    number = seed_of(vm, seed)
+    if not 0 <= number.constant(vm) < 2**32:
+        vm.unsupported(breaks.Random("RandomState()"))
+    return number
+
+
 def by_numpy(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """A call of a method of numpy.random.Generator; None where it is none."""
-    generator = vm.observe(args[0]) if args and (function.value in FUNCTIONS or function.value in ON_ARRAYS) else None
-    if not isinstance(generator, NumpyGenerator):
+    """A call of a method of numpy.random.Generator, or of a RandomState that isn't the process's; None where it is none."""
+    is_known = any(function.value in known for known in (FUNCTIONS, OF_STATES, ON_ARRAYS)) or function.value is STATE_METHODS["seed"]
+    generator = vm.observe(args[0]) if args and is_known else None
+    if not isinstance(generator, (NumpyGenerator, StateGenerator)):
         return None
-    on_array = ON_ARRAYS.get(function.value)
+    if isinstance(generator, StateGenerator) and generator.source is not None and generator.is_process(vm):
+        return None
+    on_array, order = ON_ARRAYS.get(function.value, (None, None))
     if on_array is not None and len(args) > 1 and isinstance(vm.observe(args[1]), ArrayObject):
-        order = METHODS["choice" if on_array is app.choice else "permutation"]
         return vm.call_app(on_array, [MethodObject(vm.pin(order), generator), *args[1:]], kwargs)
-    drawing = FUNCTIONS.get(function.value)
-    return None if drawing is None else draw(vm, generator.stateful(vm), drawing, args[1:], kwargs)
+    if function.value is STATE_METHODS["seed"] and isinstance(generator, StateGenerator):
+        generator.seed(vm, seed_of_state(vm, args[1] if len(args) == 2 and not kwargs else None))
+        return vm.const(None)
+    drawing = (FUNCTIONS if isinstance(generator, NumpyGenerator) else OF_STATES).get(function.value)
+    stateful = generator.stateful(vm) if isinstance(generator, NumpyGenerator) else generator
+    return None if drawing is None else draw(vm, stateful, drawing, args[1:], kwargs)
 
 
 @wraps(numpy.random.Generator, shared=True)
@@ -187,3 +231,8 @@ def wrap_numpy_generator(vm: VM, value: numpy.random.Generator, source: Source) 
 @wraps(numpy.random.PCG64, shared=True)
 def wrap_bit_generator(vm: VM, value: numpy.random.PCG64, source: Source) -> Object:
     return BitGenerator(source, value)
+
+
+@wraps(numpy.random.RandomState, shared=True)
+def wrap_state(vm: VM, value: numpy.random.RandomState, source: Source) -> Object:
+    return StateGenerator(source, value)

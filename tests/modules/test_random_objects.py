@@ -1,4 +1,4 @@
-"""random.Random and numpy.random.default_rng: what is drawn from them, and the state that they are left in, against eager, bit for bit."""
+"""random.Random, numpy.random.default_rng and RandomState: what is drawn from them, and the state that they are left in, against eager, bit for bit."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class State:
         self.r = random.Random(5)
         self.g = np.random.default_rng(3)
         self.legacy = np.random.RandomState(4)
+        self.of_pcg = np.random.RandomState(np.random.PCG64(1))
         self.other = np.random.Generator(np.random.MT19937(2))
         self.twin = np.random.Generator(self.g.bit_generator)
         self.table, self.floats, self.names = np.arange(12.0).reshape(6, 2), np.arange(7, dtype=np.float32), [1, 2, 3]
@@ -70,6 +71,17 @@ def made_inside(s):
 
 
 @whole
+def of_states(s):
+    r, made = s.legacy, np.random.RandomState(3)
+    s.kept = np.random.RandomState(seed=5)
+    arrays = r.randn(2, 3), r.uniform(size=2), r.randint(0, 5, 3), r.permutation(4), r.choice(5, 3), r.rand(2), r.normal(0.0, 2.0, (2,))
+    r.shuffle(s.table)
+    first = made.randn(), made.randint(7), s.kept.random_sample(2)
+    made.seed(3)
+    return arrays, first, made.standard_normal(), made.permutation(s.floats), s.x * r.randn(), made, np.random.randn(2)
+
+
+@whole
 def twins(s):
     return s.g.random(), s.twin.random(3), s.g.random(), s.g.bit_generator is s.twin.bit_generator
 
@@ -91,8 +103,8 @@ def attributes(s):
 
 @split
 def others(s):
-    fresh = random.Random(), np.random.default_rng(), np.random.RandomState(3)
-    return s.legacy.rand(2), s.other.random(2), [type(one) for one in fresh], random._inst.random(), s.g.random(2, dtype=np.float32)
+    fresh = random.Random(), np.random.default_rng(), np.random.RandomState()
+    return s.of_pcg.rand(2), s.other.random(2), [type(one) for one in fresh], random._inst.random(), s.g.random(2, dtype=np.float32)
 
 
 @split
@@ -131,6 +143,18 @@ def test_which_generators_are_one() -> None:
         g, h, r = np.random.default_rng(1), np.random.default_rng(2), random.Random(3)
         calls = ((g, h, r), (h, g, r), (g, g, r), (g, np.random.Generator(g.bit_generator), r), (g, h, random._inst))
         return [(call(*args), picture(args), random.getstate()) for args in calls]
+
+    Comparison().same(told(framejit.compile(fn, backend="eager")), told(fn))
+
+
+def test_the_state_of_the_process_is_told_apart_from_others() -> None:
+    def fn(r):
+        return r.rand(2), np.random.rand(2), r.randn()
+
+    def told(call):
+        np.random.seed(1)
+        states = np.random.RandomState(2), np.random.mtrand._rand, np.random.RandomState(np.random.PCG64(3)), np.random.RandomState(4)
+        return [(call(state), str(state.get_state(legacy=False))) for state in states * 2]
 
     Comparison().same(told(framejit.compile(fn, backend="eager")), told(fn))
 

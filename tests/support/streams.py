@@ -34,6 +34,8 @@ def picture(value: Any) -> Any:
         return value.get_state().clone()
     if isinstance(value, np.random.Generator):
         return str(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return str(value.get_state(legacy=False))
     if isinstance(value, random.Random):
         return value.getstate()
     if isinstance(value, torch.nn.Module):
