@@ -12,6 +12,7 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import Pinned, Source
+from framejit.modules.app import numpy as plain
 from framejit.modules.numpy_arrays import on_constants
 from framejit.objects import abstract, arrayfunctions, operators
 from framejit.objects.arraycall import call_changing, call_function, call_ufunc, call_ufunc_method
@@ -22,7 +23,7 @@ from framejit.objects.delivery import Delivery
 from framejit.objects.naming import callable_name
 from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
 from framejit.objects.object import VM, IdentityConstant, Object, fold
-from framejit.objects.registry import call_model, model_of, models, pure, wraps
+from framejit.objects.registry import app, call_model, model_of, models, pure, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 
@@ -169,6 +170,10 @@ def ufunc_method(name: str) -> None:
 
 for _name in UFUNC_METHODS:
     ufunc_method(_name)
+
+
+app(numpy.ndenumerate, gives=numpy.ndenumerate)(plain.ndenumerate)
+refuse(breaks.ArrayOperation("a call of a numpy.vectorize"), numpy.vectorize.__call__)
 
 
 def make_scalar(cls: type) -> None:

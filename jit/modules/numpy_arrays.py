@@ -13,6 +13,7 @@ from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.objects import abstract, arrayfunctions, operators
 from framejit.objects.arraycall import call_changing, call_function, call_ufunc, constant_array
+from framejit.objects.arrayflags import FlagsObject
 from framejit.objects.arrayfunctions import Target
 from framejit.objects.arrayindexing import flipped, getitem, setitem
 from framejit.objects.arrayoperands import EMPTY, Operands, has_array
@@ -181,7 +182,8 @@ on_arrays("T", viewed("T", arrayfunctions.numpy_transpose))
 on_arrays("real", viewed("real", arrayfunctions.numpy_real))
 on_arrays("imag", viewed("imag", arrayfunctions.numpy_imag))
 on_arrays("strides", lambda vm, self: vm.const(strides_of(vm, self)))
-for _name in ("flags", "base", "ctypes", "data", "flat", "__array_interface__", "__array_struct__"):
+on_arrays("flags", lambda vm, self: FlagsObject(self))
+for _name in ("base", "ctypes", "data", "flat", "__array_interface__", "__array_struct__"):
     on_arrays(_name, kept_from(_name))
 
 

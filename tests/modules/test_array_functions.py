@@ -146,7 +146,7 @@ def test_functions_that_numpy_computes(name):
 @pytest.mark.parametrize(
     "program",
     [
-        lambda a: (np.concatenate([a[0], a[1]], 0, a.reshape(-1)[:8]), a), lambda a: np.clip(a, 2, 5, where=a > 3).shape, lambda a: a.flags,
+        lambda a: (np.concatenate([a[0], a[1]], 0, a.reshape(-1)[:8]), a), lambda a: np.clip(a, 2, 5, where=a > 3).shape, lambda a: a.flags.owndata,
         lambda a: (np.clip(a, 2, 5, a), a), lambda a: (np.sum(a, 0, None, a[0]), a),
         lambda a: a.astype("f4").astype("U3"), lambda a: np.delete(a, a[0] > 1, axis=1),
         lambda a: np.linalg.eigvals(a[:3, :3]),
@@ -158,7 +158,7 @@ def test_what_is_left_to_numpy(program):
     a = np.arange(12.0).reshape(3, 4)
     assert not whole_graph(program, a.copy())
     left, right = program(a.copy()), framejit.compile(program, backend="eager")(a.copy())
-    assert str(left) == str(right) or "flags" in program.__code__.co_names
+    assert str(left) == str(right)
 
 
 @pytest.mark.parametrize(
