@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -37,11 +37,29 @@ class NodeNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Mapping:
+    """What a `torch.vmap` says of itself: how many items it maps, and what random numbers do."""
+
+    size: Any
+    randomness: str
+
+
+@dataclass(frozen=True, slots=True)
 class Transforming:
-    """What of torch.func's runs a graph, by name. `records`: autograd begins a record there, so that what comes from around the graph has none."""
+    """What of torch.func's runs a graph, by name.
+
+    Attributes:
+        name: of the transform.
+        records: whether autograd begins a record there, so that what comes from around the graph has none.
+        mapping: of a `torch.vmap`.
+        outside_of: of a graph that computes for all items of a `torch.vmap` at once, the graph of one item. Neither that transform nor those inside of it are
+            in force there.
+    """
 
     name: str
     records: bool
+    mapping: Mapping | None = None
+    outside_of: Body | None = None
 
 
 class Body:
@@ -72,6 +90,7 @@ class Body:
         """Nodes of the graph around this one that are used here, each with the placeholder that stands for it."""
         self._versions: dict[fx.Node, int] = {}
         self._arguments: dict[fx.Node, Callable[[], torch.Tensor]] = {}
+        self._made_of: dict[fx.Node, fx.Node] = {}
         self.modules: dict[str, fx.GraphModule] = {}
         """Finished inner graphs that nodes refer to, by name."""
         self._kept: set[fx.Node] = set()
@@ -89,12 +108,29 @@ class Body:
         self._trail.log(self.fx.erase_node, node)
         return node
 
-    def argument(self, name: str, make: Callable[[], torch.Tensor]) -> fx.Node:
-        """A new placeholder for what the operator that runs this graph makes of one of its arguments. `make` makes its fake."""
+    def argument(self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None) -> fx.Node:
+        """A new placeholder for what the operator that runs this graph makes of one of its arguments, `of` this node. `make` makes its fake."""
         node = self.placeholder(name, make())
         self._arguments[node] = make
         self._trail.log(self._arguments.pop, node)
+        if of is not None:
+            self._made_of[node] = of
+            self._trail.log(self._made_of.pop, node)
         return node
+
+    def is_given(self, node: fx.Node) -> bool:
+        """Whether a node is what the operator that runs this graph makes of one of its arguments."""
+        return node in self._arguments
+
+    def origin(self, placeholder: fx.Node) -> fx.Node | None:
+        """The node of a graph around this one that a placeholder stands for or is made of; None if nobody knows."""
+        lifted = next((outer for outer, inner in self.lifted.items() if inner is placeholder), None)
+        return self._made_of.get(placeholder) if lifted is None else lifted
+
+    def shares_memory_with_arguments(self, fakes: Iterable[torch.Tensor]) -> bool:
+        """Whether one of these fakes lies in the memory of an argument."""
+        memory = {node.meta["example_value"].untyped_storage()._cdata for node in self._arguments}
+        return any(fake.untyped_storage()._cdata in memory for fake in fakes)
 
     def add(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], note: NodeNote) -> fx.Node:
         """A new node for an operator, at the end."""
@@ -150,10 +186,17 @@ class Body:
                 self._trail.log(self._versions.pop, outer)
         return known
 
+    @property
+    def leaves_transform(self) -> bool:
+        """Whether the graph runs outside of a transform that is around it in the trace."""
+        return self.transform is not None and self.transform.outside_of is not None
+
     def hides_records(self) -> bool:
         """Whether what is computed here may require a gradient of which its fake knows nothing."""
         if self.transform is None:
             return self.outer is not None and self.outer.hides_records()
+        if self.leaves_transform:
+            return True
         return not self.transform.records and any(getattr(outer.meta["example_value"], "requires_grad", False) for outer in self.lifted)
 
     def _seen_inside(self, example: Any) -> Any:
@@ -181,6 +224,46 @@ class Body:
                 self._versions[outer] = version_of(outer.meta["example_value"])
         for node, make in self._arguments.items():
             node.meta["example_value"] = make()
+
+
+def transforms_of(body: Body | None) -> Iterator[tuple[Body, Transforming]]:
+    """The transforms of torch.func's in force in a graph, each with the graph that it runs, the innermost first."""
+    while body is not None:
+        if body.transform is not None:
+            yield body, body.transform
+            body = body.transform.outside_of or body
+        body = body.outer
+
+
+def depends_on_arguments(nodes: Iterable[fx.Node], inner: Body, body: Body) -> bool:
+    """Whether one of these nodes, of the graph `inner`, depends on what the operator that runs `body`, which is around it, makes of its arguments.
+
+    Where that isn't known, it does.
+    """
+    bodies, around = {body.fx: body}, inner
+    while around is not body:
+        assert around.outer is not None
+        if around.transform is None:
+            return True  # of a function that may run with other arguments, as a backward does
+        bodies[around.fx], around = around, around.outer
+    seen: set[fx.Node] = set()
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node in seen or node.graph not in bodies:
+            continue
+        seen.add(node)
+        if node.op != "placeholder":
+            waiting += node.all_input_nodes
+        elif node.graph is body.fx:
+            if body.is_given(node):
+                return True
+        else:
+            origin = bodies[node.graph].origin(node)
+            if origin is None:
+                return True
+            waiting.append(origin)
+    return False
 
 
 def without_record(fake: torch.Tensor) -> torch.Tensor:

@@ -28,7 +28,7 @@ from torch.fx.experimental.symbolic_shapes import SubclassSymbolicContext
 from framejit import breaks, classes, interrupts
 from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode, spent_error
-from framejit.graph.body import Body, NodeNote, Transforming
+from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
@@ -404,15 +404,15 @@ class GraphBuilder:
         self._has_inner = True
         self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, transform))
 
-    def inner_argument(self, name: str, make: Callable[[], torch.Tensor]) -> TensorObject:
-        """What the operator that runs the innermost graph makes of one of its arguments. `make` makes its fake."""
+    def inner_argument(self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None) -> TensorObject:
+        """What the operator that runs the innermost graph makes of one of its arguments, `of` this node. `make` makes its fake."""
 
         def made() -> torch.Tensor:
             with torch.no_grad(), self.fakes.running():
                 return make()
 
         self.refresh()
-        node = self.body.argument(name, made)
+        node = self.body.argument(name, made, of)
         obj = TensorObject(node, torch.Tensor)
         self.fakes.belongs_to(node.meta["example_value"], obj)
         return obj
@@ -423,11 +423,7 @@ class GraphBuilder:
 
     def transforms_around(self) -> Iterator[str]:
         """The transforms of torch.func's inside of which the trace is, by name, the innermost first."""
-        body: Body | None = self.body
-        while body is not None:
-            if body.transform is not None:
-                yield body.transform.name
-            body = body.outer
+        return (transforming.name for _, transforming in transforms_of(self.body))
 
     def check_record(self, obj: TensorObject) -> None:
         """The program asks what autograd knows of a tensor: inside a transform that may be more than the fake's."""
@@ -435,7 +431,7 @@ class GraphBuilder:
         while body is not None and body.fx is not obj.node.graph:
             body = body.outer
         around = self.transform_around()
-        if around is not None and body is not None and obj.node.op != "placeholder" and body.hides_records():
+        if around is not None and body is not None and (obj.node.op != "placeholder" or body.leaves_transform) and body.hides_records():
             self.vm.unsupported(breaks.InsideTransform(around, "of a function that asks what autograd knows of a tensor"))
 
     def end_inner(self, outputs: Sequence[Object]) -> InnerGraph:

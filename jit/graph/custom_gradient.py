@@ -58,9 +58,10 @@ class GradientRule:
     backwards: dict[tuple[bool, ...], BackwardGraph]
     forward: ForwardGraph | None
 
-    def operator_in_transform(self, copied: tuple[bool, ...]) -> Callable[..., Any]:
-        """The function that a node calls in a graph which one of torch.func's transforms runs. `copied`: which results lie in memory of their own."""
-        function: Any = type(self.name, (TransformedGradient,), {})
+    def operator_in_transform(self, copied: tuple[bool, ...], has_vmap: bool) -> Callable[..., Any]:
+        """The function that a node calls in a graph which one of torch.func's transforms runs. `copied`: which results lie in memory of their own.
+        `has_vmap`: a `vmap` method of the Function has computed them."""
+        function: Any = type(self.name, (GradientWithinMap if has_vmap else TransformedGradient,), {})
 
         def differentiable_(graphs: tuple[Any, ...], results: Tensors, saved: Tensors, kept: tuple[Any, ...], inputs: Tensors) -> Any:
             used = (*saved, *kept)
@@ -140,6 +141,10 @@ class Applied:
     own: tuple[int | None, ...]
     saved: int
 
+    def handed_on(self, values: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+        """The results, the first of these values, as a Function gives them."""
+        return tuple([result.clone() if copied else result.view_as(result) for result, copied in zip(values, self.copied)])
+
 
 class TransformedGradient(torch.autograd.Function):
     """What CustomGradient is, inside transforms of torch.func's: those ask for a `setup_context`, look for tensors among the arguments only, and run
@@ -149,7 +154,7 @@ class TransformedGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(applied: Applied, *values: Any) -> Any:
-        return tuple([result.clone() if copied else result.view_as(result) for result, copied in zip(values, applied.copied)])
+        return applied.handed_on(values)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -179,6 +184,17 @@ class TransformedGradient(torch.autograd.Function):
         values = {"tangent": [laid_out(inputs[index]) for index in forward.moved], "saved": saved, "kept": kept}
         found = iter(applied.graphs[-1](*[values[kind][index] for kind, index in forward.operands]))
         return tuple([next(found) if given else None for given in forward.given])
+
+
+class GradientWithinMap(TransformedGradient):
+    """A TransformedGradient of results that a `vmap` method has computed. Outside of the torch.vmap, they have the gradient of what that does."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], applied: Applied, *values: Any) -> Any:
+        results = applied.handed_on(values)
+        return results, in_dims[1 : 1 + len(results)]
 
 
 def used_by(ctx: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -16,6 +16,8 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
 from framejit.modules.app import autograd as plain
 from framejit.modules.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
+from framejit.modules.torch_func import VMAP, items
+from framejit.modules.torch_func_rules import call_with_rule, mapping_graph, transforms_inside
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
 from framejit.objects.object import Object
@@ -38,32 +40,41 @@ APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     """Stops the trace where the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
     real = vm.observe(cls).constant(vm)
-    transforms = list(vm.graph.transforms_around())
-    if transforms:
-        check_transforms(vm, vm.const(real), transforms)
+    transforms, function = list(vm.graph.transforms_around()), vm.const(real)
+    if transforms and not abstract.truth(vm, vm.call_app(plain.sets_up_context, [function])):
+        vm.unsupported(breaks.InsideTransform(transforms[0], "of a function that uses an autograd.Function without a setup_context"))
     if classes.is_subtype(real, NestedIOFunction):
         vm.unsupported(breaks.UnsupportedOperation("an autograd.Function with nested arguments"))
     given = bound(vm, real, args, kwargs)
     before = next(reversed(vm.graph.body.fx.nodes)) if transforms else None
+    result, has_vmap = None, False
+    has_rule = bool(transforms) and abstract.truth(vm, vm.call_app(plain.has_rule, [function]))
+    if has_rule:
+        body = mapping_graph(vm, given)
+        if body is not None:
+            result = call_with_rule(vm, function, given, body)
+            transforms, has_vmap = transforms_inside(vm, body), True
+            if not transforms:
+                return result
+    check_transforms(vm, function, transforms, has_rule)
     needs_grad = tuple([isinstance(value, TensorObject) and may_need_grad(vm, value, bool(transforms)) for value in given])
-    made = vm.observe(vm.call_app(plain.forward, [vm.const(real), vm.const(needs_grad), TupleObject(given)]))
-    assert isinstance(made, TupleObject)
-    ctx, result = made.items(vm)
+    if result is None:
+        ctx, result = items(vm, vm.call_app(plain.forward, [function, vm.const(needs_grad), TupleObject(given)]))
+    else:
+        ctx = vm.call_app(plain.set_up, [function, vm.const(needs_grad), TupleObject(given), result])
     modes = vm.graph.modes.current
     if not ((modes.grad or transforms) and not modes.inference and any(needs_grad)):
         return vm.call_app(plain.without_gradient, [ctx, result, TupleObject(given)])
-    return Application(vm, real, ctx, vm.observe(result), given, before, JVP in transforms).differentiable()
+    return Application(vm, real, ctx, result, given, before, JVP in transforms, has_vmap).differentiable()
 
 
-def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str]) -> None:
-    """Stop the trace where torch would not run a Function's own forward and backward inside these transforms, the innermost first: a `vmap` method
-    takes their place, a `jvp` belongs to them, and without a `setup_context` torch refuses."""
-    if not abstract.truth(vm, vm.call_app(plain.sets_up_context, [cls])):
-        vm.unsupported(breaks.InsideTransform(transforms[0], "of a function that uses an autograd.Function without a setup_context"))
+def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str], has_rule: bool) -> None:
+    """Stop the trace where torch would not run a Function's own forward and backward inside these transforms: a `jvp` belongs to them, and torch.vmap refuses
+    a Function without a rule. `has_rule`: it has one, which isn't needed, as nothing that the Function takes is mapped."""
     if JVP in transforms and not abstract.truth(vm, vm.call_app(plain.has_jvp, [cls])):
         vm.unsupported(breaks.InsideTransform(JVP, "of a function that uses an autograd.Function without a jvp"))
-    if "torch.vmap" in transforms and not abstract.truth(vm, vm.call_app(plain.is_mapped_as_written, [cls])):
-        vm.unsupported(breaks.InsideTransform("torch.vmap", "of a function that uses an autograd.Function without generate_vmap_rule"))
+    if VMAP in transforms and not has_rule and not abstract.truth(vm, vm.call_app(plain.is_mapped_as_written, [cls])):
+        vm.unsupported(breaks.InsideTransform(VMAP, "of a function that uses an autograd.Function without a rule for it, or with two"))
 
 
 def may_need_grad(vm: TorchVM, value: TensorObject, in_transform: bool) -> bool:
@@ -90,6 +101,7 @@ class Application:
     """A Function whose forward has been traced: `ctx`, what it gave, and its arguments.
 
     `before`: inside a transform of torch.func's, the last node of the graph before the forward; else None. `pushes`: one of the transforms is a `jvp`.
+    `has_vmap`: what it gave was computed by its `vmap` method.
     """
 
     def __init__(
@@ -101,8 +113,10 @@ class Application:
         args: list[Object],
         before: fx.Node | None,
         pushes: bool,
+        has_vmap: bool,
     ) -> None:
-        self.vm, self.real, self.ctx, self.result, self.args, self.before, self.pushes = vm, real, ctx, result, args, before, pushes
+        self.vm, self.real, self.ctx, self.result, self.args, self.before = vm, real, ctx, result, args, before
+        self.pushes, self.has_vmap = pushes, has_vmap
         self.transformed = before is not None
         items = result.items(vm) if isinstance(result, TupleObject) and result.cls is tuple else [result]
         self.items = [vm.observe(item) for item in items]
@@ -134,7 +148,7 @@ class Application:
         reason = self.reason("whose backward reads what changes before it runs")
         for body in traced:
             graph.runs_later(body.reached, body.reads_outside, reason)
-        node = graph.node_of(rule.operator_in_transform(self.copied()) if self.transformed else rule.operator(), args)
+        node = graph.node_of(rule.operator_in_transform(self.copied(), self.has_vmap) if self.transformed else rule.operator(), args)
         if graph.autograd_node is not None and not rule.once and not rule.again:
             graph.autograd_node.differentiable_once(node)
         made = graph.result_of(node)

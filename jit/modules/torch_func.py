@@ -15,7 +15,7 @@ from torch.utils._device import DeviceContext
 
 from framejit import breaks
 from framejit.graph import transforms, zero_tensors
-from framejit.graph.body import Transforming, without_record
+from framejit.graph.body import Mapping, Transforming, without_record
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import func as plain
 from framejit.modules.changes import Reached, reachable
@@ -28,6 +28,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
 from framejit.torch_classes import PLAIN_TENSORS
 
+VMAP = "torch.vmap"
 app(vmap._flat_vmap)(plain.flat_vmap)
 app(eager_transforms.grad_and_value_impl)(plain.grad_and_value)
 app(eager_transforms._vjp_with_argnums)(plain.vjp)
@@ -85,14 +86,17 @@ class Transform:
             self.refuse("of what is no plain tensor")
         return tuple([self.given.index(index) for index in which])
 
-    def trace(self, function: Object, seen: Callable[[int, torch.Tensor], torch.Tensor], enables_grad: bool = False) -> list[Object]:
-        """What the function gives, in the inner graph. `seen(index, fake)`: the fake that it gets for an argument with this one."""
+    def trace(
+        self, function: Object, seen: Callable[[int, torch.Tensor], torch.Tensor], enables_grad: bool = False, kind: Transforming | None = None
+    ) -> list[Object]:
+        """What the function gives, in the inner graph. `seen(index, fake)`: the fake that it gets for an argument with this one. `kind`: what is told of the
+        transform; else its name, and whether it enables gradients."""
         vm, graph = self.vm, self.vm.graph
         if enables_grad and any(mode.cls is not DeviceContext for mode in graph.function_modes.stack):
             self.refuse("under a mode that sees each of torch's functions")  # those that torch's own code calls among them
         stored = [kept for changed in vm.effects.mutated_since(0) for kept in changed.referents()]
         mark, before, modes = vm.trail.mark(), reachable([function, *stored]), graph.modes.current
-        graph.begin_inner(transform=Transforming(self.name, enables_grad))
+        graph.begin_inner(transform=kind or Transforming(self.name, enables_grad))
         try:
             inside = [self.inside(index, arg, seen) if index in self.given else arg for index, arg in enumerate(self.args)]
         except RuntimeError as error:
@@ -128,7 +132,7 @@ class Transform:
     def inside(self, index: int, arg: Object, seen: Callable[[int, torch.Tensor], torch.Tensor]) -> TensorObject:
         """The inner graph's own tensor for an argument."""
         assert isinstance(arg, TensorObject)
-        return self.vm.graph.inner_argument("arg", lambda: seen(index, arg.look(self.vm)))
+        return self.vm.graph.inner_argument("arg", lambda: seen(index, arg.look(self.vm)), arg.node)
 
     def checked(self, values: Sequence[Object]) -> Sequence[Object]:
         """Results that must be tensors."""
@@ -167,12 +171,14 @@ def one_of(fake: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 @models(plain.call_vmapped)
-def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, randomness: Object) -> Object:
+def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, randomness: Object, size: Object) -> Object:
     """Tensors that are not mapped are what they are outside."""
     mapped = plain_list(vm, dims)
     taken = [index for index, dim in enumerate(mapped) if dim is not None]
-    transform = Transform(vm, "torch.vmap", items(vm, args), taken)
-    leaves, out_dims, rest = transform.trace(function, lambda index, fake: one_of(fake, mapped[index]))
+    transform = Transform(vm, VMAP, items(vm, args), taken)
+    how = vm.observe(randomness).constant(vm)
+    kind = Transforming(transform.name, False, Mapping(vm.observe(size), how))
+    leaves, out_dims, rest = transform.trace(function, lambda index, fake: one_of(fake, mapped[index]), kind=kind)
     found, where = items(vm, leaves), plain_list(vm, out_dims)
     outputs = [item for item in found if isinstance(item, TensorObject)]
     others = [item for item, dim in zip(found, where, strict=True) if not isinstance(item, TensorObject)]
@@ -181,7 +187,6 @@ def call_vmapped(vm: TorchVM, function: Object, args: Object, dims: Object, rand
     kept = tuple([dim for item, dim in zip(found, where) if isinstance(item, TensorObject)])
     if any(dim is not None for item, dim in zip(found, where) if not isinstance(item, TensorObject)):
         transform.refuse("of a function that gives what is no tensor")
-    how = vm.observe(randomness).constant(vm)
     made = iter(transform.results(transform.run(transforms.vmap, outputs, tuple([mapped[index] for index in taken]), kept, how)))
     return TupleObject([ListObject([next(made) if isinstance(item, TensorObject) else item for item in found]), rest])
 

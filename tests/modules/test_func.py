@@ -234,20 +234,6 @@ def that_catches_what_is_wrong_outside(m, x):
         return vmap(m)(x)
 
 
-WHOLE = (
-    mapped, mapped_over_nothing, mapped_along_others, mapped_by_chunks, mapped_and_looked_at, mapped_twice, mapped_over_linear_algebra,
-    mapped_with_other_random_numbers,
-    mapped_with_the_same_random_numbers, changed_in_place, gradient, gradients_and_values, gradient_of_a_gradient, gradient_without_autograd,
-    gradient_with_a_part_without, per_sample, per_sample_without_parameters, with_another_call, inner_loop, inner_loops, jacobian_backward,
-    jacobian_backward_in_chunks, jacobian_forward, second_derivatives, second_derivatives_by_rows, along_a_tangent,
-    along_a_tangent_of_a_tangent, along_tangents, pulled_back,
-    pulled_back_through_random_numbers, that_counts, that_gives_what_it_is_given, with_autocast_inside, that_catches_what_is_wrong_outside,
-)  # fmt: skip
-
-
-# What runs natively, in a part.
-
-
 class Doubled(torch.autograd.Function):
     """Has another derivative than it should have, and a rule for vmap that does something else."""
 
@@ -266,6 +252,25 @@ class Doubled(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, dims: Any, x: Any) -> Any:
         return x * 7, 0
+
+
+def with_a_function_of_its_own(m, x):
+    return vmap(Doubled.apply)(x), grad(lambda a: Doubled.apply(a).sum())(x)
+
+
+WHOLE = (
+    with_a_function_of_its_own,
+    mapped, mapped_over_nothing, mapped_along_others, mapped_by_chunks, mapped_and_looked_at, mapped_twice, mapped_over_linear_algebra,
+    mapped_with_other_random_numbers, mapped_with_the_same_random_numbers, changed_in_place, gradient, gradients_and_values, gradient_of_a_gradient,
+    gradient_without_autograd,
+    gradient_with_a_part_without, per_sample, per_sample_without_parameters, with_another_call, inner_loop, inner_loops, jacobian_backward,
+    jacobian_backward_in_chunks, jacobian_forward, second_derivatives, second_derivatives_by_rows, along_a_tangent,
+    along_a_tangent_of_a_tangent, along_tangents, pulled_back,
+    pulled_back_through_random_numbers, that_counts, that_gives_what_it_is_given, with_autocast_inside, that_catches_what_is_wrong_outside,
+)  # fmt: skip
+
+
+# What runs natively, in a part.
 
 
 def that_breaks(m, x):
@@ -332,10 +337,6 @@ def that_looks_at_what_autograd_knows(m, x):
     return vmap(lambda a: a * (2 if (m.scale * 2).requires_grad else 3) * (5 if (a * m.scale).requires_grad else 7))(x)
 
 
-def with_a_function_of_its_own(m, x):
-    return vmap(Doubled.apply)(x), grad(lambda a: Doubled.apply(a).sum())(x)
-
-
 def with_a_hook(m, x):
     def f(a):
         b = a * 2
@@ -372,7 +373,7 @@ def that_asks_autograd(m, x):
 
 SPLIT = (
     that_breaks, that_breaks_in_a_jacobian, that_looks_at_data, that_keeps_a_tensor, that_keeps_a_tensor_in_a_variable, that_changes_what_is_outside,
-    that_changes_its_argument, that_looks_at_what_autograd_knows, with_a_function_of_its_own, with_a_hook, with_pythons_random_numbers,
+    that_changes_its_argument, that_looks_at_what_autograd_knows, with_a_hook, with_pythons_random_numbers,
     whose_function_leaves, whose_function_passes_a_break, linear_part, that_asks_autograd,
 )  # fmt: skip
 

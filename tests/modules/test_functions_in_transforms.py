@@ -118,6 +118,89 @@ class Several(Function):
         return result if h is None else result + h * x * 11
 
 
+class Ruled(Function):
+    """Has another gradient than it should have, and a rule for vmap that gives something else, so that it shows which was used. `seen`: what rules are told."""
+
+    seen: list[Any] = []
+
+    @staticmethod
+    def forward(x: Any, w: Any, factor: float) -> Any:
+        return x * w * factor
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, w, ctx.factor = inputs
+        ctx.save_for_backward(x, w)
+        ctx.save_for_forward(x, w)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return g * w * 5, g * x * 7, None
+
+    @staticmethod
+    def jvp(ctx: Any, x_tangent: Any, w_tangent: Any, _: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return x_tangent * w * 5 + w_tangent * x * 7
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any, w: Any, factor: float) -> Any:
+        Ruled.seen.append((info.batch_size, info.randomness, in_dims))
+        x, w = (t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0) for t, dim in zip((x, w), in_dims))
+        return Ruled.apply(x, w, factor) * 11, 0
+
+
+class Shared(Function):
+    """Its rule for vmap maps along the last dimension, and gives a result that all items share."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.sin(), x.cos()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any) -> Any:
+        return g * 3 + h * ctx.saved_tensors[0]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any) -> Any:
+        return (x.movedim(in_dims[0], -1).sin() * 2, x.sum(in_dims[0])), (-1, None)
+
+
+def ruled(x, w):
+    return vmap(lambda a: Ruled.apply(a, w, 2.0))(x), vmap(lambda a: a * Ruled.apply(w, w, 2.0))(x)
+
+
+def ruled_twice(x, w):
+    return vmap(vmap(lambda a, b: Ruled.apply(a, b, 2.0), in_dims=(0, None)), in_dims=(None, 0))(x, torch.stack([w, w * 2]))
+
+
+def ruled_per_sample(x, w):
+    return vmap(grad(lambda a, b: Ruled.apply(a.sin(), b, 2.0).sum(), argnums=(0, 1)), in_dims=(0, None))(x, w)
+
+
+def ruled_within(x, w):
+    return grad(lambda y: vmap(lambda a: Ruled.apply(a, w, 2.0))(y).sum())(x), jvp(lambda y: vmap(lambda a: Ruled.apply(a, w, 2.0))(y), (x,), (x,))
+
+
+def ruled_jacobians(x, w):
+    return vmap(jacrev(lambda a: Ruled.apply(a, w, 2.0)))(x), jacfwd(lambda a: Ruled.apply(a, w, 2.0))(x[0])
+
+
+def ruled_and_pushed(x, w):
+    return vmap(lambda a: jvp(lambda b: Ruled.apply(b, w, 2.0), (a,), (a,)))(x)
+
+
+def with_a_shared_result(x, w):
+    return vmap(Shared.apply)(x), vmap(Shared.apply, in_dims=1)(x), vmap(grad(lambda a: Shared.apply(a)[0].sum()))(x)
+
+
+RULED = (ruled, ruled_twice, ruled_per_sample, ruled_within, ruled_jacobians, ruled_and_pushed, with_a_shared_result)
+
+
 class Computed(Function):
     """Keeps what it computes in its `setup_context`, where each level of a transform does that."""
 
@@ -253,12 +336,31 @@ def check(found: list[Any], expected: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("program", WHOLE)
+@pytest.mark.parametrize("program", [*WHOLE, *RULED])
 def test_one_graph(program: Any, backend: str) -> None:
     framejit.reset()
+    Ruled.seen.clear()
     expected, compiled = told(program), framejit.compile(program, backend=backend, fullgraph=True)
-    check(told(compiled), expected)
-    check(told(compiled), expected)
+    seen = list(Ruled.seen)
+    for calls in (2, 3):
+        check(told(compiled), expected)
+        assert Ruled.seen == seen * calls
+    assert framejit.statistics()["graphs"] == 1, framejit.statistics()
+
+
+def test_a_rule_is_told_what_varies() -> None:
+    """The number of items, which is symbolic, and what random numbers do."""
+    framejit.reset()
+
+    def program(x, w):
+        return vmap(lambda a: Ruled.apply(a, w, 2.0), randomness="different")(x)
+
+    compiled = framejit.compile(program, backend="eager", dynamic=True, fullgraph=True)
+    for count in (4, 5, 6):
+        x, w = torch.randn(count, 3), torch.randn(3)
+        Ruled.seen.clear()
+        torch.testing.assert_close(compiled(x, w), program(x, w))
+        assert Ruled.seen == [(count, "different", (0, None, None))] * 2
     assert framejit.statistics()["graphs"] == 1, framejit.statistics()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._functorch.autograd_function import VmapInfo
 from torch.autograd.function import _SingleLevelFunction
 
 DEFAULT_SETUP = _SingleLevelFunction.setup_context
@@ -52,6 +53,14 @@ def forward(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...])
         return ctx, result
 
 
+def set_up(cls: Any, needs_input_grad: tuple[bool, ...], args: tuple[Any, ...], result: Any) -> Context:
+    """The `ctx` of a Function whose forward has given this."""
+    ctx = Context(needs_input_grad)
+    with torch.no_grad():
+        cls.setup_context(ctx, args, result)
+    return ctx
+
+
 def sets_up_context(cls: Any) -> bool:
     """Whether the Function's forward takes no `ctx`."""
     return cls.setup_context is not DEFAULT_SETUP
@@ -60,6 +69,29 @@ def sets_up_context(cls: Any) -> bool:
 def is_mapped_as_written(cls: Any) -> bool:
     """Whether torch.vmap maps the Function's forward and backward."""
     return cls.generate_vmap_rule and cls.vmap is torch.autograd.Function.vmap
+
+
+def has_rule(cls: Any) -> bool:
+    """Whether the Function says itself what torch.vmap makes of it."""
+    return not cls.generate_vmap_rule and cls.vmap is not torch.autograd.Function.vmap
+
+
+def call_rule(function: Any, args: tuple[Any, ...], in_dims: tuple[Any, ...], size: int) -> tuple[list[Any], Any]:
+    """What `function(args)` gives for so many items, a list of tensors, their dimensions and a third value: the list, for one item, and the third value."""
+    raise NotImplementedError  # modules/torch_func_rules.py has the model
+
+
+def mapped(cls: Any, size: int, randomness: str, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+    """What a Function with a `vmap` method gives for one item of a torch.vmap."""
+
+    def run(args: list[Any]) -> Any:
+        outputs, out_dims = cls.vmap(VmapInfo(size, randomness), in_dims, *args)
+        if type(outputs) is tuple:
+            return list(outputs), list(out_dims) if type(out_dims) is tuple else [out_dims] * len(outputs), True
+        return [outputs], [out_dims], False
+
+    results, several = call_rule(run, args, in_dims, size)
+    return tuple(results) if several else results[0]
 
 
 def backward(cls: Any, ctx: Context, gradients: tuple[Any, ...]) -> tuple[Any, ...]:

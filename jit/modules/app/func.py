@@ -18,9 +18,9 @@ class Refused(Exception):
     """What torch raises is another exception."""
 
 
-def call_vmapped(function: Any, args: list[Any], dims: list[Any], randomness: str) -> tuple[list[Any], Any]:
+def call_vmapped(function: Any, args: list[Any], dims: list[Any], randomness: str, size: int) -> tuple[list[Any], Any]:
     """What `function(args)` gives, a list with the dimensions of its items and a third value, for each item of `args` along these dimensions:
-    the list, and the third value."""
+    the list, and the third value. `size`: how many items there are."""
     raise NotImplementedError  # modules/torch_func.py has the model
 
 
@@ -67,7 +67,7 @@ def flat_vmap(
             raise Refused
         return leaves, dims, spec
 
-    leaves, spec = call_vmapped(run, flat_args, flat_in_dims, randomness)
+    leaves, spec = call_vmapped(run, flat_args, flat_in_dims, randomness, batch_size)
     return tree_unflatten(leaves, spec)
 
 
