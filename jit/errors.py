@@ -200,3 +200,7 @@ def suggestion(name: str, known: Iterable[str], listing: bool = False) -> str:
     if listing:
         text += f"{'' if near else ';'} known: {', '.join(names)}"
     return text
+
+
+CHECK_FAILED = "a check of the program's fails"
+"""What a graph says, with a RuntimeError, where something that the program checks doesn't hold."""

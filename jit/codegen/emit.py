@@ -17,7 +17,7 @@ from framejit.bytecode.instruction import Position
 from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
 from framejit.codegen.plan import Group, Plan, Statement, Value
 from framejit.codegen.recorder import CodeStep, StepKind
-from framejit.codegen.rerun import as_result, as_written, run_as_written
+from framejit.codegen.rerun import as_result, as_written, run_as_written, run_where_check_failed
 
 MANY_OUTPUTS = 256
 """With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
@@ -54,7 +54,8 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split
         emitter.bind(split.step)
     emitter.op("return")
     if plan.trace.rerun:
-        emitter.rerun(run_as_written if split is None else as_result(split.ended, run_as_written))
+        function = run_where_check_failed if plan.trace.only_checks else run_as_written
+        emitter.rerun(function if split is None else as_result(split.ended, function))
         return Emitted(emitter.assemble(), None)
     code = emitter.assemble()
     return Emitted(code, direct_form(emitter.code, code, graph if plan.needs_graph else None, boxed, len(plan.outputs)))

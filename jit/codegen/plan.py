@@ -33,7 +33,7 @@ class FinishedTrace:
     `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if nothing of it is returned (it
     writes to its inputs, or draws random numbers). `call_position`: where the traced frame was when the first graph node was made.
     `held`: what the code holds until it ends, used or not. `rerun`: where the call has to run as written if the graph raises, the
-    function and its argument slots.
+    function and its argument slots. `only_checks`: only if a check of the program's fails there.
     """
 
     result: Object
@@ -44,6 +44,7 @@ class FinishedTrace:
     call_position: Position = NO_POSITION
     held: Sequence[Source] = ()
     rerun: Sequence[Source] = ()
+    only_checks: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -102,11 +103,11 @@ class Plan:
         """Whether the graph is called at all."""
         return bool(self.outputs) or self.trace.graph_needed
 
-    def rerun_from(self, sources: Sequence[Source]) -> Plan:
-        """The plan whose code calls the function with its arguments anew, all captured, if the graph raises."""
+    def rerun_from(self, sources: Sequence[Source], only_checks: bool) -> Plan:
+        """The plan whose code calls the function with its arguments anew, all captured, if the graph raises, or if a check in it fails."""
         known = set(map(id, self.captures))
         more = [source for source in sources if id(source) not in known]
-        return replace(self, trace=replace(self.trace, rerun=sources), captures=[*self.captures, *more])
+        return replace(self, trace=replace(self.trace, rerun=sources, only_checks=only_checks), captures=[*self.captures, *more])
 
 
 def plan(trace: FinishedTrace) -> Plan:

@@ -1,7 +1,8 @@
 """What becomes of a call whose graph has raised where the program has handlers: it runs as written, so that they see the exception.
 
-The graph has changed nothing by then, and effects come after it: only random number generators are to be put back. An exception that
-is no Exception (Ctrl-C) must come out now; where blocks were entered before this part of the call began, it is raised there.
+The graph has changed nothing by then, or nothing before a check that fails (graph/check_order.py), and effects come after it: only random number
+generators are to be put back. An exception that is no Exception (Ctrl-C) must come out now; where blocks were entered before this part of the call began,
+it is raised there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from framejit import logs
 from framejit._runtime import CompiledFunction, set_thread_disabled
 from framejit.bytecode import abort
 from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS
-from framejit.errors import FramejitError
+from framejit.errors import CHECK_FAILED, FramejitError
 
 
 def run_as_written(error: BaseException, function: FunctionType, *slots: Any) -> Any:
@@ -35,6 +36,16 @@ def run_as_written(error: BaseException, function: FunctionType, *slots: Any) ->
         return target(*positional, **keywords)
     finally:
         set_thread_disabled(before)
+
+
+def run_where_check_failed(error: BaseException, function: FunctionType, *slots: Any) -> Any:
+    """`run_as_written` where a check of the program's has failed in the graph. Whatever else the graph raises comes out as it is."""
+    try:
+        if not (type(error) is RuntimeError and CHECK_FAILED in error.args):
+            raise error
+        return run_as_written(error, function, *slots)
+    finally:
+        del error  # whose traceback leads to this frame
 
 
 def as_written(error: BaseException) -> BaseException:

@@ -149,10 +149,11 @@ def with_graph(tracer: Tracer, planned: Plan, graph: GraphResult) -> Plan:
         finished = replace(finished, call_position=called_at)
     planned = replace(planned, trace=finished)
     checked = tracer.graph.unbacked.checked
-    if planned.needs_graph and (tracer.handled or checked) and graph.repeatable:
-        return planned.rerun_from(tracer.call_sources())
-    if checked:
-        tracer.restart(*checked[0])  # the check is made natively: what the graph has changed when it raises can't be changed back
+    for check in graph.late_checks:
+        if check in checked:
+            tracer.restart(*checked[check])  # it is made natively: what the graph has changed when it raises can't be changed back
+    if planned.needs_graph and ((tracer.handled and graph.repeatable) or checked):
+        return planned.rerun_from(tracer.call_sources(), only_checks=not graph.repeatable)
     return planned
 
 

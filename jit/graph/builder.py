@@ -29,6 +29,7 @@ from framejit import breaks, classes, interrupts
 from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode, spent_error
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
+from framejit.graph.check_order import changes_outside, changes_result_only, checks_behind_changes, runs_for_its_effect
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
@@ -40,7 +41,7 @@ from framejit.graph.inner import InnerGraph
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.jagged import JaggedContext, contexts_of, is_nested_int, memory_of, parts_of
 from framejit.graph.on_fakes import run_on_fakes
-from framejit.graph.prune import PURE_TARGETS, fake_of, has_effect, output_nodes, prune
+from framejit.graph.prune import fake_of, has_effect, has_tensor, output_nodes, prune
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.state import GlobalModes, Modes
@@ -86,7 +87,7 @@ class GraphResult:
     """A finished graph. `gm` takes `inputs` in order and gives a tuple of the outputs asked for, in order.
 
     `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
-    `repeatable`: where it raises, it has changed nothing but random number generators.
+    `repeatable`: where it raises, it has changed nothing but random number generators. `late_checks`: checks of which that can't be said.
     `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator. `spent`: indices of the outputs that
     the graph gives detached, because what autograd had recorded of them is used up, and what it says where that is needed.
     """
@@ -96,6 +97,7 @@ class GraphResult:
     mutated: tuple[int, ...]
     has_effects: bool
     repeatable: bool
+    late_checks: tuple[fx.Node, ...]
     modes: Modes
     place: UserFrame | None
     spent: Mapping[int, str] = field(default_factory=dict)
@@ -625,6 +627,12 @@ class GraphBuilder:
         """Whether the node is there for what it changes."""
         return node in self.body.kept
 
+    def has_changed_outside(self) -> bool:
+        """Whether something outside the graph is another by now, when the graph runs."""
+        self.refresh()
+        inputs = storages(self.input_fakes())
+        return any(changes_outside(node, inputs, self.is_one_autograd_node) for node in self.outermost.kept)
+
     def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
         """The instruction of the program that has made a node; None for an item of an operator's results."""
         return self.body.notes[node].instruction
@@ -756,7 +764,8 @@ class GraphBuilder:
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
         place = next((notes[node].place for node in graph.nodes if node in notes), None)
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
-        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, self.modes.initial, place, spent)
+        late = tuple(checks_behind_changes(graph, kept, storages(self.input_fakes()), self.demands))
+        return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent)
 
     def _check_moved(self, outputs: Sequence[fx.Node]) -> None:
         """Gradients of what leaves the graph must reach the program's leaves, not what stands for them since they were given other memory, or thawed."""
@@ -913,17 +922,6 @@ def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Ca
     return found[::-1]
 
 
-def runs_for_its_effect(node: fx.Node) -> bool:
-    """Whether a node changes something besides its arguments and torch's modes, for all that is known of it."""
-    return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
-
-
-def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
-    """Whether a node that changes something in place changes a tensor that is in none of these storages, the inputs'."""
-    fake = node.meta["example_value"]
-    return isinstance(fake, torch.Tensor) and not storages([fake]) & outside
-
-
 def is_computed(value: Any) -> bool:
     """Whether a value is a tensor that is no view of another."""
     return isinstance(value, torch.Tensor) and not value._is_view()
@@ -942,10 +940,3 @@ def is_made_of_constants(value: Any) -> bool:
         return all(map(is_made_of_constants, value)) and all(map(is_made_of_constants, value.values()))
     cls = type(value)
     return cls in EXACT or cls in CONST_BUILDERS or isinstance(value, enum.Enum) or wrapper_for(cls).by_identity
-
-
-def has_tensor(value: Any) -> bool:
-    """Whether a result is a tensor, or a tuple, list or dict with one somewhere inside."""
-    if isinstance(value, (tuple, list)):
-        return any(map(has_tensor, value))
-    return isinstance(value, torch.Tensor) or (type(value) is dict and any(map(has_tensor, value.values())))

@@ -185,3 +185,10 @@ def drop_idle_switches(graph: fx.Graph, kept: set[fx.Node]) -> None:
 def _drop(graph: fx.Graph, node: fx.Node, kept: set[fx.Node]) -> None:
     kept.discard(node)
     graph.erase_node(node)
+
+
+def has_tensor(value: Any) -> bool:
+    """Whether a result is a tensor, or a tuple, list or dict with one somewhere inside."""
+    if isinstance(value, (tuple, list)):
+        return any(map(has_tensor, value))
+    return isinstance(value, torch.Tensor) or (type(value) is dict and any(map(has_tensor, value.values())))

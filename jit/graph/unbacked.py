@@ -27,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from framejit import breaks
+from framejit.errors import CHECK_FAILED
 from framejit.graph.draws import DRAW
 from framejit.graph.fake import meaning_of
 from framejit.graph.packed import PACKED_MEMO
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from framejit.graph.fakes import Fakes
 
 ASSERT = torch.ops.aten._assert_scalar.default
-CHECK = "a check of the program's fails"
 BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
 FLOAT_OPERATORS = frozenset({"add", "sub", "mul", "truediv", "div", "iadd", "isub", "imul", "itruediv", "lt", "le", "gt", "ge", "full"})
@@ -93,6 +93,9 @@ class GraphOfNumbers(Protocol):
     def is_inner(self) -> bool:
         """Whether the innermost graph is another than the outermost."""
 
+    def has_changed_outside(self) -> bool:
+        """Whether something outside the graph is another by now, when the graph runs."""
+
 
 class Unbacked:
     """The unbacked symbols of one trace. `enabled`: whether there may be any."""
@@ -107,8 +110,8 @@ class Unbacked:
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
         self._told: dict[sympy.Basic, tuple[str, int]] = {}
         self._facts: frozenset[int] = frozenset()
-        self.checked: list[tuple[tuple[CodeType, int], breaks.Break]] = []
-        """The instructions by which the graph has checks, and why they would break the trace."""
+        self.checked: dict[fx.Node, tuple[tuple[CodeType, int], breaks.Break]] = {}
+        """The checks in the graph: the instructions of the program that make them, and why these would break the trace."""
 
     def may_begin(self) -> bool:
         """Whether a number out of a tensor can be in the graph that is being made."""
@@ -247,21 +250,21 @@ class Unbacked:
         vm = self._graph.vm
         condition = sharper(vm, condition)
         sym = condition.sym(vm)
-        if self._graph.is_inner() or type(sym) is not SymBool:
+        if self._graph.is_inner() or type(sym) is not SymBool or (not is_sure and self._graph.has_changed_outside()):
             return False
         place = vm.place()
         node = condition.in_graph(vm)
         self._graph.fakes.changes_with_undoing()
         try:
             with self._graph.fakes.running():
-                ASSERT(node.meta["example_value"], CHECK)
+                ASSERT(node.meta["example_value"], CHECK_FAILED)
         except Exception as error:
             vm.unsupported(meaning_of(error, "torch._check"))
-        self._graph.effect_node(ASSERT, (node, CHECK))
+        made = self._graph.effect_node(ASSERT, (node, CHECK_FAILED))
         if is_sure:
             return True
-        self.checked.append((place, self._asks(condition)))
-        vm.trail.log(self.checked.pop)
+        self.checked[made] = place, self._asks(condition)
+        vm.trail.log(self.checked.pop, made)
         return True
 
     # Reports.

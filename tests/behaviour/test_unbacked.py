@@ -441,7 +441,8 @@ def test_checks_that_cannot_be_taken_back_are_made_natively():
 
     for function in (of_a_float, behind_a_change):
         for backend in BACKENDS:
-            assert agree(function, (SOME,), (torch.zeros(5, 4),), (ALL,), backend=backend)["graph_breaks"] == 1
+            splits = function is of_a_float or backend != "aot_eager"  # which changes its inputs at the end
+            assert agree(function, (SOME,), (torch.zeros(5, 4),), (ALL,), backend=backend)["graph_breaks"] == splits
 
 
 # Where a value is asked for.
@@ -659,9 +660,9 @@ def test_branches_that_raise_under_a_handler_split():
         assert agree(f, (SOME,), (SOME - 100,), backend=backend)["graph_breaks"] == 1
 
 
-def test_a_branch_that_raises_behind_a_change_of_an_input_splits():
+def test_a_branch_that_raises_behind_a_change_of_an_input_splits_where_that_is_made_at_once():
     for backend in BACKENDS:
-        assert agree(asserts_behind_a_change, (SOME,), (ALL,), backend=backend)["graph_breaks"] == 1
+        assert agree(asserts_behind_a_change, (SOME,), (ALL,), backend=backend)["graph_breaks"] == (backend != "aot_eager")
         x, y = SOME - 100, SOME - 100
         compiled = framejit.compile(asserts_behind_a_change, backend=backend)
         assert outcome(asserts_behind_a_change, x) == outcome(compiled, y) and torch.equal(x, y)

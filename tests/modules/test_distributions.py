@@ -164,18 +164,59 @@ def test_gradients_of_what_was_drawn(fn: Callable[..., Any], backend: str) -> No
     Comparison().same(story(State, lambda s: trained(s, call)), story(State, trained))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_step_with_its_backward(backend: str) -> None:
-    def step(s):
-        distribution = D.Categorical(logits=s.policy(s.x))
-        action = distribution.sample()
-        loss = -distribution.log_prob(action).mean()
-        s.optimizer.zero_grad()
-        loss.backward()
-        s.optimizer.step()
-        return loss, action
+def updated(s: State, x: torch.Tensor) -> Any:
+    distribution = D.Categorical(logits=s.policy(x))
+    action = distribution.sample()
+    loss = -distribution.log_prob(action).mean()
+    s.optimizer.zero_grad()
+    loss.backward()
+    s.optimizer.step()
+    return loss, action
 
-    does_as_eager(State, step, backend)
+
+def updated_twice(s: State, x: torch.Tensor) -> Any:
+    updated(s, torch.ones_like(x))
+    return updated(s, x)
+
+
+def seen_steps(step: Callable[..., Any]) -> list[Any]:
+    """What some steps give and leave behind: in the third a check fails, in the last as well."""
+    torch.manual_seed(0)
+    s, found = State(), []
+    for number in (1.0, 2.0, float("nan"), 3.0, float("nan")):
+        try:
+            result = [tensor.detach() for tensor in step(s, torch.full((4, 6), number))]
+        except ValueError as error:
+            result = [str(error)]
+        found.append((result, [(p.detach().clone(), None if p.grad is None else p.grad.clone()) for p in s.policy.parameters()], torch.rand(2)))
+    return found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("step", [updated, updated_twice])
+def test_a_check_that_fails_in_a_step_changes_what_eager_changes(step: Callable[..., Any], backend: str) -> None:
+    framejit.reset()
+    Comparison().same(seen_steps(step), seen_steps(framejit.compile(step, backend=backend)))
+    found = framejit.statistics()
+    if step is updated or backend == "aot_eager":
+        assert found["graph_breaks"] == 0, found["reasons"]
+
+
+def test_what_a_graph_raises_besides_its_checks_comes_out_as_it_is() -> None:
+    def step(s, index):
+        distribution = D.Categorical(logits=s.policy(s.x)[index])
+        s.w.data.add_(1)
+        return distribution.sample()
+
+    framejit.reset()
+    s = State()
+    compiled = framejit.compile(step, backend="eager")
+    compiled(s, torch.tensor([0, 1]))
+    w = s.w.detach().clone()
+    with pytest.raises(IndexError):
+        compiled(s, torch.tensor([9, 0]))
+    assert torch.equal(s.w, w)
+    assert framejit.statistics()["graphs"] == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,0 +1,56 @@
+"""Checks of the program's in a graph: which of them may fail when the graph has changed something already.
+
+Where a check fails, the call runs as written from its beginning, and finds what the failing check was about. So the graph may not have changed anything by
+then but what is put back: the state of random number generators.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+
+import torch
+from torch import fx
+
+from framejit.graph.demands import GraphDemands
+from framejit.graph.fakes import storages
+from framejit.graph.on_fakes import STAND_INS
+from framejit.graph.prune import PURE_TARGETS, has_tensor
+from framejit.graph.unbacked import ASSERT
+from framejit.torch_modes import MODE_CHANGES
+
+
+def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: GraphDemands) -> Iterator[fx.Node]:
+    """The checks of a graph that may fail behind a change of what is outside of it. `kept`: the nodes that change something; `inputs`: the storages of
+    its inputs.
+    """
+    has_changed = not demands.draws_in_order and any(changes_outside(node, inputs, False) for node in graph.nodes if node in kept)
+    for node in graph.nodes:
+        if node.target is ASSERT:
+            if has_changed:
+                yield node
+        elif node in kept and changes_outside(node, inputs, demands.one_autograd_node):
+            has_changed = True
+
+
+def changes_outside(node: fx.Node, inputs: set[int], changes_inputs_last: bool) -> bool:
+    """Whether something outside the graph is another when this node, which changes something, has run. `changes_inputs_last`: what AOTAutograd makes of a
+    graph computes what its inputs are changed to, and changes them at its end.
+    """
+    if node.target in MODE_CHANGES or node.target is ASSERT:
+        return False
+    if changes_inputs_last and (node.target in STAND_INS or not runs_for_its_effect(node)):
+        return False
+    return not changes_result_only(node, inputs)
+
+
+def runs_for_its_effect(node: fx.Node) -> bool:
+    """Whether a node changes something besides its arguments and torch's modes, for all that is known of it."""
+    return node.target not in MODE_CHANGES and node.target not in PURE_TARGETS and not has_tensor(node.meta.get("example_value"))
+
+
+def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
+    """Whether a node that changes something in place changes a tensor that is in none of these storages, the inputs'."""
+    changed = node.args[0] if node.target is operator.setitem else node
+    fake = changed.meta["example_value"] if isinstance(changed, fx.Node) else None
+    return isinstance(fake, torch.Tensor) and not storages([fake]) & outside
