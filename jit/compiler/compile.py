@@ -90,9 +90,9 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
                 raise
             if dynamic.floats and tracer.graph.shapes.has_floats():
                 dynamic = replace(dynamic, floats=False)
-            elif tracer.graph.has_distributed and not dynamic.fixed:
+            elif tracer.graph.wrappers.has_distributed and not dynamic.fixed:
                 dynamic = FIXED
-            elif tracer.graph.has_distributed and demands.takes_distributed:
+            elif tracer.graph.wrappers.has_distributed and demands.takes_distributed:
                 dynamic, demands = request.dynamic, replace(demands, takes_distributed=False)
             else:
                 raise

@@ -25,9 +25,9 @@ from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
 from framejit.errors import BackendError
-from framejit.graph.builder import GraphResult
 from framejit.graph.demands import WithoutGradients, WithoutNested
 from framejit.graph.draws import drawn_from
+from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.guards.tensor_spec import aliasing_among
@@ -62,7 +62,7 @@ def compile_planned(planned: Planned) -> Compiled:
             raise WithoutGradients from None
         if attempt.tracer.graph.unbacked.present:
             raise WithoutUnbacked from None
-        if attempt.tracer.graph.has_nested():
+        if attempt.tracer.graph.wrappers.nested:
             raise WithoutNested from None
         raise
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn

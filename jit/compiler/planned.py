@@ -16,7 +16,7 @@ from framejit.driver.compiled_module import home
 from framejit.driver.prediction import OutcomeCheck
 from framejit.effects import Logged
 from framejit.errors import UserFrame, program_name
-from framejit.graph.builder import GraphResult
+from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Distinct, Guard
 from framejit.guards.source import UserLine
 from framejit.modules.changes import check_read_later, guards_of_backwards

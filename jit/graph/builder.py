@@ -10,12 +10,10 @@ a placeholder for each node that it uses of those around it.
 from __future__ import annotations
 
 import contextlib
-import enum
-import gc
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -23,7 +21,6 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
-from torch.fx.experimental.symbolic_shapes import SubclassSymbolicContext
 
 from framejit import breaks, classes, interrupts
 from framejit.errors import UserFrame
@@ -32,39 +29,37 @@ from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.check_order import changes_outside, changes_result_only, checks_behind_changes, runs_for_its_effect
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.demands import DEFAULT, GraphDemands
-from framejit.graph.fake import is_declared, refusal, refusal_of_class, version_of
+from framejit.graph.fake import is_declared, version_of
 from framejit.graph.fakes import Fakes, Writes, storages
+from framejit.graph.finished import GraphResult, is_computed, module_with, unneeded
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.gradient_hooks import Listening
 from framejit.graph.gradient_paths import gradient_paths
+from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
-from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
-from framejit.graph.jagged import JaggedContext, contexts_of, is_nested_int, memory_of, parts_of
-from framejit.graph.on_fakes import run_on_fakes
-from framejit.graph.prune import fake_of, has_effect, has_tensor, output_nodes, prune
+from framejit.graph.jagged import is_nested_int
+from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
+from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
+from framejit.graph.results import has_unbacked, is_made_of_constants, with_items
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
-from framejit.graph.state import GlobalModes, Modes
+from framejit.graph.state import GlobalModes
 from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
+from framejit.graph.wrappers import Wrappers
 from framejit.guards.dynamic import STATIC, Dynamic
-from framejit.guards.kinds import ArraysApart, Distinct, Guard, Same, StorageAliasing, TensorMatch, overlapping, with_article
+from framejit.guards.kinds import Guard, with_article
 from framejit.guards.source import Call, Source, UserLine
-from framejit.guards.tensor_source import ArrayTensor
-from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, spec_without_sizes, tensor_spec
-from framejit.objects.constobject import CONST_BUILDERS, EXACT
 from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject
-from framejit.objects.nestedsize import NestedSize
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
-from framejit.objects.registry import wrapper_for
-from framejit.objects.storageobject import StorageObject, key_of
+from framejit.objects.storageobject import StorageObject
 from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchobject import SizeObject, struct_sequence
+from framejit.objects.torchobject import struct_sequence
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import UnbackedNumber
-from framejit.torch_classes import as_class, is_disguised, is_distributed, is_jagged, is_wrapper, stays_itself
+from framejit.torch_classes import is_jagged, stays_itself
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -80,41 +75,6 @@ UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by flags 
 BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
 FEW_NODES = 8
 """A graph of so few nodes has hardly a layer that repeats: what its operators give isn't noted."""
-
-
-@dataclass(frozen=True, slots=True)
-class GraphResult:
-    """A finished graph. `gm` takes `inputs` in order and gives a tuple of the outputs asked for, in order.
-
-    `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
-    `repeatable`: where it raises, it has changed nothing but random number generators. `late_checks`: checks of which that can't be said.
-    `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator. `spent`: indices of the outputs that
-    the graph gives detached, because what autograd had recorded of them is used up, and what it says where that is needed.
-    """
-
-    gm: fx.GraphModule
-    inputs: tuple[GraphInput, ...]
-    mutated: tuple[int, ...]
-    has_effects: bool
-    repeatable: bool
-    late_checks: tuple[fx.Node, ...]
-    modes: Modes
-    place: UserFrame | None
-    spent: Mapping[int, str] = field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing to run: no outputs, no effects."""
-        return not self.has_effects and not output_nodes(self.gm.graph)
-
-
-class FailedOnFakes(Exception):
-    """An operator has raised `error` on fakes."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +152,8 @@ class GraphBuilder:
         self.body = self.outermost = Body(self.trail)
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
+        self.inputs = GraphInputs(self)
+        self.wrappers = Wrappers(self)
         self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
         self.readers: tuple[LaterReader, ...] = ()
         self.listening = Listening()
@@ -203,165 +165,36 @@ class GraphBuilder:
         """Nodes for tensors from outside, as they are since the program has stored to an attribute: with the instruction, and the attribute's name."""
         self.twins: dict[TensorObject, tuple[fx.Node, fx.Node]] = {}
         """The nodes for a tensor from outside of which the program has changed `requires_grad`: one that requires a gradient and one that doesn't."""
-        self._nested: list[TensorObject] = []
-        """The nested tensors that the trace knows."""
-        self._lengths: list[Object] = []
-        """The tensors from outside that hold the lengths of nested tensors."""
         self.storages: list[StorageObject] = []
         """The storages that the program has asked for, or for an address in them."""
-        self.has_distributed = False
-        """Whether there has been a distributed tensor."""
         self._has_inner = False  # whether there has ever been an inner graph
-        self._inputs: dict[int, GraphInput] = {}
         self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
 
     # Inputs.
 
-    def input_tensors(self) -> list[TensorObject]:
-        """The tensors from outside that the trace has come to so far."""
-        return [described.obj for described in self._inputs.values() if isinstance(described.obj, TensorObject) and not described.is_state]
-
-    def input(self, source: Source, tensor: torch.Tensor) -> TensorObject:
-        """The Object of a real tensor; one placeholder for each tensor, however many paths lead to it. Guards its metadata."""
-        known = self._inputs.get(id(tensor))
-        if known is not None:
-            obj = known.obj
-            assert isinstance(obj, TensorObject)
-            if obj.source is not source:
-                self.vm.relate(Same, source, obj.source)
-            return obj
-        reason = refusal_of_class(type(tensor))
-        if reason is not None:
-            self.vm.unsupported(reason)
-        if is_jagged(type(tensor)):
-            return self._jagged_input(source, tensor)
-        is_subclass, of_others = is_disguised(type(tensor)), is_wrapper(type(tensor))
-        plain = as_class(tensor, torch.Tensor) if is_subclass else tensor
-        with torch._C.DisableTorchFunctionSubclass():
-            reason = refusal(plain)
-        if reason is not None:
-            self.vm.unsupported(reason)
-        self.refresh()
-        if is_distributed(type(tensor)):
-            self.meet_distributed()
-        elif of_others:
-            self.meet_wrapper()
-        static = of_others or is_static(source, plain)
-        try:
-            symbolic = self.shapes.context_of_wrapper(source, plain) if of_others else None if static else self.shapes.context_of(source, plain)
-            fake = self.fakes.of_input(tensor, symbolic)
-        except (AttributeError, RuntimeError, NotImplementedError, TypeError) as error:
-            if not of_others:
-                raise
-            self.vm.unsupported(breaks.TensorSubclass(f"{type(tensor).__qualname__}, of which there is no tensor without data ({error})"))
-        if symbolic is not None:
-            if isinstance(symbolic, SubclassSymbolicContext):
-                self.shapes.note_wrapper(source, tensor, symbolic)
-            self.shapes.note_input(source, plain, fake)
-            self.unbacked.note_input(source.told(), fake)
-        self.vm.guard(TensorMatch, source, tensor_spec(tensor) if symbolic is None else without_symbols(tensor_spec(tensor), fake))
-        return self._new_input(source, tensor, fake, plain, symbolic, static, is_subclass, of_others)
-
-    def _new_input(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor, plain: torch.Tensor, *described: Any) -> TensorObject:
-        """A placeholder for a tensor from outside. `described`: the rest of what a GraphInput says of it."""
-        symbolic, *rest = described
-        node = self.outermost.placeholder(identifier(source.describe()), fake)
-        obj = TensorObject(node, type(tensor), source, tensor)
-        is_parameter = isinstance(tensor, torch.nn.Parameter)
-        self._inputs[id(tensor)] = GraphInput(source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), *rest)
-        self.trail.log(self._inputs.pop, id(tensor))
-        self.fakes.belongs_to(fake, obj)
-        self.fakes.note_version(node)
-        return obj
-
-    def _jagged_input(self, source: Source, nested: Any) -> TensorObject:
-        """The Object of a nested tensor from outside. What it consists of is for the caller to guard."""
-        self.refresh()
-        self.meet_nested()
-        context = contexts_of(source, nested, self.shapes.context_of_part)
-        fake = self.fakes.of_input(nested, context)
-        self.vm.guard(TensorMatch, source, spec_without_sizes(nested))
-        obj = self._new_input(source, nested, fake, nested, context)
-        self._note_nested(obj)
-        return obj
-
-    def meet_wrapper(self) -> None:
-        """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
-        if self._nested:
-            self.vm.unsupported(BESIDE_NESTED)
-        self._begin_wrappers()
-        self.modes.switch_overrides_off()
-
-    def _begin_wrappers(self) -> None:
-        """There is a tensor that has its data in others. AOTAutograd doesn't see that a change of one of these, made before, is one of it."""
-        changes = [node for node in self.outermost.kept | self.body.kept if node.target not in MODE_CHANGES]
-        if changes and self.autograd_node is not None and not self.fakes.wrappers:
-            self.vm.unsupported(breaks.TensorSubclass("that wraps others, in a graph in which a tensor has been changed before"))
-        self.fakes.meet_wrapper()
-
-    def state_input(self, source: Source, state: torch.Tensor) -> TensorObject:
-        """The state of a torch.Generator, which this path leads to, as a tensor: a placeholder of its own."""
-        self.refresh()
-        fake = self.fakes.of_input(state, None)
-        node = self.outermost.placeholder(identifier(source.describe()), fake)
-        obj = TensorObject(node, torch.Tensor, None, state)
-        self._inputs[id(state)] = GraphInput(source, node, obj, state, is_state=True)
-        self.trail.log(self._inputs.pop, id(state))
-        self.fakes.belongs_to(fake, obj)
-        self.fakes.note_version(node)
-        return obj
-
-    def meet_distributed(self) -> None:
-        """There is a distributed tensor, or one becomes one."""
-        if not self.demands.takes_distributed:
-            self.vm.unsupported(breaks.TensorSubclass("DTensor, in a graph that the backend can't compile"))
-        self.trail.set(self, "has_distributed", True)
-        self.meet_wrapper()
-
-    def meet_nested(self) -> None:
-        """There is a nested tensor, whose class is asked by the operators of the graph."""
-        if not self.demands.takes_nested:
-            self.vm.unsupported(breaks.TensorSubclass("NestedTensor"))
-        if self.fakes.wrappers and not self._nested:
-            self.vm.unsupported(BESIDE_NESTED)
-        self._begin_wrappers()
-
-    def has_nested(self) -> bool:
-        """Whether the trace knows nested tensors."""
-        return bool(self._nested)
-
-    def _note_nested(self, obj: TensorObject) -> None:
-        self._nested.append(obj)
-        self.trail.log(self._nested.pop)
-
-    def holds_lengths(self, obj: Object) -> None:
-        """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
-        if obj.source is None or any(obj is known for known in self._lengths):
-            return
-        if self._lengths:
-            self.vm.relate(Distinct, obj.source, tuple(known.source for known in self._lengths))
-        self._lengths.append(obj)
-        self.trail.log(self._lengths.pop)
-
-    def nested_size(self, size: Any) -> Object:
-        """The size of a nested tensor that stands for its lengths, as the program has it."""
-        for obj in self._nested:
-            for dim, known in enumerate(obj.look(self.vm).size()):
-                if is_nested_int(known) and known.node.expr == size.node.expr:
-                    return NestedSize(obj, dim, self._node("call_method", "size", (self._argument(obj), dim), EMPTY, known))
-        self.vm.unsupported(breaks.UnsupportedOperation("a size computed from the lengths of a nested tensor"))
-
-    def number_input(self, number: NumberObject) -> fx.Node:
-        """The placeholder of a symbolic number that is read off the call."""
-        assert number.source is not None and number.sym is not None
-        node = self.outermost.placeholder(identifier(number.source.describe()), number.sym)
-        self._inputs[id(number)] = GraphInput(number.source, node, number, number.value)
-        self.trail.log(self._inputs.pop, id(number))
-        return node
-
     def know(self, number: NumberObject) -> None:
         """Rest on the value of a number."""
         number.constant(self.vm)
+
+    def input(self, source: Source, tensor: torch.Tensor) -> TensorObject:
+        """The Object of a real tensor; one placeholder for each tensor, however many paths lead to it. Guards its metadata."""
+        return self.inputs.of_tensor(source, tensor)
+
+    def number_input(self, number: NumberObject) -> fx.Node:
+        """The placeholder of a symbolic number that is read off the call."""
+        return self.inputs.of_number(number)
+
+    def input_fakes(self) -> list[torch.Tensor]:
+        """The fakes of all inputs."""
+        return self.inputs.fakes()
+
+    def holds_lengths(self, obj: Object) -> None:
+        """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
+        self.wrappers.holds_lengths(obj)
+
+    def size_node(self, obj: TensorObject, dim: int, size: Any) -> fx.Node:
+        """The node that gives a size of a tensor."""
+        return self._node("call_method", "size", (self._argument(obj), dim), EMPTY, size)
 
     def number_node(self, function: Callable[..., Any], operands: Sequence[Object], sym: Any) -> fx.Node:
         """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic. `sym`: what it gives."""
@@ -377,7 +210,7 @@ class GraphBuilder:
         """A size of a tensor as a number of the program's."""
         size = obj.look(self.vm).shape[dim]
         if is_nested_int(size):
-            return self.nested_size(size)
+            return self.wrappers.size(size)
         if is_unbacked(size):
             return self.unbacked.known(size) or self.call("call_method", "size", [obj, self.vm.const(dim)], EMPTY)
         return self.shapes.number(size) if type(size) is torch.SymInt else self.vm.const(size)
@@ -394,10 +227,6 @@ class GraphBuilder:
     def object_of(self, fake: torch.Tensor) -> TensorObject | None:
         """The Object of a fake that the trace knows."""
         return self.fakes.object_of(fake)
-
-    def input_fakes(self) -> list[torch.Tensor]:
-        """The fakes of all inputs."""
-        return [described.node.meta["example_value"] for described in self._inputs.values() if described.is_tensor]
 
     # Inner graphs, which an operator takes as arguments.
 
@@ -511,7 +340,7 @@ class GraphBuilder:
         fake_args = tuple([fake_of(arg, fakes) for arg in fx_args])
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-        if self._nested and not self.function_modes.asks_subclasses() and any(is_jagged(type(fake)) for fake in fakes):
+        if self.wrappers.nested and not self.function_modes.asks_subclasses() and any(is_jagged(type(fake)) for fake in fakes):
             self.vm.unsupported(breaks.TensorSubclass("NestedTensor, whose __torch_function__ is switched off"))
         switched = self.modes.switches.mattering(fakes)
         if switched:
@@ -579,23 +408,16 @@ class GraphBuilder:
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
-        if changes and any(described.is_subclass and self.fakes.has_new_version(described.node) for described in self._inputs.values()):
+        if changes and any(described.is_subclass and self.fakes.has_new_version(described.node) for described in self.inputs.known.values()):
             # The graph has it as a view. One that is changed asks its base where it comes from, and that may know of no gradient.
             self.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {name} changes a tensor from outside"))
-        if changes and self._nested and self._changes_nested(fakes, before, name):
+        if changes and self.wrappers.nested and self.wrappers.changes_nested(fakes, before, self.inputs.known.values()):
             self.vm.unsupported(breaks.TensorSubclass(f"NestedTensor, of which {name} changes the data of one from outside"))
         if changes and self.fakes.wrappers and self.autograd_node is not None:
             self.vm.unsupported(breaks.TensorSubclass(f"that wraps others, in a graph in which {name} changes a tensor"))
         if key is not None and not is_repeated and not changes:
             repeats.note(key, result, fakes)
         return result, changes
-
-    def _changes_nested(self, fakes: list[torch.Tensor], before: list[int], name: str) -> bool:
-        """Whether an operator, which has changed some of these fakes, may have changed the data of a nested tensor from outside."""
-        changed = [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]
-        outside = [described.node.meta["example_value"] for described in self._inputs.values() if isinstance(described.symbolic, JaggedContext)]
-        values = [fake._values if is_jagged(type(fake)) else fake for fake in changed]
-        return bool(memory_of(values) & memory_of(outside))
 
     def _argument(self, obj: Object) -> Any:
         """An Object as an argument of a node of the innermost graph. Raises NotConstant."""
@@ -660,7 +482,7 @@ class GraphBuilder:
 
     def is_empty(self) -> bool:
         """Whether the trace has met no tensor: there is neither an input nor an operator."""
-        return not self._inputs and not self.outermost.notes
+        return not self.inputs.known and not self.outermost.notes
 
     def has_operators(self) -> bool:
         """Whether the outermost graph has anything but inputs."""
@@ -691,8 +513,8 @@ class GraphBuilder:
             obj = TensorObject(node, type(result) if stays_itself(type(result)) else torch.Tensor)
             self.fakes.belongs_to(result, obj)
             if is_jagged(type(result)):
-                self.meet_nested()
-                self._note_nested(obj)
+                self.wrappers.meet_nested()
+                self.wrappers.note_nested(obj)
             return obj
         if is_unbacked(result):
             return self.unbacked.known(result) or self.unbacked.number(result, node)
@@ -716,7 +538,7 @@ class GraphBuilder:
         if isinstance(result, (tuple, list)) and any(type(item) is torch.SymInt for item in result):
             return self.vm.from_real(with_items(result, [self._constant(item, name) for item in result]))
         if type(result) is torch.SymInt:
-            return self.nested_size(result) if is_nested_int(result) else self.shapes.number(result)
+            return self.wrappers.size(result) if is_nested_int(result) else self.shapes.number(result)
         if type(result) is torch.SymBool:
             outcome = bool(result)
             self.shapes.note_lines()
@@ -735,7 +557,7 @@ class GraphBuilder:
             bodies = [self.body]
             while bodies[0].outer is not None:
                 bodies.insert(0, bodies[0].outer)
-            self.fakes.refresh(self._inputs.values(), bodies, self.unbacked.bind_again)
+            self.fakes.refresh(self.inputs.known.values(), bodies, self.unbacked.bind_again)
 
     # The end.
 
@@ -755,8 +577,8 @@ class GraphBuilder:
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
         self.fakes.shape_env.pending_fresh_unbacked_symbols.clear()
-        inputs = self._used_inputs()
-        self._guard_aliasing(inputs, mutated)
+        inputs = self.inputs.used()
+        self.inputs.guard_aliasing(inputs, mutated)
         if debug:
             graph.lint()
         gm = _LazyGraphModule(module_with(body.modules), graph)  # its code is generated in the form that the backend wants, or never
@@ -785,25 +607,6 @@ class GraphBuilder:
         node.meta["example_value"] = output.meta["example_value"].detach()
         return node
 
-    def _used_inputs(self) -> list[GraphInput]:
-        """The inputs that nodes use, in order; the other placeholders go."""
-        graph = self.outermost.fx
-        needed = {described.node for described in self._inputs.values() if described.node.users}
-        if self.demands.lifts_symbols:
-            fakes = [described.node.meta["example_value"] for described in self._inputs.values() if described.is_tensor and described.node in needed]
-            parts = [part for fake in fakes if is_jagged(type(fake)) for part in parts_of(fake).values()]
-            needed |= self.shapes.lift([*fakes, *parts])
-        by_node = {described.node: described for described in self._inputs.values()}
-        inputs = []
-        for node in list(graph.nodes):
-            if node.op != "placeholder":
-                break
-            if node in needed:
-                inputs.append(by_node[node])
-            else:
-                graph.erase_node(node)
-        return inputs
-
     def unused_under_handlers(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
         """Nodes of tensors that nothing needs, computed where the program has handlers: it may only want to know whether that raises."""
         body = self.outermost
@@ -827,116 +630,3 @@ class GraphBuilder:
         if self.shapes.properties:
             forget_shape_envs()
         self.__dict__.clear()
-
-    def _guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node]) -> None:
-        """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that."""
-        asked = {key_of(storage.tensor.fake) for storage in self.storages}
-        used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
-        tensors = [described for described in self._inputs.values() if described.is_tensor and not described.is_state]
-        compared = {described.node for described in tensors if key_of(described.node.meta["example_value"]) in asked}
-        inputs = list({part.node: part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
-        if not inputs:
-            return
-        told_apart = [described.node in mutated | compared for described in inputs]
-        groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
-        self.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
-        self._guard_arrays(inputs)
-
-    def _parts(self, described: GraphInput) -> list[GraphInput]:
-        """The inputs in whose memory the data of one is."""
-        if not isinstance(described.symbolic, JaggedContext):
-            return [described]
-        return [self._inputs[id(part)] for part in parts_of(described.value).values()]
-
-    def _guard_arrays(self, inputs: list[GraphInput]) -> None:
-        """Each array is a tensor with a storage of its own, even where it shares memory with others."""
-        of_array = tuple(int(isinstance(described.source, ArrayTensor)) for described in inputs)
-        if not any(of_array) or len(inputs) < 2:
-            return
-        ranges = [memory_range(described.value) for described in inputs]
-        if overlapping([place for place in ranges if place is not None], of_array):
-            self.vm.unsupported(breaks.MutatedInputUnsupported("an array that shares memory with another array or tensor"))
-        self.vm.relate(ArraysApart, inputs[0].source, tuple(described.source for described in inputs), of_array)
-
-
-@contextlib.contextmanager
-def keeping_dispatch_keys() -> Iterator[None]:
-    """Whatever fails in its scope, the thread's dispatch keys are the same behind it.
-
-    Frames that an error keeps may hold guards of torch's, which set the keys when they go: they have to go in here.
-    """
-    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()):
-        try:
-            yield
-        except FailedOnFakes as failed:
-            error: BaseException | None = failed.error
-            while error is not None:
-                error.__traceback__ = None
-                error = error.__cause__ or error.__context__
-            gc.collect()
-            raise
-
-
-def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:
-    """What is left to be compared of a tensor whose fake has symbolic sizes and strides: those are None."""
-    assert spec.sizes is not None
-    sizes = tuple(None if type(sym) is torch.SymInt else size for size, sym in zip(spec.sizes, fake.size()))
-    strides = None if spec.strides is None else tuple(None if type(sym) is torch.SymInt else stride for stride, sym in zip(spec.strides, fake.stride()))
-    return replace(spec, sizes=sizes, strides=strides)
-
-
-def with_items(container: Any, items: list[Object]) -> Any:
-    """A container like the one that an operator gave, of Objects; for `VM.from_real`."""
-    if isinstance(container, torch.Size):
-        return SizeObject(items, torch.Size)
-    return items if isinstance(container, list) else TupleObject(items, type(container))
-
-
-def module_with(modules: dict[str, fx.GraphModule]) -> torch.nn.Module:
-    """A module that holds inner graphs by their names."""
-    holder = torch.nn.Module()
-    for name, module in modules.items():
-        holder.add_module(name, module)
-    return holder
-
-
-def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Callable[[fx.Node], bool]) -> list[fx.Node]:
-    """The nodes among `nodes` (last first) that are wanted and that neither the outputs nor other wanted nodes are computed from, first to last."""
-    needed: set[fx.Node] = set()
-    waiting = list(outputs)
-    found = []
-
-    def need() -> None:
-        while waiting:
-            node = waiting.pop()
-            if node not in needed:
-                needed.add(node)
-                waiting.extend(node.all_input_nodes)
-
-    need()
-    for node in nodes:
-        if node not in needed and is_wanted(node):
-            found.append(node)
-            waiting.append(node)
-            need()
-    return found[::-1]
-
-
-def is_computed(value: Any) -> bool:
-    """Whether a value is a tensor that is no view of another."""
-    return isinstance(value, torch.Tensor) and not value._is_view()
-
-
-def has_unbacked(value: Any) -> bool:
-    """Whether a result is a tuple or list with a number in it that depends on data."""
-    return isinstance(value, (tuple, list)) and any(map(is_unbacked, value))
-
-
-def is_made_of_constants(value: Any) -> bool:
-    """Whether a result is an immutable value, or a tuple, list or dict of such. An object of another class may hold fakes."""
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return all(map(is_made_of_constants, value))
-    if type(value) is dict:
-        return all(map(is_made_of_constants, value)) and all(map(is_made_of_constants, value.values()))
-    cls = type(value)
-    return cls in EXACT or cls in CONST_BUILDERS or isinstance(value, enum.Enum) or wrapper_for(cls).by_identity

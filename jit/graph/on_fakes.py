@@ -1,8 +1,10 @@
-"""What runs on fake tensors in the place of a function that needs their data, and what an operator of somebody else's writes to."""
+"""What runs on fake tensors in the place of a function that needs their data, what an operator of somebody else's writes to, and what fails there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -60,3 +62,28 @@ def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list
             if argument.alias_info is not None and argument.alias_info.is_write:
                 found += [item for item in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(item, torch.Tensor)]
     return found
+
+
+class FailedOnFakes(Exception):
+    """An operator has raised `error` on fakes."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+@contextlib.contextmanager
+def keeping_dispatch_keys() -> Iterator[None]:
+    """Whatever fails in its scope, the thread's dispatch keys are the same behind it.
+
+    Frames that an error keeps may hold guards of torch's, which set the keys when they go: they have to go in here.
+    """
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()):
+        try:
+            yield
+        except FailedOnFakes as failed:
+            error: BaseException | None = failed.error
+            while error is not None:
+                error.__traceback__ = None
+                error = error.__cause__ or error.__context__
+            gc.collect()
+            raise

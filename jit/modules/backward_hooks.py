@@ -91,7 +91,7 @@ def run_with_hooks(vm: TorchVM, asked: Question, leaves: Sequence[TensorObject])
         found = Pass(vm, asked, leaves, changes).run()
         if {tap: change.meaning() for tap, change in found.items()} == {tap: change.meaning() for tap, change in changes.items()}:
             return vm.const(None)
-        inputs = {obj.node: obj for obj in vm.graph.input_tensors()}
+        inputs = {obj.node: obj for obj in vm.graph.inputs.tensors()}
         vm.trail.undo_to(mark)
         changes = {tap: with_operands(vm, change, inputs) or asked.stop(vm, NOT_COMPUTED) for tap, change in found.items()}
     asked.stop(vm, ", where hooks change gradients one by the other")

@@ -110,7 +110,7 @@ def makes_node(function: Callable[..., Any], refused: Callable[[dict[str, Any]],
             vm.unsupported(breaks.TensorSubclass(f"DTensor, of which {function.__name__}() is given what no node can take"))
         if "async_op" in options:
             options["async_op"] = False  # else its local tensor is one that others have to wait for, of another class
-        vm.graph.meet_distributed()
+        vm.graph.wrappers.meet_distributed()
         return enter(vm, target_of(function, options), [tensor])
 
     models(function)(call)

@@ -57,7 +57,7 @@ def storage_offset(vm: TorchVM, self: TensorObject) -> Object:
     """Guards where the tensors from outside begin whose memory it is."""
     storage_of(vm, self, "storage_offset()")
     mine = key_of(self.look(vm))
-    for tensor in vm.graph.input_tensors():
+    for tensor in vm.graph.inputs.tensors():
         fake = tensor.look(vm)
         if key_of(fake) == mine:
             if tensor.source is None or storage_and_offset(tensor.value) is None or tensor.value.storage_offset() != fake.storage_offset():
@@ -81,7 +81,7 @@ def storage_data_ptr(vm: TorchVM, self: Object) -> Object:
 @models(torch.UntypedStorage.nbytes)
 def nbytes(vm: TorchVM, self: Object) -> Object:
     """Of a tensor from outside only the part that it sees is guarded, not how large its storage is."""
-    if not isinstance(self, StorageObject) or any(self.is_of(vm, tensor) for tensor in vm.graph.input_tensors()):
+    if not isinstance(self, StorageObject) or any(self.is_of(vm, tensor) for tensor in vm.graph.inputs.tensors()):
         refuse(vm, "the size of the storage")
     return vm.const(self.size)
 

@@ -83,7 +83,7 @@ def finished(vm: TorchVM, made: UnfinishedWrapper) -> Object:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, made with a context that is no constant"))
     if not inner or not all(isinstance(part, TensorObject) for part in inner) or namespace is None:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(made.cls)}, which doesn't wrap tensors"))
-    vm.graph.meet_wrapper()
+    vm.graph.wrappers.meet_wrapper()
     result = enter(vm, maker_of(made.cls, tuple(names), context, len(made.size)), [*inner, *made.size, *made.stride])
     assert isinstance(result, TensorObject)
     fake = result.look(vm)

@@ -11,7 +11,8 @@ import torch
 from torch import fx
 
 from framejit import breaks
-from framejit.graph.builder import GraphBuilder, GraphResult
+from framejit.graph.builder import GraphBuilder
+from framejit.graph.finished import GraphResult
 from framejit.graph.state import Modes
 from framejit.guards.kinds import Guard, Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Item, Pinned, Root

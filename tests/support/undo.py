@@ -25,19 +25,21 @@ from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.state import GlobalModes, Scope
+from framejit.graph.wrappers import Wrappers
 from framejit.objects.dictobject import DictObject
 from framejit.objects.object import LazyObject, Object
 from framejit.tracing.tracer import Tracer
 
-OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBuilder, Body, GlobalModes, Scope, AutogradNode)
+OWN = (Object, Frame, ExceptionState, LastInstruction, Effects, Logged, GraphBuilder, Wrappers, Body, GlobalModes, Scope, AutogradNode)
 """Classes of the state: their fields are looked into. Everything else is compared by identity."""
 CONTAINERS = (list, tuple, dict, set)
 FREE = {
     Frame: {"mark", "parent", "delivery"},  # set anew for each instruction, or when a generator is resumed
-    GraphBuilder: {"fakes", "_inputs", "_has_inner", "_stack_traces", "vm", "trail"},  # fakes are made again
+    GraphBuilder: {"fakes", "inputs", "_has_inner", "_stack_traces", "vm", "trail"},  # fakes are made again
     Body: {"_trail"},
     GlobalModes: {"_effect_node", "_trail"},
     AutogradNode: {"_graph"},
+    Wrappers: {"_graph"},
     Scope: {"manager"},  # entered again
     Effects: {"_tracer"},
     DictObject: {"plain_keys"},  # found out once, of the program's own dict
@@ -71,7 +73,7 @@ class Portrait:
         self.rows["trail"] = vm.trail.mark(), vm.depth, vm.directives, torch.is_grad_enabled()
         self.rows["guards"] = [id(guard) for guard in vm.guards.since(0)]
         self.rows["nodes"] = [(node.name, node.op, str(node.target), len(node.users)) for node in vm.graph.outermost.fx.nodes]
-        self.rows["inputs"] = sorted(described.name for described in vm.graph._inputs.values())
+        self.rows["inputs"] = sorted(described.name for described in vm.graph.inputs.known.values())
         for name in ("_shared", "_namespaces", "guarded_generators", "rebuilt"):
             self.rows[name] = self.shape(getattr(vm, name))
         self.rows["lookups"] = self.shape(vm.lookups.raw_attributes), self.shape(vm.lookups.attributes)

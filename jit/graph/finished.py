@@ -1,0 +1,76 @@
+"""What a trace's graph is at its end, and which of its nodes nothing needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from framejit.errors import UserFrame
+from framejit.graph.inputs import GraphInput
+from framejit.graph.prune import output_nodes
+from framejit.graph.state import Modes
+
+
+@dataclass(frozen=True, slots=True)
+class GraphResult:
+    """A finished graph. `gm` takes `inputs` in order and gives a tuple of the outputs asked for, in order.
+
+    `mutated`: indices of the inputs that the graph changes in place. `has_effects`: it must run even if nothing is asked of it.
+    `repeatable`: where it raises, it has changed nothing but random number generators. `late_checks`: checks of which that can't be said.
+    `modes`: the global modes where it starts. `place`: where the outermost frame was at the first operator. `spent`: indices of the outputs that
+    the graph gives detached, because what autograd had recorded of them is used up, and what it says where that is needed.
+    """
+
+    gm: fx.GraphModule
+    inputs: tuple[GraphInput, ...]
+    mutated: tuple[int, ...]
+    has_effects: bool
+    repeatable: bool
+    late_checks: tuple[fx.Node, ...]
+    modes: Modes
+    place: UserFrame | None
+    spent: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to run: no outputs, no effects."""
+        return not self.has_effects and not output_nodes(self.gm.graph)
+
+
+def module_with(modules: dict[str, fx.GraphModule]) -> torch.nn.Module:
+    """A module that holds inner graphs by their names."""
+    holder = torch.nn.Module()
+    for name, module in modules.items():
+        holder.add_module(name, module)
+    return holder
+
+
+def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Callable[[fx.Node], bool]) -> list[fx.Node]:
+    """The nodes among `nodes` (last first) that are wanted and that neither the outputs nor other wanted nodes are computed from, first to last."""
+    needed: set[fx.Node] = set()
+    waiting = list(outputs)
+    found = []
+
+    def need() -> None:
+        while waiting:
+            node = waiting.pop()
+            if node not in needed:
+                needed.add(node)
+                waiting.extend(node.all_input_nodes)
+
+    need()
+    for node in nodes:
+        if node not in needed and is_wanted(node):
+            found.append(node)
+            waiting.append(node)
+            need()
+    return found[::-1]
+
+
+def is_computed(value: Any) -> bool:
+    """Whether a value is a tensor that is no view of another."""
+    return isinstance(value, torch.Tensor) and not value._is_view()

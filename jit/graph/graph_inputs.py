@@ -1,0 +1,208 @@
+"""The inputs of a trace's graph, as it comes to them: a placeholder for each tensor and number from outside, and what is guarded of them together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+from torch.fx.experimental.symbolic_shapes import SubclassSymbolicContext
+
+from framejit import breaks
+from framejit.graph.body import Body
+from framejit.graph.demands import GraphDemands
+from framejit.graph.fake import refusal, refusal_of_class
+from framejit.graph.fakes import Fakes
+from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
+from framejit.graph.jagged import JaggedContext, contexts_of, parts_of
+from framejit.graph.shapes import Shapes
+from framejit.graph.unbacked import Unbacked
+from framejit.graph.wrappers import Wrappers
+from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping
+from framejit.guards.source import Source
+from framejit.guards.tensor_source import ArrayTensor
+from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, spec_without_sizes, tensor_spec
+from framejit.objects.numberobject import NumberObject
+from framejit.objects.object import VM
+from framejit.objects.storageobject import StorageObject, key_of
+from framejit.objects.tensorobject import TensorObject
+from framejit.torch_classes import as_class, is_disguised, is_distributed, is_jagged, is_wrapper
+from framejit.trail import Trail
+
+
+class GraphWithInputs(Protocol):
+    """What is asked of the graph."""
+
+    trail: Trail
+    demands: GraphDemands
+    fakes: Fakes
+    unbacked: Unbacked
+    shapes: Shapes
+    outermost: Body
+    wrappers: Wrappers
+    storages: list[StorageObject]
+
+    @property
+    def vm(self) -> VM:
+        """The running trace."""
+
+    def refresh(self) -> None:
+        """Make all fakes again if undoing has made them stale."""
+
+
+class GraphInputs:
+    """The inputs of one trace's graph. `known`: by the identity of the tensor, or of the number's Object."""
+
+    def __init__(self, graph: GraphWithInputs) -> None:
+        self._graph = graph
+        self.known: dict[int, GraphInput] = {}
+
+    def tensors(self) -> list[TensorObject]:
+        """The tensors from outside that the trace has come to so far."""
+        return [described.obj for described in self.known.values() if isinstance(described.obj, TensorObject) and not described.is_state]
+
+    def of_tensor(self, source: Source, tensor: torch.Tensor) -> TensorObject:
+        """The Object of a real tensor; one placeholder for each tensor, however many paths lead to it. Guards its metadata."""
+        known = self.known.get(id(tensor))
+        if known is not None:
+            obj = known.obj
+            assert isinstance(obj, TensorObject)
+            if obj.source is not source:
+                self._graph.vm.relate(Same, source, obj.source)
+            return obj
+        reason = refusal_of_class(type(tensor))
+        if reason is not None:
+            self._graph.vm.unsupported(reason)
+        if is_jagged(type(tensor)):
+            return self._jagged_input(source, tensor)
+        is_subclass, of_others = is_disguised(type(tensor)), is_wrapper(type(tensor))
+        plain = as_class(tensor, torch.Tensor) if is_subclass else tensor
+        with torch._C.DisableTorchFunctionSubclass():
+            reason = refusal(plain)
+        if reason is not None:
+            self._graph.vm.unsupported(reason)
+        self._graph.refresh()
+        if is_distributed(type(tensor)):
+            self._graph.wrappers.meet_distributed()
+        elif of_others:
+            self._graph.wrappers.meet_wrapper()
+        static = of_others or is_static(source, plain)
+        try:
+            symbolic = self._graph.shapes.context_of_wrapper(source, plain) if of_others else None if static else self._graph.shapes.context_of(source, plain)
+            fake = self._graph.fakes.of_input(tensor, symbolic)
+        except (AttributeError, RuntimeError, NotImplementedError, TypeError) as error:
+            if not of_others:
+                raise
+            self._graph.vm.unsupported(breaks.TensorSubclass(f"{type(tensor).__qualname__}, of which there is no tensor without data ({error})"))
+        if symbolic is not None:
+            if isinstance(symbolic, SubclassSymbolicContext):
+                self._graph.shapes.note_wrapper(source, tensor, symbolic)
+            self._graph.shapes.note_input(source, plain, fake)
+            self._graph.unbacked.note_input(source.told(), fake)
+        self._graph.vm.guard(TensorMatch, source, tensor_spec(tensor) if symbolic is None else without_symbols(tensor_spec(tensor), fake))
+        return self._new_input(source, tensor, fake, plain, symbolic, static, is_subclass, of_others)
+
+    def _new_input(self, source: Source, tensor: torch.Tensor, fake: torch.Tensor, plain: torch.Tensor, *described: Any) -> TensorObject:
+        """A placeholder for a tensor from outside. `described`: the rest of what a GraphInput says of it."""
+        symbolic, *rest = described
+        node = self._graph.outermost.placeholder(identifier(source.describe()), fake)
+        obj = TensorObject(node, type(tensor), source, tensor)
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        self.known[id(tensor)] = GraphInput(source, node, obj, plain, symbolic, is_parameter, holds_buffer(source), *rest)
+        self._graph.trail.log(self.known.pop, id(tensor))
+        self._graph.fakes.belongs_to(fake, obj)
+        self._graph.fakes.note_version(node)
+        return obj
+
+    def _jagged_input(self, source: Source, nested: Any) -> TensorObject:
+        """The Object of a nested tensor from outside. What it consists of is for the caller to guard."""
+        self._graph.refresh()
+        self._graph.wrappers.meet_nested()
+        context = contexts_of(source, nested, self._graph.shapes.context_of_part)
+        fake = self._graph.fakes.of_input(nested, context)
+        self._graph.vm.guard(TensorMatch, source, spec_without_sizes(nested))
+        obj = self._new_input(source, nested, fake, nested, context)
+        self._graph.wrappers.note_nested(obj)
+        return obj
+
+    def of_state(self, source: Source, state: torch.Tensor) -> TensorObject:
+        """The state of a torch.Generator, which this path leads to, as a tensor: a placeholder of its own."""
+        self._graph.refresh()
+        fake = self._graph.fakes.of_input(state, None)
+        node = self._graph.outermost.placeholder(identifier(source.describe()), fake)
+        obj = TensorObject(node, torch.Tensor, None, state)
+        self.known[id(state)] = GraphInput(source, node, obj, state, is_state=True)
+        self._graph.trail.log(self.known.pop, id(state))
+        self._graph.fakes.belongs_to(fake, obj)
+        self._graph.fakes.note_version(node)
+        return obj
+
+    def of_number(self, number: NumberObject) -> fx.Node:
+        """The placeholder of a symbolic number that is read off the call."""
+        assert number.source is not None and number.sym is not None
+        node = self._graph.outermost.placeholder(identifier(number.source.describe()), number.sym)
+        self.known[id(number)] = GraphInput(number.source, node, number, number.value)
+        self._graph.trail.log(self.known.pop, id(number))
+        return node
+
+    def fakes(self) -> list[torch.Tensor]:
+        """The fakes of all inputs."""
+        return [described.node.meta["example_value"] for described in self.known.values() if described.is_tensor]
+
+    def used(self) -> list[GraphInput]:
+        """The inputs that nodes use, in order; the other placeholders go."""
+        graph = self._graph.outermost.fx
+        needed = {described.node for described in self.known.values() if described.node.users}
+        if self._graph.demands.lifts_symbols:
+            fakes = [described.node.meta["example_value"] for described in self.known.values() if described.is_tensor and described.node in needed]
+            parts = [part for fake in fakes if is_jagged(type(fake)) for part in parts_of(fake).values()]
+            needed |= self._graph.shapes.lift([*fakes, *parts])
+        by_node = {described.node: described for described in self.known.values()}
+        inputs = []
+        for node in list(graph.nodes):
+            if node.op != "placeholder":
+                break
+            if node in needed:
+                inputs.append(by_node[node])
+            else:
+                graph.erase_node(node)
+        return inputs
+
+    def guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node]) -> None:
+        """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that."""
+        asked = {key_of(storage.tensor.fake) for storage in self._graph.storages}
+        used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
+        tensors = [described for described in self.known.values() if described.is_tensor and not described.is_state]
+        compared = {described.node for described in tensors if key_of(described.node.meta["example_value"]) in asked}
+        inputs = list({part.node: part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
+        if not inputs:
+            return
+        told_apart = [described.node in mutated | compared for described in inputs]
+        groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
+        self._graph.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
+        self._guard_arrays(inputs)
+
+    def _parts(self, described: GraphInput) -> list[GraphInput]:
+        """The inputs in whose memory the data of one is."""
+        if not isinstance(described.symbolic, JaggedContext):
+            return [described]
+        return [self.known[id(part)] for part in parts_of(described.value).values()]
+
+    def _guard_arrays(self, inputs: list[GraphInput]) -> None:
+        """Each array is a tensor with a storage of its own, even where it shares memory with others."""
+        of_array = tuple(int(isinstance(described.source, ArrayTensor)) for described in inputs)
+        if not any(of_array) or len(inputs) < 2:
+            return
+        ranges = [memory_range(described.value) for described in inputs]
+        if overlapping([place for place in ranges if place is not None], of_array):
+            self._graph.vm.unsupported(breaks.MutatedInputUnsupported("an array that shares memory with another array or tensor"))
+        self._graph.vm.relate(ArraysApart, inputs[0].source, tuple(described.source for described in inputs), of_array)
+
+
+def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:
+    """What is left to be compared of a tensor whose fake has symbolic sizes and strides: those are None."""
+    assert spec.sizes is not None
+    sizes = tuple(None if type(sym) is torch.SymInt else size for size, sym in zip(spec.sizes, fake.size()))
+    strides = None if spec.strides is None else tuple(None if type(sym) is torch.SymInt else stride for stride, sym in zip(spec.strides, fake.stride()))
+    return replace(spec, sizes=sizes, strides=strides)

@@ -1,0 +1,116 @@
+"""Tensors that have their data in others, as far as the trace has met them: wrappers, distributed tensors, and jagged nested ones with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from framejit import breaks
+from framejit.graph.autograd_node import AutogradNode
+from framejit.graph.body import Body
+from framejit.graph.demands import GraphDemands
+from framejit.graph.fake import version_of
+from framejit.graph.fakes import Fakes
+from framejit.graph.inputs import GraphInput
+from framejit.graph.jagged import JaggedContext, is_nested_int, memory_of
+from framejit.graph.state import GlobalModes
+from framejit.guards.kinds import Distinct
+from framejit.objects.nestedsize import NestedSize
+from framejit.objects.object import VM, Object
+from framejit.objects.tensorobject import TensorObject
+from framejit.torch_classes import is_jagged
+from framejit.torch_modes import MODE_CHANGES
+from framejit.trail import Trail
+
+BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
+
+
+class GraphOfWrappers(Protocol):
+    """What is asked of the graph."""
+
+    trail: Trail
+    demands: GraphDemands
+    fakes: Fakes
+    modes: GlobalModes
+    body: Body
+    outermost: Body
+    autograd_node: AutogradNode | None
+
+    @property
+    def vm(self) -> VM:
+        """The running trace."""
+
+    def size_node(self, obj: TensorObject, dim: int, size: Any) -> fx.Node:
+        """The node that gives a size of a tensor."""
+
+
+class Wrappers:
+    """The wrappers that one trace has met. `nested`: the nested tensors that it knows; `lengths`: the tensors from outside that hold the lengths of
+    such; `has_distributed`: whether there has been a distributed tensor."""
+
+    def __init__(self, graph: GraphOfWrappers) -> None:
+        self._graph = graph
+        self.nested: list[TensorObject] = []
+        self.lengths: list[Object] = []
+        self.has_distributed = False
+
+    def meet_wrapper(self) -> None:
+        """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
+        if self.nested:
+            self._graph.vm.unsupported(BESIDE_NESTED)
+        self._begin()
+        self._graph.modes.switch_overrides_off()
+
+    def _begin(self) -> None:
+        """There is a tensor that has its data in others. AOTAutograd doesn't see that a change of one of these, made before, is one of it."""
+        changes = [node for node in self._graph.outermost.kept | self._graph.body.kept if node.target not in MODE_CHANGES]
+        if changes and self._graph.autograd_node is not None and not self._graph.fakes.wrappers:
+            self._graph.vm.unsupported(breaks.TensorSubclass("that wraps others, in a graph in which a tensor has been changed before"))
+        self._graph.fakes.meet_wrapper()
+
+    def meet_distributed(self) -> None:
+        """There is a distributed tensor, or one becomes one."""
+        if not self._graph.demands.takes_distributed:
+            self._graph.vm.unsupported(breaks.TensorSubclass("DTensor, in a graph that the backend can't compile"))
+        self._graph.trail.set(self, "has_distributed", True)
+        self.meet_wrapper()
+
+    def meet_nested(self) -> None:
+        """There is a nested tensor, whose class is asked by the operators of the graph."""
+        if not self._graph.demands.takes_nested:
+            self._graph.vm.unsupported(breaks.TensorSubclass("NestedTensor"))
+        if self._graph.fakes.wrappers and not self.nested:
+            self._graph.vm.unsupported(BESIDE_NESTED)
+        self._begin()
+
+    def note_nested(self, obj: TensorObject) -> None:
+        """The trace knows this one."""
+        self.nested.append(obj)
+        self._graph.trail.log(self.nested.pop)
+
+    def holds_lengths(self, obj: Object) -> None:
+        """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
+        if obj.source is None or any(obj is known for known in self.lengths):
+            return
+        if self.lengths:
+            self._graph.vm.relate(Distinct, obj.source, tuple(known.source for known in self.lengths))
+        self.lengths.append(obj)
+        self._graph.trail.log(self.lengths.pop)
+
+    def size(self, size: Any) -> Object:
+        """The size of a nested tensor that stands for its lengths, as the program has it."""
+        for obj in self.nested:
+            for dim, known in enumerate(obj.look(self._graph.vm).size()):
+                if is_nested_int(known) and known.node.expr == size.node.expr:
+                    return NestedSize(obj, dim, self._graph.size_node(obj, dim, known))
+        self._graph.vm.unsupported(breaks.UnsupportedOperation("a size computed from the lengths of a nested tensor"))
+
+    def changes_nested(self, fakes: list[torch.Tensor], before: list[int], inputs: Iterable[GraphInput]) -> bool:
+        """Whether an operator, which has changed some of these fakes, may have changed the data of a nested tensor from outside."""
+        changed = [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]
+        outside = [described.node.meta["example_value"] for described in inputs if isinstance(described.symbolic, JaggedContext)]
+        values = [fake._values if is_jagged(type(fake)) else fake for fake in changed]
+        return bool(memory_of(values) & memory_of(outside))
