@@ -127,7 +127,7 @@ def gradients_of(rule: GradientRule, graphs: tuple[Any, ...], gradients: Tensors
         raise TypeError(f"the backward of {rule.name} raised where one of its arguments was None")
     values = {"gradient": [None if gradient is None else laid_out(gradient) for gradient in gradients], "saved": saved, "kept": kept}
     graph = graphs[list(rule.backwards).index(which)]
-    return graph(*[values[kind][index] for kind, index in rule.backwards[which].operands])
+    return graph.forward(*[values[kind][index] for kind, index in rule.backwards[which].operands])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class TransformedGradient(torch.autograd.Function):
         inputs = tangents[1 + len(applied.copied) + len(applied.own) :]
         saved, kept = used_by(ctx)
         values = {"tangent": [laid_out(inputs[index]) for index in forward.moved], "saved": saved, "kept": kept}
-        found = iter(applied.graphs[-1](*[values[kind][index] for kind, index in forward.operands]))
+        found = iter(applied.graphs[-1].forward(*[values[kind][index] for kind, index in forward.operands]))
         return tuple([next(found) if given else None for given in forward.given])
 
 

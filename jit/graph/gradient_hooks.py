@@ -95,7 +95,7 @@ def grad_listening(
             if change is None:
                 return None
             graph, operands, places, given = change
-            made = graph(*operands, *[heard[tap][place] for tap, place in places])
+            made = graph.forward(*operands, *[heard[tap][place] for tap, place in places])
             return tuple([gradients[place] if which is None else made[which] for place, which in enumerate(given)])
 
         return hear

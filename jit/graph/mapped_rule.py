@@ -28,7 +28,7 @@ class Rule:
     def all_items(self, tensors: tuple[Any, ...], dims: tuple[int | None, ...]) -> Any:
         """The results for all items of tensors that are mapped along these dimensions."""
         given = [self.items(tensor, dim, mapped) for tensor, dim, mapped in zip(tensors, dims, self.mapped)]
-        return self.graph(*given, *tensors[len(self.mapped) :])
+        return self.graph.forward(*given, *tensors[len(self.mapped) :])
 
     def items(self, tensor: torch.Tensor, dim: int | None, mapped: bool) -> torch.Tensor:
         """A tensor as the graph takes it."""

@@ -16,7 +16,7 @@ Which = tuple[int, ...] | None
 
 def vmap(inner: fx.GraphModule, dims: tuple[int, ...], out_dims: tuple[Any, ...], randomness: str, args: Tensors, free: tuple[Any, ...]) -> Tensors:
     """The outputs of a graph for each item of `args` along these dimensions."""
-    result: Tensors = torch.vmap(lambda *batched: inner(*batched, *free), dims, out_dims, randomness)(*args)
+    result: Tensors = torch.vmap(lambda *batched: inner.forward(*batched, *free), dims, out_dims, randomness)(*args)
     return result
 
 
@@ -24,7 +24,7 @@ def in_parts(inner: fx.GraphModule, count: int, free: tuple[Any, ...]) -> Callab
     """A function that gives the first `count` outputs of a graph, and the others, which a transform only hands on."""
 
     def run(*args: torch.Tensor) -> tuple[Tensors, Tensors]:
-        outputs = inner(*args, *free)
+        outputs = inner.forward(*args, *free)
         return outputs[:count], outputs[count:]
 
     return run
@@ -34,7 +34,7 @@ def grad_and_value(inner: fx.GraphModule, which: Which, args: Tensors, free: tup
     """The gradients of a graph's first output, and its outputs."""
 
     def run(*args: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
-        output, *others = inner(*args, *free)
+        output, *others = inner.forward(*args, *free)
         return output, tuple(others)
 
     gradients, (output, others) = grad_and_value_impl(run, tuple(range(len(args))) if which is None else which, True, args, {})
@@ -45,6 +45,11 @@ def jvp(inner: fx.GraphModule, which: Which, count: int, strict: bool, args: Ten
     """A graph's first `count` outputs, their tangents, and its other outputs."""
     outputs, found, others = _jvp_with_argnums(in_parts(inner, count, free), args, tangents, which, strict=strict, has_aux=True)  # type: ignore[misc]
     return *outputs, *found, *others
+
+
+def push_forward(inner: fx.GraphModule, count: int, args: Tensors, tangents: Tensors, free: tuple[Any, ...]) -> Tensors:
+    """The tangents of a graph's `count` outputs."""
+    return jvp(inner, None, count, False, args, tangents, free)[count:]
 
 
 def vjp(inner: fx.GraphModule, which: Which, count: int, args: Tensors, free: tuple[Any, ...]) -> tuple[Any, ...]:

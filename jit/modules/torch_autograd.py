@@ -16,7 +16,7 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
 from framejit.modules.app import autograd as plain
 from framejit.modules.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
-from framejit.modules.torch_func import VMAP, items
+from framejit.modules.torch_func import JVP, VMAP, items
 from framejit.modules.torch_func_rules import call_with_rule, mapping_graph, transforms_inside
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
@@ -29,7 +29,6 @@ from framejit.torch_classes import is_disguised
 ONCE = once_differentiable(lambda ctx: None).__code__
 COMPUTED = "keeps for its backward what its setup_context computes"
 """Inside transforms, each level computes its own, in eager."""
-JVP = "torch.func.jvp"
 MOST_RESULTS = 3
 """Of a Function whose backward is given None for results that nothing is computed from: it is traced for each choice of them."""
 APPLY = inspect.getattr_static(torch.autograd.Function, "apply")

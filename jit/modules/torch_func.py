@@ -28,11 +28,12 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
 from framejit.torch_classes import PLAIN_TENSORS
 
-VMAP = "torch.vmap"
+VMAP, JVP = "torch.vmap", "torch.func.jvp"
 app(vmap._flat_vmap)(plain.flat_vmap)
 app(eager_transforms.grad_and_value_impl)(plain.grad_and_value)
 app(eager_transforms._vjp_with_argnums)(plain.vjp)
 app(eager_transforms._jvp_with_argnums)(plain.jvp)
+app(eager_transforms.linearize)(plain.linearize)
 
 
 @models(lazy_load_decompositions)
@@ -217,7 +218,7 @@ def call_jvp(vm: TorchVM, function: Object, args: Object, which: Object, tangent
     vm.graph.fakes.stop_caching()
     zero_tensors.keep_fakes()
     wanted = None if vm.observe(which).cls is type(None) else plain_list(vm, which)
-    transform = Transform(vm, "torch.func.jvp", items(vm, args))
+    transform = Transform(vm, JVP, items(vm, args))
     places, along = transform.places(wanted), transform.checked(items(vm, tangents))
     outputs, aux, rest = transform.trace(function, alone)
     outs, others = transform.checked(items(vm, outputs)), transform.checked(items(vm, aux))
@@ -231,6 +232,7 @@ class PullBack(Object):
     """What a node of a `vjp` gives for its function. It can't leave the graph: then a restart leaves the whole `vjp` to native code."""
 
     __slots__ = ("vm", "node", "place")
+    transform = "torch.func.vjp"
 
     def __init__(self, vm: TorchVM, node: fx.Node, place: Any) -> None:
         self.cls = type(plain.vjp)
@@ -243,7 +245,7 @@ class PullBack(Object):
         return self.node
 
     def reconstruct(self, cg: Codegen) -> None:
-        self.vm.restart(self.place, breaks.InsideTransform("torch.func.vjp", "whose function leaves the graph"))
+        self.vm.restart(self.place, breaks.InsideTransform(self.transform, "whose function leaves the graph"))
 
 
 @models(plain.call_vjp)

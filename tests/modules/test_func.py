@@ -18,7 +18,6 @@ from torch.func import (
     jacfwd,
     jacrev,
     jvp,
-    linearize,
     stack_module_state,
     vjp,
     vmap,
@@ -362,11 +361,6 @@ def whose_function_passes_a_break(m, x):
     return back(out)
 
 
-def linear_part(m, x):
-    out, push = linearize(lambda y: y.sin() * m.scale.detach(), x.detach())
-    return out, push(x)
-
-
 def that_asks_autograd(m, x):
     return grad(lambda a: torch.autograd.grad((a**3).sum(), a, create_graph=True)[0].sum())(x)
 
@@ -374,7 +368,7 @@ def that_asks_autograd(m, x):
 SPLIT = (
     that_breaks, that_breaks_in_a_jacobian, that_looks_at_data, that_keeps_a_tensor, that_keeps_a_tensor_in_a_variable, that_changes_what_is_outside,
     that_changes_its_argument, that_looks_at_what_autograd_knows, with_a_hook, with_pythons_random_numbers,
-    whose_function_leaves, whose_function_passes_a_break, linear_part, that_asks_autograd,
+    whose_function_leaves, whose_function_passes_a_break, that_asks_autograd,
 )  # fmt: skip
 
 

@@ -44,6 +44,16 @@ def call_pull_back(backward: Any, gradients: list[Any], retain_graph: bool, crea
     raise NotImplementedError
 
 
+def call_linearize(function: Any, args: list[Any]) -> tuple[Any, Any]:
+    """What `call_push_forward` takes, and the third value that `function(args)` gives besides two lists of tensors, of which the second is empty."""
+    raise NotImplementedError
+
+
+def call_push_forward(forward: Any, tangents: list[Any]) -> list[Any]:
+    """The tangents that the function of a linearize gives."""
+    raise NotImplementedError
+
+
 def stop(what: tuple[str, str]) -> NoReturn:
     """Leave to native code what can't be traced."""
     raise NotImplementedError
@@ -149,3 +159,18 @@ def jvp(func: Any, primals: Any, tangents: Any, argnums: Any, *, strict: bool = 
     )
     result = tree_unflatten(outputs, out_spec), tree_unflatten(found, out_spec)
     return (*result, tree_unflatten(aux, aux_spec)) if has_aux else result
+
+
+def linearize(func: Any, *primals: Any) -> Any:
+    """`torch.func.linearize`, which calls the function twice."""
+    output = func(*primals)
+    leaves, spec = tree_flatten((primals, {}))
+    forward, (out_spec, _) = call_linearize(taking_leaves(func, spec, False), leaves)
+
+    def jvp_fn(*tangents: Any) -> Any:
+        flat_tangents, tangents_spec = tree_flatten((tangents, {}))
+        if tangents_spec != spec:
+            stop(("torch.func.linearize", "whose function is given other values than its arguments"))
+        return tree_unflatten(call_push_forward(forward, flat_tangents), out_spec)
+
+    return output, jvp_fn
