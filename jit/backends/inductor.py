@@ -18,6 +18,7 @@ from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
+from framejit.backends.translation_units import together
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 
 
@@ -98,7 +99,7 @@ def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: A
     without_alpha(gm.graph)
     compute_once(gm.graph)
     gm.recompile()
-    with config.patch(layout_optimization=False) if weights_outweigh(gm.graph) else contextlib.nullcontext():
+    with config.patch(layout_optimization=False) if weights_outweigh(gm.graph) else contextlib.nullcontext(), together():
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

@@ -1,0 +1,193 @@
+"""Inductor's C++ kernels, compiled together: those of a graph in as few translation units as keep the processors busy.
+
+Inductor has the C++ compiler run once for each kernel (torch 2.11 to 2.15). On CPUs that makes most of the time of a first call, and most of it is spent on
+headers and on the linker: 33 kernels of a training step of Llama's took 28 s of processor time one by one, and 3 s in one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from torch._inductor.async_compile import AsyncCompile, get_compile_threads
+from torch._inductor.codecache import CppPythonBindingsCodeCache, LambdaFuture
+from torch._inductor.exc import CppCompileError
+
+UNIT = 50_000
+"""Characters of a translation unit, at least, where there are several: what the C++ compiler reads in the time that it takes to begin."""
+INCLUDE = "#include <torch/csrc/inductor/cpp_prefix.h>"
+ONE_FUNCTION = re.compile(rf'\s*{re.escape(INCLUDE)}\s*extern "C"\s+void\s+kernel\((?P<rest>[^{{}}]*\)\s*\{{\n(?:[^}}\n].*\n|\n)*\}})\s*')
+"""The source of a kernel that has nothing at file scope beside its function."""
+
+BINDING = """
+static PyObject* kernel{number}_py(PyObject* self, PyObject* args) {{
+    try {{
+        if (!PyTuple_CheckExact(args) || PyTuple_GET_SIZE(args) != {count}) [[unlikely]]
+            throw std::runtime_error("requires a tuple of {count} args");
+        kernel{number}({args});
+        Py_RETURN_NONE;
+    }} catch (std::exception const& error) {{
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+        return nullptr;
+    }} catch (...) {{
+        PyErr_SetString(PyExc_RuntimeError, "unhandled error");
+        return nullptr;
+    }}
+}}
+"""
+ALL_KERNELS = """
+static PyMethodDef methods_of_kernels[] = {{ {methods} }};
+
+static PyObject* all_kernels(PyObject* module) {{
+    constexpr Py_ssize_t count = sizeof(methods_of_kernels) / sizeof(PyMethodDef);
+    PyObject* result = PyTuple_New(count);
+    for (Py_ssize_t i = 0; result != nullptr && i < count; i++) {{
+        PyObject* function = PyCFunction_NewEx(&methods_of_kernels[i], module, nullptr);
+        if (function == nullptr) {{
+            Py_CLEAR(result);
+        }} else {{
+            PyTuple_SET_ITEM(result, i, function);
+        }}
+    }}
+    return result;
+}}
+"""
+
+Function = Callable[..., None]
+
+
+class Kernel(NamedTuple):
+    """A kernel as Inductor writes it, and the C++ types of its arguments."""
+
+    argtypes: tuple[str, ...]
+    source: str
+
+
+LOADED: WeakValueDictionary[Kernel, Any] = WeakValueDictionary()
+"""The functions of kernels, as long as a graph has them: the code for other sizes has many of the same."""
+
+
+class Batch:
+    """The kernels of a graph, collected until one of them is asked for, when all are compiled."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Kernel, Future[Function]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, kernel: Kernel) -> Any:
+        """What Inductor waits for: its `result()` is the function of the kernel."""
+        if (function := LOADED.get(kernel)) is not None:
+            return LambdaFuture(lambda: function)
+        with self._lock:
+            future = self._waiting.setdefault(kernel, Future())
+        return LambdaFuture(lambda: self._result(future))
+
+    def _result(self, future: Future[Function]) -> Function:
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        try:
+            started = [(unit, start(unit)) for unit in units(list(waiting), get_compile_threads())]
+            for unit, finish in started:
+                for kernel, function in zip(unit, finish(), strict=True):
+                    LOADED[kernel] = function
+                    waiting[kernel].set_result(function)
+        except BaseException as error:
+            for each in waiting.values():
+                if not each.done():
+                    each.set_exception(error)
+            raise
+        return future.result()
+
+
+BATCH: ContextVar[Batch | None] = ContextVar("BATCH", default=None)
+"""What collects the kernels of the graph that is being compiled on this thread; None: Inductor compiles each by itself, as for `torch.compile`."""
+one_by_one = AsyncCompile.cpp_pybinding
+
+
+def cpp_pybinding(compiler: AsyncCompile, argtypes: Sequence[str], source_code: str) -> Any:
+    """Inductor's method of this name: how its code for a graph asks for a kernel."""
+    batch = BATCH.get()
+    if batch is None or get_compile_threads() <= 1 or ONE_FUNCTION.fullmatch(source_code) is None or "#define" in source_code:
+        return one_by_one(compiler, list(argtypes), source_code)
+    return batch.add(Kernel(tuple(argtypes), source_code))
+
+
+AsyncCompile.cpp_pybinding = cpp_pybinding  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Inside, the kernels of graphs that Inductor compiles on this thread are compiled together."""
+    token = BATCH.set(Batch())
+    try:
+        yield
+    finally:
+        BATCH.reset(token)
+
+
+def units(kernels: Sequence[Kernel], processors: int) -> list[list[Kernel]]:
+    """The kernels in as many parts of about the same size as there are processors, or fewer: none is smaller than UNIT."""
+    total = sum(len(kernel.source) for kernel in kernels)
+    count = max(1, min(processors, total // UNIT))
+    parts: list[list[Kernel]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for kernel in sorted(kernels, key=lambda kernel: len(kernel.source), reverse=True):
+        smallest = sizes.index(min(sizes))
+        parts[smallest].append(kernel)
+        sizes[smallest] += len(kernel.source)
+    return [part for part in parts if part]
+
+
+def start(unit: Sequence[Kernel]) -> Callable[[], Sequence[Function]]:
+    """Have the C++ compiler begin with these kernels. What comes back waits for it, and gives their functions. Raises CppCompileError."""
+    if len(unit) == 1:
+        load = CppPythonBindingsCodeCache.load_pybinding_async(list(unit[0].argtypes), unit[0].source, submit_fn=AsyncCompile.submit)
+        return lambda: (load(),)
+    load = together_in(unit).load_pybinding_async(
+        [], "\n".join([INCLUDE, *map(definition, range(len(unit)), unit)]), submit_fn=AsyncCompile.submit
+    )
+
+    def finish() -> Sequence[Function]:
+        try:
+            return load()()
+        except CppCompileError:  # something in one of them doesn't go with the others: what is wrong by itself raises again
+            return [CppPythonBindingsCodeCache.load_pybinding(list(kernel.argtypes), kernel.source) for kernel in unit]
+
+    return finish
+
+
+def definition(number: int, kernel: Kernel) -> str:
+    """The function of a kernel, by a name of its own."""
+    match = ONE_FUNCTION.fullmatch(kernel.source)
+    assert match is not None
+    return f"static void kernel{number}({match['rest']}\n"
+
+
+def together_in(unit: Sequence[Kernel]) -> type[CppPythonBindingsCodeCache]:
+    """Inductor's way to compile and load a kernel, for a library with one function for Python, which gives those of the kernels."""
+    bindings = [
+        BINDING.format(number=number, count=len(kernel.argtypes), args=parsed(kernel.argtypes)) for number, kernel in enumerate(unit)
+    ]
+    methods = ", ".join(f'{{"kernel", kernel{number}_py, METH_VARARGS, ""}}' for number in range(len(unit)))
+    code = "".join(bindings) + ALL_KERNELS.format(methods=methods)
+    return type(
+        "Unit",
+        (CppPythonBindingsCodeCache,),
+        {
+            "cache": {},
+            "entry_function": "kernels",
+            "call_entry_function": "return all_kernels(self);",
+            "extra_parse_arg": code.replace("{", "{{").replace("}", "}}"),  # Inductor formats it, behind its own `parse_arg`
+        },
+    )
+
+
+def parsed(argtypes: Sequence[str]) -> str:
+    """The arguments of a kernel, taken from the tuple `args`."""
+    return ", ".join(f"parse_arg<{argtype.replace('const ', '')}>(args, {place})" for place, argtype in enumerate(argtypes))
