@@ -38,6 +38,8 @@ SPENT = ("backward through the graph a second time", "has been modified by an in
 """What autograd says where a result's record leads nowhere any more."""
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
+MAKES_SPARSE = breaks.NotInsideAutogradNode("making a sparse tensor with a gradient")
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
 
 
@@ -70,6 +72,11 @@ class OperatorGraph(Protocol):
 
     def instruction_of(self, node: fx.Node) -> tuple[CodeType, int] | None:
         """The instruction of the program that has made a node; None for an item of an operator's results."""
+
+
+def is_lost_if_sparse(tensor: torch.Tensor) -> bool:
+    """Whether it is a sparse tensor that AOTAutograd can't do with: it would lose its gradient, and may end the process over one that a backward pass needs."""
+    return tensor.layout in COMPRESSED and torch.is_grad_enabled() or tensor.layout is torch.sparse_coo and tensor.requires_grad
 
 
 class AutogradNode:
@@ -107,6 +114,8 @@ class AutogradNode:
 
     def after(self, name: str, result: Any, snapshot: TensorSnapshot | None) -> None:
         """Check what an operator has done to fakes, and its result."""
+        if any(is_lost_if_sparse(tensor) for tensor in tensors_of(result)):
+            self._graph.vm.unsupported(MAKES_SPARSE)
         if self._graph.transform_around() is not None:
             return
         lost = None if snapshot is None else snapshot.change_that_is_lost(name)
