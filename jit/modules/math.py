@@ -36,7 +36,7 @@ def of_one_number(name: str) -> None:
     models(function)(model)
 
 
-for _name in ("sqrt", "exp", "log", "sin", "cos"):
+for _name in ("sqrt", "exp", "log", "log2", "log10", "log1p", "tanh", "sin", "cos"):
     of_one_number(_name)
 
 

@@ -17,7 +17,9 @@ ASCENDING: dict[str, Callable[[Any], Any]] = {
     "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
 }  # fmt: skip
 """Functions whose results are in the order of their arguments."""
-NEARLY_ASCENDING: dict[str, Callable[[float], float]] = {"math.exp": math.exp, "math.log": math.log}
+NEARLY_ASCENDING: dict[str, Callable[[float], float]] = {
+    "math.exp": math.exp, "math.log": math.log, "math.log2": math.log2, "math.log10": math.log10, "math.log1p": math.log1p, "math.tanh": math.tanh,
+}  # fmt: skip
 """Functions of the C library of which that is true but for rounding."""
 
 
@@ -55,6 +57,9 @@ def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
         compute = operator.mul if operation == "*" else operator.truediv
         corners = [compute(a, b) for a in first for b in last]
         return Bounds(min(corners), max(corners))
+    if operation in ("//", "%") and last.least > 0 and all(type(end) is int for end in (*first, *last)):
+        quotients = Bounds(min(first.least // end for end in last), max(first.greatest // end for end in last))
+        return quotients if operation == "//" else Bounds(0, last.greatest - 1)
     if operation == "**":
         return bounds_of_power(first, last)
     if operation in ("min", "max"):
@@ -64,12 +69,13 @@ def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
 
 
 def bounds_of_power(base: Bounds, exponent: Bounds) -> Bounds | None:
-    """Bounds of a power that lies between 0 and 1, of a positive base, and of one with a fixed exponent; None for others, which may be too large or complex."""
-    if base.least >= 1 and exponent.greatest <= 0:
-        return Bounds(0.0, 1.0)
-    if base.least > 0 and base.greatest <= 1 and exponent.least >= 0:
-        return Bounds(0.0, min(1.0, base.greatest * (1 + ROUNDING)) if exponent.least >= 1 else 1.0)
-    return bounds_of_fixed_power(base, exponent.least) if exponent.least == exponent.greatest else None
+    """Bounds of a power of a positive base, and of one with a fixed exponent; None for others, which may be complex, and where it may be too large."""
+    if base.least <= 0:
+        return bounds_of_fixed_power(base, exponent.least) if exponent.least == exponent.greatest else None
+    corners = [float(number) ** power for number in base for power in exponent]
+    least, greatest = min(corners) * (1 - ROUNDING) - sys.float_info.min, max(corners) * (1 + ROUNDING) + sys.float_info.min
+    is_proper = (base.least >= 1 and exponent.greatest <= 0) or (base.greatest <= 1 and exponent.least >= 0)
+    return Bounds(max(least, 0.0), min(greatest, 1.0) if is_proper else greatest)
 
 
 def bounds_of_fixed_power(base: Bounds, exponent: float) -> Bounds | None:

@@ -17,10 +17,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from framejit.objects.bounds import Bounds, bounds_of
+from framejit.objects.bounds import NEARLY_ASCENDING, Bounds, bounds_of
 from framejit.objects.constobject import ConstObject
 from framejit.objects.monotone import course_with, leaves_of, sides_of, threshold, value_for
 from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.ranges import bounds_within, range_around
 
 if TYPE_CHECKING:
     from torch import SymFloat, SymInt, fx
@@ -32,10 +33,10 @@ MAX_DEPTH = 16
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "/": operator.truediv, "**": operator.pow,
     "max": max, "min": min, "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
-    "math.exp": math.exp, "math.log": math.log, "math.sin": math.sin, "math.cos": math.cos,
+    "math.sin": math.sin, "math.cos": math.cos, **NEARLY_ASCENDING,
 }  # fmt: skip
 """What can be deferred."""
-MAY_FAIL = frozenset({"math.sqrt", "math.exp", "math.log", "math.sin", "math.cos"})
+MAY_FAIL = frozenset({"math.sqrt", "math.sin", "math.cos", *NEARLY_ASCENDING})
 """Functions that fail on some numbers, or on infinite ones."""
 UNFAILING = frozenset("+-*")
 """The operators that can't fail on two ints or on two floats. With one of each they fail where the int is too large for a float: see `defers`."""
@@ -294,7 +295,7 @@ def can_wait(vm: VM, operation: str, left: NumberObject, right: NumberObject) ->
         is_root = not right.pending and right.value > 0 and right.value != int(right.value)
         if is_root and base.least < 0 <= left.value and compared_with_float(vm, ">=", left, NumberObject(0.0)) is not None:
             base = Bounds(0.0, base.greatest)  # that it isn't negative is guarded now
-        return bounds_of("**", base, exponent) is not None
+        return bounds_of("**", base, exponent) is not None or is_sure(vm, right, lambda within: bounds_of("**", base, within) is not None)
     if right.pending:
         return False
     if right.cls is float:
@@ -315,8 +316,24 @@ def is_nonzero(vm: VM, number: NumberObject) -> bool:
         return vm.graph.shapes.decide(operator.ne, number.symbolic(vm), 0)
     if number.is_float_input(vm):
         return vm.graph.shapes.decide_float("!=", number, 0.0)
+    return is_sure(vm, number, lambda within: within.least > 0 or within.greatest < 0)
+
+
+def is_sure(vm: VM, number: NumberObject, holds: Callable[[Bounds], bool]) -> bool:
+    """Whether something holds of a number, by its bounds, or where these are too wide, by those that it has in a range of the one int that it is computed of;
+    then that this is in the range is guarded."""
     within = bounds(vm, number)
-    return within is not None and (within.least > 0 or within.greatest < 0)
+    if within is not None and holds(within):
+        return True
+    leaves = leaves_of(number)
+    if len(leaves) != 1 or leaves[0].symbolic(vm) is None:
+        return False
+    ends = bounds_of_int(vm, leaves[0])
+    found = range_around(lambda part: (within := bounds_within(number, part)) is not None and holds(within), leaves[0].value, ends)
+    for relation, limit, end in () if found is None else ((">=", found.least, ends.least), ("<=", found.greatest, ends.greatest)):
+        if limit != end:
+            vm.graph.shapes.decide(COMPARISONS[relation], leaves[0].symbolic(vm), limit)
+    return found is not None
 
 
 def bounds(vm: VM, number: NumberObject) -> Bounds | None:
@@ -360,8 +377,7 @@ def converted(vm: VM, operation: str, obj: Object) -> Object | None:
         if obj.value < 0 or not vm.graph.shapes.decide(operator.ge, sym_of(vm, obj), 0):
             return None
     elif operation in MAY_FAIL:
-        within = bounds(vm, obj)
-        if within is None or bounds_of(operation, within, within) is None:
+        if not is_sure(vm, obj, lambda within: bounds_of(operation, within, within) is not None):
             return None
     made = DeferredNumber(operation, (obj,), OPERATIONS[operation](obj.value))
     return made if made.symbol(vm) is not None else None
@@ -430,10 +446,14 @@ def compared_with_float(vm: VM, symbol: str, left: NumberObject, right: NumberOb
 
 def compared_by_its_leaf(vm: VM, symbol: str, number: DeferredNumber, other: NumberObject) -> Object | None:
     """A comparison, with a known number, of a float that is computed of one symbolic number and rises or falls with it: whether that number has passed the
-    place where the outcome changes. None where it isn't such a comparison."""
+    place where the outcome changes, or for one that goes up and down, whether it is in a range of one outcome. None where it isn't such a comparison."""
     leaves = leaves_of(number)
-    if symbol in ("==", "!=") or len(leaves) != 1 or course_with(number) is None or not is_setting(other):
+    if symbol in ("==", "!=") or len(leaves) != 1 or not is_setting(other):
         return None
+    if course_with(number) is None:
+        limit, outcome = other.constant(vm), bool(COMPARISONS[symbol](number.value, other.value))
+        is_such = is_sure(vm, number, lambda within: all(bool(COMPARISONS[symbol](end, limit)) == outcome for end in within))
+        return vm.const(outcome) if is_such else None
     (leaf,) = leaves
     limit, ends = other.constant(vm), None
     if leaf.cls is int and leaf.symbolic(vm) is not None:

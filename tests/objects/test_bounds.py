@@ -11,7 +11,7 @@ from framejit.objects.bounds import Bounds, bounds_of
 from framejit.objects.numberobject import OPERATIONS
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.floats(0, 2) | st.integers(-(2**63), 2**63).map(float)
-FUNCTIONS = ["math.sqrt", "math.log", "math.exp", "math.sin", "math.cos"]
+FUNCTIONS = ["math.sqrt", "math.log", "math.log2", "math.log10", "math.log1p", "math.exp", "math.tanh", "math.sin", "math.cos"]
 TWO = ["+", "-", "*", "/", "**", "min", "max", "//", "%"]
 
 
@@ -43,10 +43,36 @@ def test_powers_of_a_fixed_exponent(one: float, other: float, exponent: float, p
 def test_functions_keep_the_order(operation: str, one: float, other: float, part: float) -> None:
     ends = Bounds(*sorted([one, other]))
     found = bounds_of(operation, ends, ends)
-    fails = {"math.sqrt": ends.least < 0, "math.log": ends.least <= 0, "math.exp": ends.greatest > 709.78}
+    fails = {"math.sqrt": ends.least < 0, "math.log1p": ends.least <= -1, "math.exp": ends.greatest > 709.78}
+    fails |= dict.fromkeys(("math.log", "math.log2", "math.log10"), ends.least <= 0)
     assert (found is None) == fails.get(operation, False)
     if found is not None:
         assert found.least <= OPERATIONS[operation](within(ends, part)) <= found.greatest
+
+
+INTS = st.integers(-(2**63), 2**63) | st.integers(-9, 9)
+
+
+@given(st.sampled_from(["//", "%"]), st.lists(INTS, min_size=4, max_size=4), st.data())
+def test_quotients_and_remainders_of_ints(operation: str, numbers: list[int], data: st.DataObject) -> None:
+    first, last = Bounds(*sorted(numbers[:2])), Bounds(*sorted(numbers[2:]))
+    found = bounds_of(operation, first, last)
+    assume(found is not None)
+    left, right = (data.draw(st.integers(int(ends.least), int(ends.greatest))) for ends in (first, last))
+    assert found.least <= OPERATIONS[operation](left, right) <= found.greatest
+
+
+SHARES = st.floats(0, 1, exclude_min=True)
+EXPONENTS = st.integers(0, 2**40) | st.floats(0, 99)
+
+
+@given(SHARES, SHARES, st.lists(EXPONENTS, min_size=2, max_size=2), st.data())
+def test_powers_between_zero_and_one(one: float, other: float, exponents: list[float], data: st.DataObject) -> None:
+    base, exponent = Bounds(*sorted([one, other])), Bounds(*sorted(exponents))
+    found = bounds_of("**", base, exponent)
+    assert found is not None
+    for power in (*exponent, data.draw(st.floats(exponent.least, exponent.greatest))):
+        assert found.least <= data.draw(st.floats(base.least, base.greatest)) ** power <= found.greatest
 
 
 def test_of_what_may_fail_there_are_none() -> None:
