@@ -1,4 +1,4 @@
-"""The catalogue of break reasons as pages: made from breaks.py, for docs/breaks and for the command line."""
+"""The catalogue of break reasons as pages: made from the classes of breaks/, for docs/breaks and for the command line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def index() -> str:
     return "\n".join([
         "# Graph breaks, by reason",
         "",
-        "Made from `jit/breaks.py` by `python -m framejit breaks --write docs/breaks`.",
+        "Made from `jit/breaks/` by `python -m framejit breaks --write docs/breaks`.",
         "",
         "| id | reason | |",
         "|---|---|---|",

@@ -1,0 +1,37 @@
+"""What a break reason is: data that says how tracing stopped, and a page of documentation."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Break:
+    """Tracing stopped. Base of all reasons, never used itself."""
+
+    id: ClassVar[str] = ""
+    message: ClassVar[str] = ""
+    explanation: ClassVar[str] = ""
+    hints: ClassVar[tuple[str, ...]] = ()
+
+    def text(self) -> str:
+        """One line: what happened, with the specifics."""
+        return self.message.format(**self._specifics()).removesuffix(": ")
+
+    def advice(self) -> tuple[str, ...]:
+        """What the user can do about it, with the specifics."""
+        specifics = self._specifics()
+        return tuple(hint.format(**specifics) for hint in self.hints)
+
+    def _specifics(self) -> dict[str, str]:
+        return {f.name: str(getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def page(cls) -> str:
+        """The documentation of this kind of break: its docstring."""
+        return inspect.cleandoc(cls.__doc__ or "")
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.text()}"
