@@ -67,6 +67,7 @@ class Body:
     `items_by_index`: in `x[i]`, a tensor `i` without dimensions is an index like others, and not a number that is asked for.
     `takes_floats`: whether floats that vary may be used of the graph around it.
 
+    `is_backward`: autograd runs the graph later.
     `transform`: what of torch.func's runs the graph, if that does. No fake of such a graph has a record of autograd's from around it.
     Every change leaves on the trail how it is taken back.
     """
@@ -78,12 +79,14 @@ class Body:
         items_by_index: bool = False,
         takes_floats: bool = True,
         transform: Transforming | None = None,
+        is_backward: bool = False,
     ) -> None:
         self.fx = fx.Graph()
         self.outer = outer
         self.items_by_index = items_by_index
         self.takes_floats: bool = takes_floats and (outer is None or outer.takes_floats)
         self.transform = transform
+        self.is_backward = is_backward
         self.notes: dict[fx.Node, NodeNote] = {}
         """The notes of every node but placeholders and attached modules, in the order in which the nodes were made."""
         self.lifted: dict[fx.Node, fx.Node] = {}
@@ -117,6 +120,10 @@ class Body:
             self._made_of[node] = of
             self._trail.log(self._made_of.pop, node)
         return node
+
+    def makes(self, node: fx.Node) -> bool:
+        """Whether a node is an operator of this graph."""
+        return node.graph is self.fx and node.op != "placeholder"
 
     def is_given(self, node: fx.Node) -> bool:
         """Whether a node is what the operator that runs this graph makes of one of its arguments."""

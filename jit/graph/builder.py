@@ -230,10 +230,12 @@ class GraphBuilder:
 
     # Inner graphs, which an operator takes as arguments.
 
-    def begin_inner(self, items_by_index: bool = False, takes_floats: bool = True, transform: Transforming | None = None) -> None:
+    def begin_inner(
+        self, items_by_index: bool = False, takes_floats: bool = True, transform: Transforming | None = None, is_backward: bool = False
+    ) -> None:
         """What is traced from here on goes into a graph of its own, until `end_inner`. The arguments: see Body."""
         self._has_inner = True
-        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, transform))
+        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, transform, is_backward))
 
     def inner_argument(self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None) -> TensorObject:
         """What the operator that runs the innermost graph makes of one of its arguments, `of` this node. `make` makes its fake."""

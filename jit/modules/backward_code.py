@@ -55,7 +55,7 @@ def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[O
     """
     graph = vm.graph
     mark, before, looks = vm.trail.mark(), reachable(used), graph.modes.grad_looks
-    graph.begin_inner()
+    graph.begin_inner(is_backward=True)
     body = graph.body
     looked_at: list[Object] = []
     count = vm.guards.count()

@@ -64,10 +64,12 @@ class Question:
         return found
 
     def reached(self, vm: TorchVM) -> tuple[TensorObject, ...] | str:
-        """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python."""
+        """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python.
+        In a backward, they are those of what that computes itself."""
         graph = vm.graph
         tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
-        if not graph.demands.takes_gradients or graph.body is not graph.outermost or len(tensors) != len(self.outputs) + len(self.inputs or ()):
+        can_ask = graph.body is graph.outermost or (graph.body.is_backward and graph.transform_around() is None)
+        if not graph.demands.takes_gradients or not can_ask or len(tensors) != len(self.outputs) + len(self.inputs or ()):
             return ""
         if graph.autograd_node is not None and vm.guards.read(torch._C._autograd._top_saved_tensors_default_hooks, True) is not None:
             return ", where hooks on saved tensors are set"
@@ -78,7 +80,7 @@ class Question:
             return f", through the autograd.Function {name.removesuffix('Backward')}"
         known = [graph.object_of(leaf) for leaf in paths.leaves]
         found = tuple([obj for obj in known if obj is not None])
-        if len(found) != len(known):
+        if len(found) != len(known) or (graph.body.is_backward and not all(graph.body.makes(leaf.node) for leaf in found)):
             return ", of what was computed before"
         return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
 
@@ -131,7 +133,7 @@ class Question:
     def note(self, vm: TorchVM) -> None:
         """The graph is about to compute gradients, which may use up what autograd has recorded of the fakes."""
         vm.graph.fakes.changes_with_undoing()
-        if vm.graph.autograd_node is not None:
+        if vm.graph.autograd_node is not None and not vm.graph.is_inner():
             vm.trail.set(vm.graph.autograd_node, "asks", True)
             vm.trail.set(vm.graph.autograd_node, "asks_twice", vm.graph.autograd_node.asks_twice or self.create_graph)
 
