@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from framejit import classes
+from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
 from framejit.objects.object import Object, settle
 
@@ -25,6 +27,32 @@ def meets_handler(frame: Frame | None) -> bool:
                     return True
             handler = frame.decoded.handler_at[handler.target]
         frame = frame.parent
+    return False
+
+
+def is_caught(frame: Frame | None) -> bool:
+    """Whether an `except` of this frame or its callers might take the exception, which then is no failure but a way that the program goes."""
+    while frame is not None:
+        handler = frame.decoded.handler_at[frame.pc]
+        while handler is not None:
+            if has_except(frame.decoded.instructions, handler.target) and not is_of_library(frame):
+                return True
+            handler = frame.decoded.handler_at[handler.target]
+        frame = frame.parent
+    return False
+
+
+def has_except(instructions: Sequence[Instruction], target: int) -> bool:
+    """Whether a handler is that of an `except`; `finally` and `with` raise the exception once more, as a rule."""
+    if instructions[target].op != "PUSH_EXC_INFO":
+        return False
+    if instructions[target + 1].op == "POP_TOP":
+        return True
+    for instruction in instructions[target + 1 :]:
+        if instruction.op in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH"):
+            return True
+        if "JUMP" in instruction.op or instruction.op in ("RERAISE", "WITH_EXCEPT_START", "POP_TOP", "STORE_FAST"):
+            return False
     return False
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from framejit import breaks
 from framejit.bytecode.instruction import Instruction
 from framejit.ceval.frame import Frame
-from framejit.ceval.handlers import meets_handler
+from framejit.ceval.handlers import is_caught
 from framejit.ceval.operation import op
 from framejit.ceval.signals import Return
 from framejit.objects import abstract, build, operators
@@ -39,7 +39,7 @@ def truth(vm: VM, frame: Frame, condition: Object, if_true: int, if_false: int) 
     """Which way a branch goes. Where it depends on the data of tensors, and one way leads to a `raise`, the graph checks that it goes the other."""
     if abstract.depends_on_data(vm, condition):
         expected = raises(frame, if_false)
-        if expected != raises(frame, if_true) and not meets_handler(frame) and vm.observe(condition).check_truth(vm, expected):
+        if expected != raises(frame, if_true) and not is_caught(frame) and vm.observe(condition).check_truth(vm, expected):
             return expected
     return abstract.truth(vm, condition)
 

@@ -89,8 +89,9 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     return None
 
 
-READS_MEMORY = ("its data is not allocated yet", "Cannot access data pointer of Tensor")
-"""What operators raise that read the memory of a tensor themselves, where it has none (c10/core/TensorImpl.h)."""
+NEEDS_DATA = ("its data is not allocated yet", "Cannot access data pointer of Tensor", "expected to contain only concrete integers")
+"""What operators raise that read the memory of a tensor themselves, where it has none (c10/core/TensorImpl.h), and where a tensor stands for an
+int that they must know, as in `F.interpolate(x, size=(h, w))` (c10/core/SymIntArrayRef.h)."""
 
 
 NO_FAKE = "There was no fake impl registered for"
@@ -119,7 +120,7 @@ def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.B
     """The break reason for an exception that an operator on fakes raised. `target`: of its node."""
     if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)):
         return breaks.DataDependent(operation)
-    if any(text in str(error) for text in READS_MEMORY):
+    if any(text in str(error) for text in NEEDS_DATA):
         return breaks.DataDependent(operation)
     first = str(error).strip().partition("\n")[0]
     if is_of_others(target):

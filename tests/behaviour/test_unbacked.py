@@ -660,6 +660,51 @@ def test_branches_that_raise_under_a_handler_split():
         assert agree(f, (SOME,), (SOME - 100,), backend=backend)["graph_breaks"] == 1
 
 
+@pytest.mark.parametrize("changed", [False, True], ids=["nothing is changed", "an input is changed"])
+def test_branches_that_raise_under_finally_and_with_are_checked_in_the_graph(changed):
+    class Block:
+        def __enter__(self):
+            log.append("entered")
+
+        def __exit__(self, kind, error, trace):
+            log.append((str(error), trace is None))
+            return kind is ValueError and not changed
+
+    def f(x, y):
+        try:
+            with block:
+                if changed:
+                    y.add_(1)
+                if (x < 0).all():
+                    raise ValueError("all are negative")
+                y = y * 2
+            return x.exp() + y
+        finally:
+            log.append("left")
+
+    block = Block()
+    for backend in BACKENDS:
+        framejit.reset()
+        compiled = framejit.compile(f, backend=backend)
+        seen = {f: [], compiled: []}
+        for function, found in seen.items():
+            for x in (SOME, SOME - 100, ONE):
+                log, y = [], torch.ones(4)
+                found.append((outcome(function, x, y), y, log))
+        for eager, ours in zip(*seen.values(), strict=True):
+            Comparison().same((eager[0] if isinstance(eager[0], torch.Tensor) else eager[0][:2], *eager[1:]),
+                              (ours[0] if isinstance(ours[0], torch.Tensor) else ours[0][:2], *ours[1:]), "")  # fmt: skip
+        assert framejit.statistics()["graph_breaks"] == int(changed and backend == "eager"), framejit.statistics()["reasons"]
+
+
+def test_sizes_out_of_tensors_that_an_operator_must_know():
+    def f(x, size):
+        return F.interpolate(x[None, None], size=(size[0], size[1]), mode="bilinear") * 2
+
+    found = agree(f, (SOME, torch.tensor([3, 4])), (SOME, torch.tensor([6, 2])))
+    assert found["graph_breaks"] == 1 and found["fallbacks"] == 0, found["reasons"]
+
+
 def test_a_branch_that_raises_behind_a_change_of_an_input_splits_where_that_is_made_at_once():
     for backend in BACKENDS:
         assert agree(asserts_behind_a_change, (SOME,), (ALL,), backend=backend)["graph_breaks"] == (backend != "aot_eager")
