@@ -109,7 +109,7 @@ READS += [
     torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
     torch.is_autocast_cpu_enabled, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype, torch.amp.is_autocast_available,
     torch.get_default_dtype, torch.get_default_device, torch.are_deterministic_algorithms_enabled, torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled,
-    torch.is_deterministic_algorithms_warn_only_enabled, torch.get_float32_matmul_precision, torch.cuda.is_available,
+    torch.is_deterministic_algorithms_warn_only_enabled, torch.cuda.is_available,
     torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.is_initialized, torch.backends.mps.is_available,
     torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
     torch.distributed.is_available, torch.promote_types, torch.can_cast,

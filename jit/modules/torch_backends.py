@@ -1,10 +1,13 @@
-"""Flags of torch.backends that choose among kernels of cuDNN and oneDNN: the trace remembers what the program sets, and sets none itself.
+"""Settings that choose among kernels (flags of cuDNN and oneDNN, precision, threads): the trace remembers what the program sets, and sets none itself.
 
 With the backend "eager" an operator on a device that a flag is about becomes a node that runs with the flags so set. What AOTAutograd makes of a graph runs
 with the flags in force when it is called: with it, such an operator breaks the trace. On other devices the flags mean nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -18,6 +21,8 @@ NATIVE = torch._C
 CUDNN, ONEDNN, ONEDNN_TF32 = frozenset({"cuda"}), frozenset({"cpu", "xpu"}), frozenset({"xpu"})
 """Devices that flags are about."""
 GET_PRECISION, SET_PRECISION = NATIVE._get_fp32_precision_getter, NATIVE._set_fp32_precision_setter
+SHOW_PRECISION = frozenset({GET_PRECISION, NATIVE._get_cublas_allow_tf32})
+"""What else shows the precision of matrix products."""
 FLAGS = (
     ("_get_cudnn_enabled", "_set_cudnn_enabled", CUDNN, ()),
     ("_get_cudnn_benchmark", "_set_cudnn_benchmark", CUDNN, ()),
@@ -32,8 +37,12 @@ FLAGS = (
 """The functions that read and write each flag, the devices that it is about, and what else shows it."""
 
 
-def switch_of_program(switch: Switch) -> None:
-    """Have the trace remember a switch that the program sets, and give that where it reads it."""
+def always(value: object) -> bool:
+    return True
+
+
+def switch_of_program(switch: Switch, takes: Callable[[Any], bool] = always) -> None:
+    """Have the trace remember a switch that the program sets, and give that where it reads it. `takes`: whether torch takes a value for it."""
 
     @models(switch.read)
     def read(vm: TorchVM) -> Object:
@@ -41,7 +50,10 @@ def switch_of_program(switch: Switch) -> None:
 
     @models(switch.write)
     def write(vm: TorchVM, value: Object) -> Object:
-        vm.graph.modes.switches.write(vm.guards, switch, vm.observe(value).constant(vm))
+        found = vm.observe(value).constant(vm)
+        if not takes(found):
+            vm.unsupported(breaks.GlobalStateUnsupported(f"setting what torch doesn't take: {found!r}"))
+        vm.graph.modes.switches.write(vm.guards, switch, found)
         return vm.const(None)
 
 
@@ -57,3 +69,9 @@ def set_precision(vm: TorchVM, backend: Object, op: Object, precision: Object) -
 for _read, _write, _devices, _shown_by in FLAGS:
     if hasattr(NATIVE, _read) and hasattr(NATIVE, _write):
         switch_of_program(Switch(getattr(NATIVE, _read), getattr(NATIVE, _write), _devices, frozenset(_shown_by)))
+
+switch_of_program(
+    Switch(NATIVE._get_float32_matmul_precision, NATIVE._set_float32_matmul_precision, frozenset({"cuda", "cpu", "xpu"}), SHOW_PRECISION),
+    {"highest", "high", "medium"}.__contains__,
+)
+switch_of_program(Switch(torch.get_num_threads, torch.set_num_threads, frozenset({"cpu"})), lambda number: type(number) is int and 0 < number < 2**31)

@@ -24,6 +24,16 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 
 
+@torch.library.custom_op("flags_test::threads_of", mutates_args=())
+def threads_of(x: torch.Tensor) -> torch.Tensor:
+    return x * 0 + torch.get_num_threads()
+
+
+@threads_of.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
 @BACKENDS
 def test_flags_that_mean_nothing_for_the_operators(backend: str) -> None:
     def program(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -83,3 +93,49 @@ def test_what_shows_several_settings_splits_the_graph() -> None:
     compiled = framejit.compile(program, backend="eager")
     for _ in range(2):
         Comparison().same(program(torch.ones(2)), compiled(torch.ones(2)))
+
+
+@BACKENDS
+def test_the_precision_and_the_threads_are_set_and_read(backend: str) -> None:
+    def program(x: torch.Tensor) -> Any:
+        before = torch.get_float32_matmul_precision(), torch.get_num_threads()
+        torch.set_float32_matmul_precision("high")
+        torch.set_num_threads(1)
+        return x @ x, before, torch.get_float32_matmul_precision(), torch.get_num_threads()
+
+    x, threads = torch.randn(3, 3), torch.get_num_threads()
+    compiled = framejit.compile(program, backend=backend, isolate_recompiles=True)
+    runs = []
+    try:
+        for fn in (program, compiled):
+            torch.set_float32_matmul_precision("highest")
+            torch.set_num_threads(2)
+            runs.append([(fn(x), torch.get_float32_matmul_precision(), torch.get_num_threads()) for _ in range(3)])
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.set_num_threads(threads)
+    Comparison().same(*runs)
+
+
+def test_operators_run_with_the_threads_that_were_set() -> None:
+    def program(x: torch.Tensor) -> Any:
+        before = torch.get_num_threads()
+        torch.set_num_threads(before + 1)
+        inside = threads_of(x)
+        torch.set_num_threads(before)
+        return inside, threads_of(x)
+
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    threads = torch.get_num_threads()
+    for _ in range(2):
+        Comparison().same(program(torch.ones(2)), compiled(torch.ones(2)))
+    assert torch.get_num_threads() == threads
+
+
+def test_a_number_of_threads_that_torch_refuses_is_left_to_it() -> None:
+    def program(x: torch.Tensor) -> Any:
+        torch.set_num_threads(0)
+        return x + 1
+
+    with pytest.raises(RuntimeError, match="positive"):
+        framejit.compile(program, backend="eager")(torch.ones(2))
