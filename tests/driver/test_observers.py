@@ -479,7 +479,6 @@ def test_anomaly_mode_that_is_switched_off(backend):
     with torch.autograd.set_detect_anomaly(True):
         Comparison().same(program(x, False), compiled(x, False))
     Comparison().same(program(x, False), compiled(x, False))
-    assert framejit.statistics()["graphs"] == 1
 
 
 @BACKENDS
