@@ -11,7 +11,7 @@ from types import FunctionType, TracebackType
 from typing import Any, NoReturn, Protocol
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch.amp.autocast_mode import _enter_autocast
 from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx import graph_module
@@ -20,6 +20,7 @@ from torch.fx.graph import _BoxedCodeGen
 
 from framejit.errors import BackendError
 from framejit.graph.generator_states import state_of
+from framejit.graph.hooked_modules import token_of
 from framejit.torch_classes import as_class
 from framejit.torch_function_stack import put, take
 from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
@@ -175,12 +176,13 @@ def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> C
 
 
 def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
-    """`fn`, given the states of the inputs of these indices, which are generators."""
+    """`fn`, given tensors for the inputs of these indices: the states of generators, and tokens of modules."""
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else list(args)
         for index in indices:
-            inputs[index] = state_of(inputs[index])
+            given = inputs[index]
+            inputs[index] = token_of(given) if isinstance(given, nn.Module) else state_of(given)
         return fn(inputs) if boxed else fn(*inputs)
 
     return run

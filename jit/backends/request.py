@@ -34,7 +34,7 @@ class InputInfo:
         origin: whatever the caller knows the source by; it comes back in guards.
         is_subclass: the tensor that comes in each call is of a class with `__torch_function__`; `value` and what the graph gets are plain tensors.
         is_wrapper: it is a tensor that wraps others: what its class overrides of torch's functions is not to be asked in the graph.
-        is_state: what comes in each call is a torch.Generator; `value` and what the graph gets are its state, as a tensor.
+        is_state: what comes in each call is a generator or a module; `value` and what the graph gets are its state, or its token, as a tensor.
     """
 
     name: str

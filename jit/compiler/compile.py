@@ -105,7 +105,7 @@ def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
     takes_first_steps = takes_first_steps or not backend.one_autograd_node
     return GraphDemands(
         backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, takes_first_steps,
-        backend.takes_generators, backend.draws_in_order, backend.compiles_kernels,
+        backend.takes_objects, backend.draws_in_order, backend.compiles_kernels,
     )
 
 

@@ -11,6 +11,7 @@ from torch import fx
 from torch.utils.hooks import RemovableHandle
 
 from framejit.graph.custom_gradient import Tensors, laid_out
+from framejit.guards.source import Source
 
 
 def listen_(tensor: torch.Tensor, hook: Callable[..., Any], operands: tuple[Any, ...], position: int | None) -> RemovableHandle:
@@ -148,10 +149,12 @@ class Listening:
     """What a graph's own backward passes have to do for the program: call its hooks, and keep gradients of tensors that aren't leaves.
 
     `hooks`: Listeners in the order in which they were put on. `on_inputs`: hooks that the trace has put on tensors from outside.
-    `retaining`: Objects of tensors of the graph whose gradients are kept. All are replaced as a whole, through the trail.
+    `retaining`: Objects of tensors of the graph whose gradients are kept. `tokens`: sources of modules whose hooks autograd calls behind the graph, and the
+    nodes of their tokens (hooked_modules.py). All are replaced as a whole, through the trail.
     """
 
     def __init__(self) -> None:
         self.hooks: tuple[Listener, ...] = ()
         self.on_inputs: tuple[Any, ...] = ()
         self.retaining: tuple[Any, ...] = ()
+        self.tokens: tuple[tuple[Source, fx.Node], ...] = ()

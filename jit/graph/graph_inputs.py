@@ -127,7 +127,7 @@ class GraphInputs:
         return obj
 
     def of_state(self, source: Source, state: torch.Tensor) -> TensorObject:
-        """The state of a torch.Generator, which this path leads to, as a tensor: a placeholder of its own."""
+        """The state of a generator, or the token of a module, which this path leads to, as a tensor: a placeholder of its own."""
         self._graph.refresh()
         fake = self._graph.fakes.of_input(state, None)
         node = self._graph.outermost.placeholder(identifier(source.describe()), fake)

@@ -27,7 +27,8 @@ class GraphInput:
         static: whether it is at the same address in each call.
         is_subclass: whether it is of a class with `__torch_function__`. `value` is then the same as a plain tensor, and so it is given to the graph.
         is_wrapper: whether it is a tensor that wraps others.
-        is_state: whether the source leads to a torch.Generator. `value` is its state, as a tensor, and so it is given to the graph.
+        is_state: whether the source leads to a generator, or to a module whose hooks the graph puts on. `value` is the generator's state, as a tensor, or
+            the module's token (hooked_modules.py), and so it is given to the graph.
     """
 
     source: Source

@@ -75,6 +75,8 @@ class Question:
             return ", where hooks on saved tensors are set"
         if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
             return ", which other processes may listen to"
+        if graph.listening.tokens:
+            return ", where backward hooks of modules are called behind the graph"
         paths = gradient_paths([tensor.look(vm) for tensor in tensors])
         for name in (*paths.functions, *(paths.once if self.create_graph else ())):
             return f", through the autograd.Function {name.removesuffix('Backward')}"

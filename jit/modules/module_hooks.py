@@ -1,21 +1,25 @@
 """Backward hooks of modules: torch has what goes into a module, and what comes out, pass through a node of autograd's, and puts a hook on that.
 
-Such hooks are called by the graph's own backward pass (backward_hooks.py). Where another may follow behind the graph, torch's code runs natively.
+Such hooks are called by the graph's own backward pass (backward_hooks.py). Where another may follow behind the graph, nodes of the graph have
+autograd call them (graph/hooked_modules.py).
 """
 
 from __future__ import annotations
 
 import torch
+from torch import fx, nn
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
 
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.gradient_hooks import Listener, tap_node_
+from framejit.graph.hooked_modules import hearing, hooks_of, set_up_inputs, set_up_outputs, token_of
 from framejit.modules.app import module_hooks as app
 from framejit.modules.changes import Reached
+from framejit.modules.torch_hooks import is_left_to_native_code
 from framejit.objects import abstract
-from framejit.objects.object import Object
+from framejit.objects.object import Codegen, Object
 from framejit.objects.registry import app as traced_as
 from framejit.objects.registry import library, models
 from framejit.objects.tensorobject import TensorObject
@@ -31,17 +35,74 @@ def pass_through(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 @library
-def backward_hook_of_module(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> None:
-    """Torch is about to set up such a hook. Its own code says what is done."""
+def backward_hook_of_module(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """Torch is about to set up such a hook. Where autograd calls it behind the graph, nodes of the graph do so; else torch's own code says what is done."""
     real = function.value
-    if real is BackwardHook.setup_input_hook or real is BackwardHook.setup_output_hook:
-        graph = vm.graph
-        given = vm.observe(args[1])
-        tensors = [given] if isinstance(given, TensorObject) else [vm.observe(item) for item in abstract.iterate(vm, given)]
-        if graph.modes.current.grad and any(isinstance(tensor, TensorObject) and tensor.look(vm).requires_grad for tensor in tensors):
-            if graph.body is not graph.outermost or not graph.demands.takes_gradients:
-                vm.unsupported(REASON)
-            graph.runs_later(Reached(), True, REASON)
+    if real is not BackwardHook.setup_input_hook and real is not BackwardHook.setup_output_hook:
+        return None
+    graph = vm.graph
+    hook, given = vm.observe(args[0]), vm.observe(args[1])
+    tensors = [given] if isinstance(given, TensorObject) else [vm.observe(item) for item in abstract.iterate(vm, given)]
+    if not graph.modes.current.grad or not any(isinstance(tensor, TensorObject) and tensor.look(vm).requires_grad for tensor in tensors):
+        return None
+    if graph.body is not graph.outermost or not graph.demands.takes_gradients:
+        vm.unsupported(REASON)
+    if is_heard(vm, hook) or is_left_to_native_code(vm):
+        return vm.call_app(app.set_up_inputs if real is BackwardHook.setup_input_hook else app.set_up_outputs, [hook, given])
+    graph.runs_later(Reached(), True, REASON)
+    return None
+
+
+class Hearing(Object):
+    """What puts on the hooks of a module for one call, in the graph, by this node. While it waits for the module's results it is the `grad_outputs` of
+    torch's own object for that, which stays in the graph: where the call is split inside the module, a restart leaves the hooks to native code.
+    """
+
+    __slots__ = ("node", "place", "vm")
+
+    def __init__(self, vm: TorchVM, node: fx.Node) -> None:
+        super().__init__(BackwardHook)
+        self.node = node
+        self.vm, self.place = vm, vm.place()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self.vm.restart(self.place, REASON)
+
+
+def is_heard(vm: TorchVM, hook: Object) -> bool:
+    """Whether the graph has put hooks on a module's arguments, which this object of torch's is about."""
+    return isinstance(vm.observe(abstract.getattr_(vm, hook, "grad_outputs")), Hearing)
+
+
+def hearing_for(vm: TorchVM, hook: Object) -> Hearing:
+    """What puts on the hooks that an object of torch's has, which the trace has made. The graph's call has to find the same ones at the module."""
+    module = vm.observe(abstract.getattr_(vm, hook, "module"))
+    if not vm.graph.demands.takes_objects or hook.source is not None or module.source is None or not isinstance(module.value, nn.Module):
+        vm.unsupported(REASON)
+    real = hooks_of(module.value)
+    known = [vm.observe(item).value for name in ("user_hooks", "user_pre_hooks") for item in abstract.iterate(vm, abstract.getattr_(vm, hook, name))]
+    if len(known) != len(real.full) + len(real.before) or any(one is not other for one, other in zip(known, [*real.full, *real.before])):
+        vm.unsupported(REASON)
+    listening = vm.graph.listening
+    token = dict(listening.tokens).get(module.source)
+    if token is None:
+        token = vm.graph.inputs.of_state(module.source, token_of(module.value)).node
+        vm.trail.set(listening, "tokens", (*listening.tokens, (module.source, token)))
+    return Hearing(vm, vm.graph.node_of(hearing, (token,)))
+
+
+@models(app.inputs_heard)
+def inputs_heard(vm: TorchVM, hook: Object, count: Object, places: Object, *tensors: Object) -> Object:
+    found = hearing_for(vm, hook)
+    abstract.setattr_(vm, hook, "grad_outputs", found)
+    return vm.graph.call_on_nodes(set_up_inputs, (found.node, *vm.graph.nodes_of([count, places, *tensors])))
+
+
+@models(app.outputs_heard)
+def outputs_heard(vm: TorchVM, hook: Object, inputs: Object, input_places: Object, count: Object, places: Object, *tensors: Object) -> Object:
+    waiting = vm.observe(abstract.getattr_(vm, hook, "grad_outputs"))
+    found = waiting if isinstance(waiting, Hearing) else hearing_for(vm, hook)
+    return vm.graph.call_on_nodes(set_up_outputs, (found.node, *vm.graph.nodes_of([inputs, input_places, count, places, *tensors])))
 
 
 @models(app.passed_through)

@@ -39,7 +39,7 @@ class StatefulGenerator(Object):
         if self.kept is not None:
             return self.kept
         assert self.source is not None
-        if self.is_process(vm) or not vm.graph.demands.takes_generators:
+        if self.is_process(vm) or not vm.graph.demands.takes_objects:
             self.refuse(vm)
         self.check(vm)
         if self.process is not None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from agreement import Comparison
+from named import Programs
 from test_hooks import BACKENDS, State, story
 from torch import nn
 from torch.nn.modules import module as torch_module
@@ -61,7 +65,7 @@ class Changing(Hooked):
             return tuple([None if grad is None else grad * self.scale + self.v.detach()[0, 0] for grad in inputs])
 
         module.register_full_backward_hook(hook)
-        module.register_full_backward_pre_hook(lambda module, outputs: tuple([grad.clamp(-0.5, 0.5) for grad in outputs]))
+        module.register_full_backward_pre_hook(lambda module, outputs: tuple([None if grad is None else grad.clamp(-0.5, 0.5) for grad in outputs]))
 
 
 class Adding(Hooked):
@@ -160,12 +164,123 @@ def test_grad_cam(backend: str) -> None:
     assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_backward_pass_behind_the_graph(backend: str) -> None:
-    def fn(s):
-        return s.residual(s.w).pow(2).sum()
+class Looked(nn.Module):
+    """Its graph is split in the middle of the module."""
 
-    Comparison().same(story(framejit.compile(fn, backend=backend), Told), story(fn, Told))
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+
+    def forward(self, x):
+        h = self.a(x)
+        return h * 2 if h.sum() > -1e9 else h
+
+
+BEHIND = Programs()
+"""By name: programs whose backward pass comes behind the graph."""
+behind = BEHIND.add
+
+
+@behind
+def residual(s):
+    return s.residual(s.w).pow(2).sum()
+
+
+@behind
+def called_twice(s):
+    return s.residual.a(s.residual.a(s.w).relu()).pow(2).sum()
+
+
+@behind
+def several_results(s):
+    y, z, n = s.several(s.w * 2, s.v.exp(), flag=False)
+    return (y * z * n).pow(2).sum()
+
+
+@behind
+def no_argument_requires_a_gradient(s):
+    return s.model(s.x).pow(2).sum()
+
+
+@behind
+def without_gradients_first(s):
+    with torch.no_grad():
+        s.model(s.x)
+    return s.model(s.x).pow(2).sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", [Told, Changing])
+@pytest.mark.parametrize("name", BEHIND)
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_a_backward_pass_behind_the_graph(name: str, kind: type[Hooked], backend: str) -> None:
+    fn = BEHIND[name]
+    framejit.reset()
+    Comparison().same(story(framejit.compile(fn, backend=backend), kind), story(fn, kind))
+    found = framejit.statistics()
+    assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_graph_that_is_split_inside_a_module_with_hooks(backend: str) -> None:
+    class Split(Told):
+        def __init__(self) -> None:
+            super().__init__()
+            self.looked = Looked()
+            for layer in self.looked.modules():
+                self.put_on(layer)
+
+    def fn(s):
+        return s.looked(s.w * 2).pow(2).sum()
+
+    Comparison().same(story(framejit.compile(fn, backend=backend), Split), story(fn, Split))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_that_are_put_on_and_taken_off_around_a_module(backend: str) -> None:
+    def fn(s):
+        handle = s.model[1].register_full_backward_hook(lambda module, inputs, outputs: s.seen.append(outputs))
+        y = s.model(s.x)
+        handle.remove()
+        return y.sum()
+
+    Comparison().same(story(framejit.compile(fn, backend=backend)), story(fn))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_code_that_modules_share_calls_each_ones_hooks(backend: str) -> None:
+    """The modules are told apart by the call, live no longer for it, and what a hook keeps or raises is its own."""
+    seen: list[Any] = []
+
+    def hook(module, inputs, outputs):
+        if outputs[0].sum() > 100:
+            raise KeyError(module.name)
+        seen.append((module.name, inputs[0], outputs[0]))
+
+    def run(wrap):
+        seen.clear()
+        torch.manual_seed(0)
+        modules = [nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(2)]
+        call = wrap(lambda module, x: module(x))
+        told = []
+        for name, module in enumerate(modules):
+            module.name = name
+            module.register_full_backward_hook(hook)
+            x = torch.ones(2, 3, requires_grad=True)
+            y = call(module, x)
+            y.sum().backward(retain_graph=True)
+            with pytest.raises(KeyError, match=str(name)):
+                (y * 100).sum().backward()
+            told.append(x.grad)
+        alive = [weakref.ref(module) for module in modules]
+        told += [grad.clone() for _, *grads in seen for grad in grads]
+        del modules, module, y
+        gc.collect()
+        return [name for name, *_ in seen], told, [ref() is None for ref in alive]
+
+    framejit.reset()
+    Comparison().same(run(lambda fn: framejit.compile(fn, backend=backend)), run(lambda fn: fn))
+    assert framejit.statistics()["graph_breaks"] == 0
 
 
 def test_the_warning_is_given_for_the_line_that_calls_backward() -> None:

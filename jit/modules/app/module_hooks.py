@@ -17,6 +17,41 @@ def put_on_node(tensor: Any, inputs: int, hook: Any) -> None:
     raise NotImplementedError
 
 
+def inputs_heard(hook: Any, count: int, places: Any, *tensors: Any) -> Any:
+    """The tensors among a module's arguments, behind a node that hears of their gradients behind the graph: it has a model."""
+    raise NotImplementedError
+
+
+def outputs_heard(hook: Any, inputs: int, input_places: Any, count: int, places: Any, *tensors: Any) -> Any:
+    """The tensors among a module's results, likewise: it has a model."""
+    raise NotImplementedError
+
+
+def set_up_inputs(hook: Any, args: Any) -> Any:
+    """BackwardHook.setup_input_hook, of hooks that autograd calls behind the graph."""
+    places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
+    hook.n_inputs, hook.input_tensors_index = len(args), places
+    return with_tensors(args, places, inputs_heard(hook, len(args), places, *[args[place] for place in places]))
+
+
+def set_up_outputs(hook: Any, results: Any) -> Any:
+    """BackwardHook.setup_output_hook, of hooks that autograd calls behind the graph."""
+    items = results if isinstance(results, tuple) else (results,)
+    places = [place for place, item in enumerate(items) if isinstance(item, torch.Tensor)]
+    tensors = [items[place] for place in places]
+    passed = with_tensors(items, places, outputs_heard(hook, hook.n_inputs, hook.input_tensors_index, len(items), places, *tensors))
+    hook.n_outputs, hook.output_tensors_index, hook.grad_outputs = len(items), places, None
+    return passed if isinstance(results, tuple) else passed[0]
+
+
+def with_tensors(args: Any, places: Any, tensors: Any) -> Any:
+    """A tuple with other tensors at these places."""
+    passed = list(args)
+    for index, place in enumerate(places):
+        passed[place] = tensors[index]
+    return tuple(passed) if type(args) is tuple else type(args)(*passed)
+
+
 class PassedNode:
     """The node that tensors have passed through, for torch's code that puts a hook on it."""
 
@@ -36,7 +71,4 @@ def apply_on_tensors(self: Any, fn: Any, args: Any) -> Any:
         return args, None
     tensors = passed_through(*[args[place] for place in places])
     fn(PassedNode(tensors))
-    passed = list(args)
-    for index, place in enumerate(places):
-        passed[place] = tensors[index]
-    return (tuple(passed) if type(args) is tuple else type(args)(*passed)), places
+    return with_tensors(args, places, tensors), places

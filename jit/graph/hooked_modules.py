@@ -1,0 +1,235 @@
+"""Full backward hooks of modules that autograd calls behind the graph: nodes that put them on, and operators by which AOTAutograd's backward calls them.
+
+A graph that is run as it is has torch's own code put them on. AOTAutograd runs that code once, on tensors without data; so there the functions that
+are put on make operators of the backward graph, which call the hooks. A graph gets the module as a *token*, a tensor with a number: that is saved for
+the backward pass like any other tensor, and its memory holds the module.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from torch import nn
+from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils.hooks import BackwardHook
+
+Gradients = Sequence[torch.Tensor | None]
+Hook = Callable[[Gradients, Gradients], Gradients | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """A module, and its hooks at the time of a call."""
+
+    module: nn.Module
+    full: list[Any]
+    before: list[Any]
+
+
+class Number(numpy.ndarray[Any, Any]):
+    """The number of a token, which holds what the token stands for."""
+
+    hooks: Hooks
+
+
+NUMBERS = itertools.count(1)
+STANDS_FOR: weakref.WeakValueDictionary[int, Number] = weakref.WeakValueDictionary()
+"""What there are tokens for, by their numbers: for as long as there is memory with the number."""
+
+
+def hooks_of(module: nn.Module) -> Hooks:
+    """A module with its present hooks, those of all modules included."""
+    return Hooks(module, module._get_backward_hooks()[0], module._get_backward_pre_hooks())
+
+
+def token_of(module: nn.Module) -> torch.Tensor:
+    """A tensor that stands for a module with its present hooks."""
+    number = next(NUMBERS)
+    array = numpy.array(number).view(Number)
+    array.hooks = hooks_of(module)
+    STANDS_FOR[number] = array
+    return torch.from_numpy(array)
+
+
+def of_token(token: torch.Tensor) -> Hooks:
+    """What a token stands for."""
+    array = STANDS_FOR.get(int(token))
+    if array is None:
+        raise RuntimeError("backward hooks of a module can't be called: hooks on saved tensors have put another tensor in the place of its token")
+    return array.hooks
+
+
+# Nodes of graphs.
+
+
+def hearing(token: torch.Tensor) -> BackwardHook | HeardByOperators:
+    """What puts on the hooks of a module for one call."""
+    if type(token) is not torch.Tensor:
+        return HeardByOperators(token)
+    hooks = of_token(token)
+    return BackwardHook(hooks.module, hooks.full, hooks.before)
+
+
+def set_up_inputs(hook: BackwardHook | HeardByOperators, count: int, places: list[int], *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors among a module's `count` arguments, behind a node that hears of their gradients."""
+    if isinstance(hook, HeardByOperators):
+        return hook.set_up_inputs(count, places, tensors)
+    passed = hook.setup_input_hook(filled(count, places, tensors))
+    return tuple([passed[place] for place in places])
+
+
+def set_up_outputs(
+    hook: BackwardHook | HeardByOperators, inputs: int, input_places: list[int] | None, count: int, places: list[int], *tensors: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """The tensors among a module's `count` results, likewise. `inputs`: how many arguments it has; `input_places`: which of them are behind a node, if any."""
+    if isinstance(hook, HeardByOperators):
+        return hook.set_up_outputs(inputs, input_places, count, places, tensors)
+    hook.n_inputs, hook.input_tensors_index = inputs, input_places  # type: ignore[assignment]
+    passed = hook.setup_output_hook(filled(count, places, tensors))
+    return tuple([passed[place] for place in places])
+
+
+def filled(count: int, places: Sequence[int], values: Gradients) -> tuple[Any, ...]:
+    """So many values: None but at these places."""
+    known = dict(zip(places, values, strict=True))
+    return tuple([known.get(place) for place in range(count)])
+
+
+class HeardByOperators:
+    """What puts on the hooks of a module where AOTAutograd traces a graph and its backward: functions that call the operators below."""
+
+    def __init__(self, token: torch.Tensor) -> None:
+        self.token = token
+        self.of_outputs: tuple[Any, ...] | None = None
+
+    def set_up_inputs(self, count: int, places: list[int], tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        def changed(gradients: Gradients, _: Gradients) -> Gradients | None:
+            of_outputs, self.of_outputs = self.of_outputs, None
+            if of_outputs is None:
+                return None
+            return among(gradients, torch.ops.framejit.heard_of_inputs(self.token, list(gradients), places, count, list(of_outputs)))
+
+        return passed_through(tensors, changed)
+
+    def set_up_outputs(
+        self, inputs: int, input_places: list[int] | None, count: int, places: list[int], tensors: tuple[torch.Tensor, ...]
+    ) -> tuple[torch.Tensor, ...]:
+        def changed(_: Gradients, gradients: Gradients) -> Gradients:
+            found = among(gradients, torch.ops.framejit.heard_of_outputs(self.token, list(gradients), places, count, inputs, input_places))
+            if input_places is not None:
+                self.of_outputs = filled(count, places, found)
+            return found
+
+        return passed_through(tensors, changed)
+
+
+def passed_through(tensors: tuple[torch.Tensor, ...], hook: Hook) -> tuple[torch.Tensor, ...]:
+    """Tensors behind a node of autograd's with a hook."""
+    passed: tuple[torch.Tensor, ...] = BackwardHookFunction.apply(*tensors)  # type: ignore[no-untyped-call]
+    node = next(tensor.grad_fn for tensor in passed if tensor.requires_grad)
+    assert node is not None
+    node.register_hook(hook)  # type: ignore[arg-type]
+    return passed
+
+
+def among(gradients: Gradients, found: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    """What an operator has given, in the places of the gradients that there are."""
+    rest = iter(found)
+    return tuple([None if gradient is None else next(rest) for gradient in gradients])
+
+
+# Operators.
+
+
+class Taken(BackwardHook):
+    """torch's code for the hooks of a module, of which the function is taken that it would put on a node of autograd's."""
+
+    def __init__(self, hooks: Hooks, inputs: int, input_places: list[int] | None) -> None:
+        super().__init__(hooks.module, hooks.full, hooks.before)
+        self.n_inputs, self.input_tensors_index = inputs, input_places  # type: ignore[assignment]
+        self.places: Sequence[int] = ()
+        self.hook: Any = None
+
+    def register_hook(self, hook: Any) -> None:
+        self.hook = hook
+
+    def _apply_on_tensors(self, fn: Any, args: Any) -> Any:
+        fn(self)
+        return args, self.places
+
+    def of_outputs(self, gradients: Gradients, places: Sequence[int], count: int) -> Any:
+        """What becomes of the gradients of the results."""
+        self.places = places
+        self.setup_output_hook((None,) * count)
+        return self.hook(None, gradients)
+
+    def of_inputs(self, gradients: Gradients, of_outputs: Gradients) -> Any:
+        """What becomes of the gradients of the arguments."""
+        self.grad_outputs = tuple(of_outputs)  # type: ignore[assignment]
+        self._set_user_hook(self)
+        return self.hook(gradients, None)
+
+
+@contextmanager
+def as_in_a_backward_pass() -> Iterator[None]:
+    """Inside of an operator's implementation, autograd is there for who asks for it, and off."""
+    with torch._C._PreserveDispatchKeyGuard(), torch.no_grad():
+        torch._C._dispatch_tls_set_dispatch_key_excluded(torch._C.DispatchKey.AutogradFunctionality, False)
+        yield
+
+
+_library = torch.library.Library("framejit", "FRAGMENT")
+_library.define("heard_of_outputs(Tensor token, Tensor?[] gradients, int[] places, int count, int inputs, int[]? input_places) -> Tensor[]")
+_library.define("heard_of_inputs(Tensor token, Tensor?[] gradients, int[] places, int count, Tensor?[] of_outputs) -> Tensor[]")
+
+
+@torch.library.impl(_library, "heard_of_outputs", "CompositeExplicitAutograd")
+def heard_of_outputs(
+    token: torch.Tensor, gradients: Gradients, places: Sequence[int], count: int, inputs: int, input_places: list[int] | None
+) -> list[torch.Tensor]:
+    """Call the hooks that come before a module's gradients, and all where no argument of its requires one; gives the gradients of its results."""
+    with as_in_a_backward_pass():
+        found = Taken(of_token(token), inputs, input_places).of_outputs(copies(gradients), places, count)
+        return results(gradients, found)
+
+
+@torch.library.impl(_library, "heard_of_inputs", "CompositeExplicitAutograd")
+def heard_of_inputs(token: torch.Tensor, gradients: Gradients, places: Sequence[int], count: int, of_outputs: Gradients) -> list[torch.Tensor]:
+    """Call the hooks on a module's gradients; gives those of its arguments."""
+    with as_in_a_backward_pass():
+        found = Taken(of_token(token), count, list(places)).of_inputs(copies(gradients), copies(of_outputs))
+        return results(gradients, found)
+
+
+def copies(gradients: Gradients) -> tuple[torch.Tensor | None, ...]:
+    """Gradients that a hook may keep: the memory of the others is the compiler's."""
+    return tuple([None if gradient is None else gradient.clone() for gradient in gradients])
+
+
+def results(gradients: Gradients, found: Gradients) -> list[torch.Tensor]:
+    """What hooks have given in the place of gradients, as autograd takes it: laid out as they are, and in memory of its own."""
+    made = []
+    for gradient, given in zip(gradients, found, strict=True):
+        if gradient is None:
+            continue
+        if given is not None and given.shape != gradient.shape:
+            raise RuntimeError(f"a backward hook of a module has given a gradient of shape {list(given.shape)}; expected {list(gradient.shape)}")
+        made.append(torch.zeros_like(gradient) if given is None else torch.empty_like(gradient).copy_(given))
+    return made
+
+
+@torch.library.register_fake("framejit::heard_of_outputs", lib=_library)
+def fake_heard_of_outputs(token: Any, gradients: Gradients, places: Any, count: int, inputs: int, input_places: Any) -> list[torch.Tensor]:
+    return results(gradients, gradients)
+
+
+@torch.library.register_fake("framejit::heard_of_inputs", lib=_library)
+def fake_heard_of_inputs(token: Any, gradients: Gradients, places: Any, count: int, of_outputs: Any) -> list[torch.Tensor]:
+    return results(gradients, gradients)
