@@ -415,7 +415,7 @@ class GraphBuilder:
             self.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {name} changes a tensor from outside"))
         if changes and self.wrappers.nested and self.wrappers.changes_nested(fakes, before, self.inputs.known.values()):
             self.vm.unsupported(breaks.TensorSubclass(f"NestedTensor, of which {name} changes the data of one from outside"))
-        if changes and self.fakes.wrappers and self.autograd_node is not None:
+        if changes and self.fakes.wrappers and self.autograd_node is not None and self.wrappers.changes_wrapped(fakes, before, self.input_fakes()):
             self.vm.unsupported(breaks.TensorSubclass(f"that wraps others, in a graph in which {name} changes a tensor"))
         if key is not None and not is_repeated and not changes:
             repeats.note(key, result, fakes)

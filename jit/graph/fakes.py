@@ -24,6 +24,7 @@ from framejit.graph.on_fakes import written_by
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
+from framejit.torch_classes import stays_itself
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ class Fakes:
         """The fakes that the trace knows that share memory with some of these."""
         keys = storages(fakes)
         return [obj.fake for obj in self._objects.values() if storages([obj.fake]) & keys]
+
+    def that_wrap(self) -> list[torch.Tensor]:
+        """The fakes that the trace knows that wrap others."""
+        return [obj.fake for obj in self._objects.values() if stays_itself(obj.cls)]
 
     def belongs_to(self, fake: torch.Tensor, obj: TensorObject) -> None:
         """The fake is that of a new Object."""

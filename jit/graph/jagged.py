@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 from torch.nested._internal.nested_tensor import NestedTensor
 
 from framejit.guards.source import InstanceDict, Item, Source
-from framejit.torch_classes import is_jagged
+from framejit.torch_classes import is_jagged, stays_itself
 
 CACHE = "_metadata_cache"
 PATHS: dict[str, tuple[str, ...]] = {
@@ -69,7 +69,7 @@ def computed_from_outside(fake: NestedTensor) -> NestedTensor:
 
 
 def parts_of(nested: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The tensors that a nested tensor consists of, by name."""
+    """What a nested tensor, or another that wraps some, consists of, by name: tensors, and of a distributed one its device mesh."""
     return {name: getattr(nested, name) for name in nested.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
 
 
@@ -95,11 +95,13 @@ def contexts_of(source: Source, nested: NestedTensor, context_of_part: Callable[
 
 
 def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
-    """The keys of the storages in which the data of tensors is, be they nested or not."""
+    """The keys of the storages in which the data of tensors is, be they wrappers or not."""
     found: set[int] = set()
     for tensor in tensors:
-        parts = parts_of(tensor).values() if is_jagged(type(tensor)) else (tensor,)
-        found |= {part.untyped_storage()._cdata for part in parts}
+        if not is_jagged(type(tensor)):
+            found.add(tensor.untyped_storage()._cdata)
+        if stays_itself(type(tensor)):
+            found |= memory_of(part for part in parts_of(tensor).values() if isinstance(part, torch.Tensor))
     return found
 
 

@@ -21,7 +21,7 @@ from framejit.guards.kinds import Distinct
 from framejit.objects.nestedsize import NestedSize
 from framejit.objects.object import VM, Object
 from framejit.objects.tensorobject import TensorObject
-from framejit.torch_classes import is_jagged
+from framejit.torch_classes import is_jagged, stays_itself
 from framejit.torch_modes import MODE_CHANGES
 from framejit.trail import Trail
 
@@ -66,8 +66,8 @@ class Wrappers:
 
     def _begin(self) -> None:
         """There is a tensor that has its data in others. AOTAutograd doesn't see that a change of one of these, made before, is one of it."""
-        changes = [node for node in self._graph.outermost.kept | self._graph.body.kept if node.target not in MODE_CHANGES]
-        if changes and self._graph.autograd_node is not None and not self._graph.fakes.wrappers:
+        changes = {node for node in self._graph.outermost.kept | self._graph.body.kept if node.target not in MODE_CHANGES}
+        if self._graph.fakes.changed_inputs(changes) and self._graph.autograd_node is not None and not self._graph.fakes.wrappers:
             self._graph.vm.unsupported(breaks.TensorSubclass("that wraps others, in a graph in which a tensor has been changed before"))
         self._graph.fakes.meet_wrapper()
 
@@ -107,6 +107,13 @@ class Wrappers:
                 if is_nested_int(known) and known.node.expr == size.node.expr:
                     return NestedSize(obj, dim, self._graph.size_node(obj, dim, known))
         self._graph.vm.unsupported(breaks.UnsupportedOperation("a size computed from the lengths of a nested tensor"))
+
+    def changes_wrapped(self, fakes: list[torch.Tensor], before: list[int], inputs: list[torch.Tensor]) -> bool:
+        """Whether an operator, which has changed some of these fakes, may have changed a tensor from outside, one that wraps others, or one that is wrapped."""
+        changed = [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]
+        if any(stays_itself(type(fake)) for fake in changed):
+            return True
+        return bool(memory_of(changed) & memory_of([*inputs, *self._graph.fakes.that_wrap()]))
 
     def changes_nested(self, fakes: list[torch.Tensor], before: list[int], inputs: Iterable[GraphInput]) -> bool:
         """Whether an operator, which has changed some of these fakes, may have changed the data of a nested tensor from outside."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+import torch
+
 from framejit import breaks, library
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING, Source
@@ -16,7 +18,7 @@ from framejit.objects import abstract
 from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import MethodObject
 from framejit.objects.object import VM, Codegen, Namespace, Object
-from framejit.objects.registry import is_pure, wraps
+from framejit.objects.registry import is_pure, pure, wraps
 from framejit.user.functions import Treatment
 
 CachedFunction: type = type(functools.lru_cache(abstract.iterate))
@@ -75,6 +77,10 @@ class CachedFunctionObject(Object):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
+
+
+if hasattr(torch.cpu, "get_capabilities"):
+    pure(torch.cpu.get_capabilities)
 
 
 @wraps(CachedFunction, by_identity=True)

@@ -22,18 +22,32 @@ from framejit.torch_classes import is_wrapper
 
 
 class UnfinishedWrapper(UserObject):
-    """A wrapper whose `__init__` hasn't returned: it has attributes, and isn't a tensor yet."""
+    """A wrapper whose `__init__` hasn't returned: it has attributes, and isn't a tensor yet. `options`: the type, device and so on that it was given."""
 
-    __slots__ = ("size", "stride", "requires_grad")
+    __slots__ = ("size", "stride", "requires_grad", "options")
 
-    def __init__(self, cls: type, size: list[Object], stride: list[Object], requires_grad: bool) -> None:
+    def __init__(self, cls: type, size: list[Object], stride: list[Object], requires_grad: bool, options: dict[str, Any]) -> None:
         super().__init__(cls)
-        self.size, self.stride, self.requires_grad = size, stride, requires_grad
+        self.size, self.stride, self.requires_grad, self.options = size, stride, requires_grad, options
 
-    def refuse(self, vm: VM) -> Any:
+    def as_graph_argument(self, vm: VM) -> Any:
         vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(self.cls)}, used while it is made"))
 
-    look = as_graph_argument = refuse
+    def look(self, vm: VM) -> Any:
+        return ToldOfWrapper(vm, self)
+
+
+class ToldOfWrapper:
+    """What is known of a wrapper that isn't a tensor yet, as an attribute of its fake would tell it."""
+
+    def __init__(self, vm: VM, made: UnfinishedWrapper) -> None:
+        self.vm = vm
+        self.made = made
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.made.options:
+            return self.made.options[name]
+        return self.made.as_graph_argument(self.vm)
 
 
 @models(torch.Tensor._make_wrapper_subclass)
@@ -46,7 +60,8 @@ def make_wrapper_subclass(
         vm.unsupported(breaks.TensorSubclass(f"{real!r:.80}, made by _make_wrapper_subclass()"))
     sizes = [vm.observe(item) for item in abstract.iterate(vm, size)]
     steps = contiguous(vm, sizes) if strides is None else [vm.observe(item) for item in abstract.iterate(vm, strides)]
-    return UnfinishedWrapper(real, sizes, steps, requires_grad is not None and bool(vm.observe(requires_grad).constant(vm)))
+    options: dict[str, Any] = {name: vm.observe(kwargs[name]).constant(vm) for name in ("dtype", "device") if name in kwargs}
+    return UnfinishedWrapper(real, sizes, steps, requires_grad is not None and bool(vm.observe(requires_grad).constant(vm)), options)
 
 
 def contiguous(vm: VM, sizes: list[Object]) -> list[Object]:

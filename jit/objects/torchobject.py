@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import torch
+from torch.torch_version import TorchVersion
 
 from framejit.guards.source import Source
 from framejit.objects import abstract, operators
@@ -39,6 +40,26 @@ class TorchConstObject(ConstObject):
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         return None
+
+
+class VersionObject(TorchConstObject):
+    """`torch.__version__`, a text that compares as a version does."""
+
+    __slots__ = ()
+
+    def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        if not other.is_knowable():
+            return None
+        operands = (self.constant(vm), other.constant(vm))
+        return vm.const(operators.COMPARE[symbol][2](*(operands[::-1] if reflected else operands)))
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return operators.binary_op(vm, symbol, *[vm.const(str(self.value)), other][:: -1 if reflected else 1])
+
+
+@wraps(TorchVersion, by_identity=True)
+def wrap_version(vm: VM, value: Any, source: Source | None) -> VersionObject:
+    return VersionObject(value, source)
 
 
 @wraps(*BY_IDENTITY, by_identity=True)

@@ -335,6 +335,68 @@ def test_a_part_that_is_changed_before_its_wrapper_is_used(backend: str) -> None
     assert compiled(torch.zeros(3), pair).tolist() == [4.0, 4.0, 4.0]
 
 
+def changed_result(pair: Any, x: torch.Tensor) -> Any:
+    y = pair.a * 2 + x
+    y += x
+    return y * pair.b
+
+
+def changed_before_it_is_wrapped(pair: Any, x: torch.Tensor) -> Any:
+    y = x + 1
+    y.add_(5)
+    made = Pair(y, x * 2)
+    return made.a * 1, (made * 1).a
+
+
+def changed_behind(pair: Any, x: torch.Tensor) -> Any:
+    y = x + 1
+    made = Pair(y, x * 2)
+    y.add_(5)
+    return made.a * 1, (made * 1).a
+
+
+def view_changed_behind(pair: Any, x: torch.Tensor) -> Any:
+    y = x * 2
+    made = Pair(y.view(3, 1), y.view(3, 1) * 1)
+    y.add_(1)
+    return (made * 1).a
+
+
+def part_of_a_result_changed(pair: Any, x: torch.Tensor) -> Any:
+    made = pair * 2
+    made.a.add_(7)
+    return made.a * 1, (made * 1).a
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", (changed_result, changed_before_it_is_wrapped, changed_behind, view_changed_behind, part_of_a_result_changed))
+def test_changes_in_place_beside_wrappers(program: Callable[..., Any], backend: str) -> None:
+    framejit.reset()
+    arguments = [(Pair(torch.ones(3), torch.ones(3) * 2), torch.ones(3)) for _ in range(2)]
+    assert plain(framejit.compile(program, backend=backend)(*arguments[0])) == plain(program(*arguments[1]))
+    assert plain(arguments[0]) == plain(arguments[1])
+    if backend == "eager" or program in (changed_result, changed_before_it_is_wrapped):
+        assert (framejit.statistics()["graphs"], framejit.statistics()["graph_breaks"]) == (1, 0)
+
+
+class Typed(Pair):
+    """A wrapper whose parts are told with its type, and that is asked what functions mean."""
+
+    def __tensor_flatten__(self) -> Any:
+        return ["a", "b"], [1, self.dtype]
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Typed(inner["a"], inner["b"])
+
+
+def test_made_inside_with_its_type_as_context() -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: (Typed(x * 2, x + 1) * 3).a, backend="eager")
+    assert compiled(torch.ones(2)).tolist() == [6.0, 6.0]
+    assert framejit.statistics()["graph_breaks"] == 0
+
+
 class Strided(Pair):
     """A wrapper that says its strides by name."""
 
