@@ -1,0 +1,60 @@
+"""optree, and torch.utils._cxx_pytree, which is made of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+
+import pytest
+import torch
+from agreement import Comparison, agree
+
+import framejit
+
+optree = pytest.importorskip("optree")
+cxx = pytest.importorskip("torch.utils._cxx_pytree")
+x = torch.arange(6.0).reshape(2, 3)
+Pair = namedtuple("Pair", "first second")
+
+
+def taken_apart_and_put_together(t):
+    leaves, structure = cxx.tree_flatten({"b": t, "a": [t * 2, (t + 1, 3, None)], "c": {}})
+    doubled = [leaf * 2 if leaf is not None else leaf for leaf in leaves]
+    return cxx.tree_unflatten(doubled, structure), structure, structure.num_leaves, structure == cxx.tree_structure([1])
+
+
+def mapped(t, tree):
+    both = optree.tree_map(lambda a, b: a + b, tree, tree)
+    return both, cxx.tree_map(lambda leaf: leaf + t, tree), optree.tree_leaves({"n": None, "t": t}), list(both)
+
+
+@pytest.mark.parametrize("program", [taken_apart_and_put_together, lambda t: mapped(t, {"z": t, "c": [1.0, t], "d": (t,)})])
+def test_structures_of_lists_tuples_and_dicts(program):
+    framejit.reset()
+    agree(lambda t: program(t)[0], x)
+    expected, found = program(x), framejit.compile(program, backend="eager", fullgraph=True)(x)
+    assert str(expected) == str(found)
+
+
+def test_a_structure_from_outside():
+    _, structure = optree.tree_flatten([1, {"a": 2}])
+    compiled = framejit.compile(lambda t, spec: (spec.unflatten([t, t + 1]), spec.num_leaves), backend="eager")
+    for _ in range(2):
+        Comparison().same(([x, {"a": x + 1}], 2), compiled(x, structure))
+
+
+def test_what_is_left_to_optree():
+    """Other containers, functions that say what is a leaf, errors."""
+    for program in (
+        lambda t: optree.tree_map(lambda leaf: leaf + 1, OrderedDict(b=t, a=t)), lambda t: optree.tree_leaves(Pair(t, [t])),
+        lambda t: optree.tree_leaves([t, (t, t)], is_leaf=lambda part: isinstance(part, tuple)),
+        lambda t: optree.tree_unflatten(optree.tree_structure([1, 2]), [t]),
+    ):  # fmt: skip
+        agree(program, x, fullgraph=False)
+
+
+def test_the_order_of_dicts_is_asked_for_again():
+    compiled = framejit.compile(lambda t: optree.tree_leaves({"b": 1, "a": t}, namespace="framejit_test")[0], backend="eager")
+    assert compiled(x) is x
+    with optree.dict_insertion_ordered(True, namespace="framejit_test"):
+        assert compiled(x) == 1
+    assert compiled(x) is x
