@@ -179,6 +179,20 @@ def aliasing_among(tensors: Sequence[torch.Tensor], told_apart: Sequence[bool], 
     return groups, tuple(tensor.storage_offset() if storage in fixed else None for tensor, storage in zip(tensors, storages, strict=True))
 
 
+def overlaps_itself(value: torch.Tensor) -> bool:
+    """Whether elements of a tensor may lie in one place, as those of an expanded one do."""
+    place = strides_and_offset(value)
+    if place is None:
+        return False
+    reach = 0
+    with torch._C.DisableTorchFunction():
+        for stride, size in sorted(zip(place[0], BASE.size(value), strict=True)):
+            if size > 1 and stride <= reach:
+                return True
+            reach += (size - 1) * stride
+    return False
+
+
 def memory_range(value: Any) -> tuple[int, int] | None:
     """Where a tensor's storage begins and ends in memory; None for what is no tensor with a storage."""
     if storage_and_offset(value) is None:

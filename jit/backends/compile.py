@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch import config as functorch_config
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -26,7 +27,7 @@ from framejit.backends.calling import (
     with_states,
     without_overrides,
 )
-from framejit.backends.contexts import annotate, backend_contexts, example_inputs
+from framejit.backends.contexts import annotate, backend_contexts, example_inputs, share_memory
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
@@ -126,7 +127,9 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
         inner.gm._param_name_to_source |= frozen.sources  # type: ignore[operator]
     with backend_contexts(inner) as contexts:
         examples = example_inputs(inner, contexts)
-        fn, boxed = unbox(_call_backend(backend, inner.gm, examples))
+        # Results that are views of an input are made again by AOTAutograd, of another tensor where it has put one in the place of inputs that overlap.
+        with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory(examples)):
+            fn, boxed = unbox(_call_backend(backend, inner.gm, examples))
         guards = contexts.guards(request)
         _forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled
     if frozen is not None:

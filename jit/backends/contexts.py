@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,12 @@ class Contexts:
 
 def _indices(sources: list[Any], index: dict[str, int]) -> tuple[int, ...]:
     return tuple(index[source.name] for source in sources)
+
+
+def share_memory(inputs: Sequence[Any]) -> bool:
+    """Whether two of the tensors, real or fake, lie in one storage."""
+    tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
+    return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from torch._functorch import config as functorch_config
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
+from framejit.backends.contexts import share_memory
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
@@ -86,12 +87,6 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs
     """
     with functorch_config.patch(enable_autograd_cache=False) if share_memory(example_inputs) else contextlib.nullcontext():
         return compile_fx(gm, example_inputs, inner_compile=compile_inner, **kwargs)
-
-
-def share_memory(inputs: Sequence[Any]) -> bool:
-    """Whether two of the tensors, real or fake, lie in one storage."""
-    tensors = [each for each in inputs if isinstance(each, torch.Tensor) and each.layout is torch.strided]
-    return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
 
 
 def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:

@@ -22,7 +22,7 @@ from framejit.graph.wrappers import Wrappers
 from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping
 from framejit.guards.source import Source
 from framejit.guards.tensor_source import ArrayTensor
-from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, spec_without_sizes, tensor_spec
+from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, overlaps_itself, spec_without_sizes, tensor_spec
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM
 from framejit.objects.storageobject import StorageObject, key_of
@@ -180,6 +180,8 @@ class GraphInputs:
             return
         told_apart = [described.node in mutated | compared for described in inputs]
         groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
+        if self._graph.demands.one_autograd_node and any(described.node in mutated and overlaps_itself(described.value) for described in inputs):
+            self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose elements lie in the same memory"))
         self._graph.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
         self._guard_arrays(inputs)
 

@@ -221,8 +221,17 @@ for _name in ("nonzero", "argpartition", "choose", "compress"):
     on_arrays(_name, lambda vm, self, *args, name=_name, **kwargs: call_function(vm, name, f"method({name!r})", [self, *args], kwargs))
 for _name in ("partition", "put"):
     on_arrays(_name, lambda vm, self, *args, name=_name, **kwargs: call_changing(vm, name, f"method({name!r})", [self, *args], kwargs))
+
+
+def conjugate(vm: VM, self: ArrayObject) -> Object:
+    """An array of real numbers is its own conjugate. A scalar has another one, as it has no identity to speak of."""
+    if self.is_scalar or self.dtype(vm).kind == "c":
+        return call_ufunc(vm, numpy.conjugate, [self], EMPTY, numpy.conjugate)
+    return self
+
+
 for _name in ("conj", "conjugate"):
-    on_arrays(_name, lambda vm, self: call_ufunc(vm, numpy.conjugate, [self], EMPTY, numpy.conjugate))
+    on_arrays(_name, conjugate)
 
 
 def sort(vm: VM, self: ArrayObject, *args: Object, **kwargs: Object) -> Object:
@@ -396,6 +405,8 @@ def flip(vm: VM, m: Object, axis: Object | None = None) -> Object:
     if not isinstance(m, ArrayObject):
         return on_constants(vm, "flip", numpy.flip, [m, *args], {})
     reals = axes_of(vm, numpy.flip, m, *args)
+    if not m.sizes(vm):
+        return getitem(vm, m, vm.const(()))
     chosen = reals[0] if reals and reals[0] is not None else range(len(m.sizes(vm)))
     return flipped(vm, m, [chosen] if isinstance(chosen, int) else list(chosen))
 

@@ -141,6 +141,8 @@ class TensorObject(Object):
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         if not is_operand(other) or (reflected and isinstance(other, TensorObject)):  # a left operand that has a method of its own
             return None
+        if reflected and other.cls in (str, bytes) and symbol in ("%", "%="):  # text that is formatted asks no operand
+            return None
         if symbol in operators.INPLACE:
             name = operators.INPLACE[symbol]
             if not reflected and vm.raw_type_lookup(self.cls, name) is not MISSING:

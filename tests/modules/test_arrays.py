@@ -304,3 +304,16 @@ def test_an_array_without_dimensions_is_no_scalar():
 
     for backend in BACKENDS:
         agree(program, np.array(3.0), backend=backend, fullgraph=False)
+
+
+def test_a_conjugate_of_real_numbers_is_the_array_itself():
+    def program(a, z):
+        a.conj()[0] = 7
+        z.conjugate()[0] = 7
+        return a.conj() is a, np.conj(a) is a, z.conj() is z, a, z
+
+    alike(program, a.copy(), a + 1j)
+
+
+def test_an_array_without_dimensions_turned_round_is_a_scalar():
+    alike(lambda a: (np.flip(a), np.flip(a, ())), np.array(3.0))

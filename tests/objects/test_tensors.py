@@ -593,3 +593,38 @@ def test_a_grad_of_another_type_is_carried():
         return [compiled(layer, x), compiled(layer, x)]
 
     agree_over_calls(program, stops=True)
+
+
+def test_text_that_is_formatted_with_a_tensor_shows_its_data():
+    def program(x):
+        return "%s" % x, b"%a" % (x + 1), "%.2f" % x.sum(), "%s and %s" % (x, x.shape)
+
+    check(program, torch.ones(2), fullgraph=False)
+
+
+@pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
+def test_views_of_inputs_that_overlap_and_are_written_to(backend):
+    def program(x, y):
+        x.mul_(2)
+        return x[1:3], y[:2], y + 1
+
+    for places in ((slice(2, 6), slice(4, 8)), (slice(4, 8), slice(2, 6)), (slice(2, 6), slice(0, 8))):
+        framejit.reset()
+        mine, theirs = torch.arange(8.0), torch.arange(8.0)
+        expected = program(*[theirs[place] for place in places])
+        found = framejit.compile(program, backend=backend, fullgraph=True)(*[mine[place] for place in places])
+        found[0].add_(1)
+        expected[0].add_(1)
+        same((found, mine), (expected, theirs))
+
+
+@pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
+def test_tensors_whose_elements_lie_in_one_place_are_written_to(backend):
+    def program(x):
+        x[0] = 7
+        return x + 1
+
+    for shape, strides in (((3,), (0,)), ((3, 2), (1, 2))):
+        mine, theirs = [torch.arange(8.0).as_strided(shape, strides) for _ in range(2)]
+        same(framejit.compile(program, backend=backend)(mine), program(theirs))
+        same(mine, theirs)
