@@ -29,6 +29,7 @@ from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
 from framejit.modules.functools import PartialObject
 from framejit.modules.inner_function import trace_inside
+from framejit.modules.torch_autograd_settings import HOOKS_FORBIDDEN
 from framejit.modules.warnings import can_wait
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
@@ -231,6 +232,8 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
     requires = not reentrant or any(requires_gradient(vm, arg) for arg in args)
     if not (said and requires) and not can_wait(vm):
         refuse(vm, " that warns, where warnings are errors, or are recorded")
+    if not reentrant and vm.graph.modes.switches.read(vm.guards, HOOKS_FORBIDDEN) is not None:
+        refuse(vm, ", where hooks on saved tensors are forbidden")
     if not requires and vm.graph.modes.current.grad:
         refuse(vm, " with use_reentrant=True, of arguments that require no gradient")
     if not (said and requires):

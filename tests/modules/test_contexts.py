@@ -13,6 +13,7 @@ from named import Programs
 from streams import does_as_eager, seed, story
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.checkpoint import checkpoint
 
 import framejit
 
@@ -306,6 +307,29 @@ def precision(s):
     return seen
 
 
+@whole
+def settings_of_autograd(s):
+    with torch.autograd.graph.disable_saved_tensors_hooks("forbidden"), torch.autograd.set_multithreading_enabled(False):
+        loss = (s.x @ s.w).relu().sum()
+        loss.backward()
+        seen = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message(), torch._C._is_multithreading_enabled()
+    return loss, s.w.grad, seen
+
+
+@split
+def hooks_that_are_forbidden(s):
+    with torch.autograd.graph.disable_saved_tensors_hooks("forbidden"):
+        y = s.x @ s.w
+        seen = []
+        for run in (lambda: torch.autograd.graph.save_on_cpu().__enter__(), lambda: checkpoint(torch.relu, y, use_reentrant=False)):
+            try:
+                run()
+            except RuntimeError as error:
+                seen.append(str(error))
+    with torch.autograd.graph.save_on_cpu():
+        return y.exp(), seen
+
+
 @split
 def flags_written(s):
     torch.backends.cudnn.benchmark = True
@@ -337,7 +361,6 @@ def compared(name: str, fn: Callable[..., Any], backend: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", WHOLE)
-@pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_programs_that_are_never_split(name: str, backend: str) -> None:
     found = compared(name, WHOLE[name], backend)
     assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found["reasons"]
