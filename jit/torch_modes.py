@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
+from torch.autograd import forward_ad
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils._device import DeviceContext
 
@@ -194,6 +195,17 @@ def anomaly_probes(enabled: bool) -> list[Probe]:
     return [(torch.is_anomaly_enabled, (), enabled, EQUAL)]
 
 
+# Differentiation in forward mode.
+
+LEVEL = vars(forward_ad).get, ("_current_level",)
+"""What tells of the innermost `dual_level` of the process that is open: a number, -1 where there is none."""
+
+
+def forward_level() -> Any:
+    """Of the innermost `dual_level` that is open: inside one, tensors may have tangents."""
+    return LEVEL[0](*LEVEL[1])
+
+
 # The table.
 
 KEYS = "dispatch keys"
@@ -228,6 +240,7 @@ MODES = (
         "torch function enabled", function_overrides, probes=function_override_probes,
         asked_by=(NATIVE._is_torch_function_enabled, NATIVE._is_torch_function_all_disabled),
     ),
+    Mode("forward-mode level", forward_level, probes=lambda level: [(LEVEL[0], LEVEL[1], level, EQUAL)]),
     Mode("deterministic algorithms", deterministic, probes=deterministic_probes, asked_by=(torch.are_deterministic_algorithms_enabled,)),
     Mode("float32 precision on CUDA", precisions, probes=precision_probes),
     Mode("anomaly detection", torch.is_anomaly_enabled, probes=anomaly_probes, asked_by=(torch.is_anomaly_enabled,)),

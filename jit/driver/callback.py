@@ -246,10 +246,11 @@ class Compiler:
 
     def _is_observed(self, call: Call) -> bool:
         """Whether something of the program's looks at each operator now, so that the call runs as written; told once. Raises Unsupported."""
-        seen_by = observer()
+        runs_operators = not self.options.backend.one_autograd_node
+        seen_by = observer(runs_operators)
         if seen_by == TRACER_OF_FX:  # torch says of the process that such a tracer is in force: it may be the one of another thread's backend
             with loader.compiler().one_at_a_time:
-                seen_by = observer()
+                seen_by = observer(runs_operators)
         if seen_by is None:
             return False
         if self.options.fullgraph or seen_by not in self.history.observed_by:

@@ -8,7 +8,9 @@ the dispatch keys in force and by the types of what they use. Modes that see tor
 Anomaly detection notes the line of the program at which each operator is called, and names the operator whose backward gives NaN. Of a graph it could
 say neither.
 
-Inside the program's own `vmap` or `grad`, what runs on tensors is the transform's too: compiled code could not be transformed.
+Inside the program's own `dual_level`, tensors may have tangents, of which no compiled code but the operators of a graph knows: so backends that compile a
+graph to anything else aren't asked. Inside the program's own `vmap` or `grad`, what runs on tensors is the transform's too: compiled code could not be
+transformed.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from torch._ops import _len_torch_dispatch_stack_pre_dispatch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from framejit import breaks
+from framejit.torch_modes import forward_level
 
 TRANSFORM = breaks.Observed("a transform of torch.func's")
+FORWARD_MODE = breaks.Observed("a dual_level of torch.autograd.forward_ad")
 TRACER_OF_FX = breaks.Observed("a tracer of torch.fx")
 ANOMALY_DETECTION = breaks.Observed("anomaly detection")
 
 
-def observer() -> breaks.Observed | None:
-    """Why a call on this thread has to run as written now, or None."""
+def observer(runs_operators: bool) -> breaks.Observed | None:
+    """Why a call on this thread has to run as written now, or None. `runs_operators`: what would be compiled are the operators of a graph, as they are."""
     if torch._C._len_torch_dispatch_stack():
         return breaks.Observed(f"{named(_get_current_dispatch_mode())}, a mode that sees each operator,")
     if _len_torch_dispatch_stack_pre_dispatch():
@@ -39,7 +43,7 @@ def observer() -> breaks.Observed | None:
         return breaks.Observed("torch.jit.trace")
     if torch.fx._symbolic_trace.is_fx_symbolic_tracing():
         return TRACER_OF_FX
-    return None
+    return FORWARD_MODE if forward_level() >= 0 and not runs_operators else None
 
 
 def named(mode: object) -> str:
