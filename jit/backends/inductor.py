@@ -17,6 +17,7 @@ from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from framejit.backends.contexts import share_memory
 from framejit.backends.layouts import weights_outweigh
+from framejit.backends.recompute import computes_again
 from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
@@ -94,7 +95,10 @@ def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: A
     without_alpha(gm.graph)
     compute_once(gm.graph)
     gm.recompile()
-    with config.patch(layout_optimization=False) if weights_outweigh(gm.graph) else contextlib.nullcontext(), together():
+    settings = {"layout_optimization": False} if weights_outweigh(gm.graph) else {}
+    if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
+        settings["reorder_for_locality"] = False
+    with config.patch(settings), together():
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

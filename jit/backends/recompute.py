@@ -84,6 +84,11 @@ def mark(gm: fx.GraphModule) -> None:
         module.meta[CONTEXT_FN] = functools.partial(saving_what_is_drawn, module.meta.get(CONTEXT_FN))
 
 
+def computes_again(graph: fx.Graph) -> bool:
+    """Whether operators of this graph come of checkpoints: in a graph with both passes, some are there a second time, behind the forward pass."""
+    return any(must_recompute(node) for node in graph.nodes)
+
+
 def checkpointed_graphs(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
     """The graphs inside the graph, and inside those, that are checkpointed."""
     for module in gm.modules():

@@ -18,6 +18,8 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, checkpoint_sequ
 import framejit
 from framejit.backends import aot_eager
 from framejit.backends.eager import compile_eager
+from tools import isolate
+from tools.bench.checkpoint_memory import peak
 
 BACKENDS = ("eager", "aot_eager")
 TORCH_2_11 = torch.__version__ < "2.13"
@@ -465,3 +467,9 @@ def test_a_condition_inside(backend: str) -> None:
         result.sum().backward()
         program(expected).sum().backward()
         torch.testing.assert_close(found.grad, expected.grad)
+
+
+@pytest.mark.slow
+def test_inductor_lets_go_of_what_a_whole_step_computes_again() -> None:
+    peaks = [isolate.call(peak, "feed forward", way, True, "framejit", "inductor", 1) for way in ("without", "use_reentrant=False")]
+    assert peaks[1] < 0.5 * peaks[0]
