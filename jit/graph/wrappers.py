@@ -25,6 +25,8 @@ from framejit.torch_classes import is_jagged, stays_itself
 from framejit.torch_modes import MODE_CHANGES
 from framejit.trail import Trail
 
+ALLOWS_OTHERS = getattr(torch._C, "_get_dtensor_allow_implicit_replication", None)
+"""Says whether operators take distributed tensors and others together."""
 BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
 
 
@@ -75,6 +77,8 @@ class Wrappers:
         """There is a distributed tensor, or one becomes one."""
         if not self._graph.demands.takes_distributed:
             self._graph.vm.unsupported(breaks.TensorSubclass("DTensor, in a graph that the backend can't compile"))
+        if ALLOWS_OTHERS is not None:
+            self._graph.vm.guards.read(ALLOWS_OTHERS)
         self._graph.trail.set(self, "has_distributed", True)
         self.meet_wrapper()
 

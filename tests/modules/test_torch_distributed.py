@@ -12,6 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
 import framejit
@@ -133,6 +134,16 @@ def test_made_inside_and_returned(mesh: DeviceMesh, backend: str) -> None:
     assert_same(plain(x.grad), plain(y.grad))
     if backend == "eager":
         assert graphs_and_breaks() == (1, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_operators_on_distributed_tensors_and_others(mesh: DeviceMesh, backend: str) -> None:
+    compiled = framejit.compile(lambda x, y: x + y, backend=backend)
+    arguments = distribute_tensor(torch.ones(4, 6), mesh, [Replicate()]), torch.ones(4, 6)
+    with implicit_replication():
+        assert_same(plain(arguments[0] + arguments[1]), plain(compiled(*arguments)))
+    with pytest.raises(RuntimeError, match="mixed"):
+        compiled(*arguments)
 
 
 def test_what_redistribution_refuses_is_raised(mesh: DeviceMesh) -> None:
