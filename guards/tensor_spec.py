@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -191,6 +191,30 @@ def overlaps_itself(value: torch.Tensor) -> bool:
                 return True
             reach += (size - 1) * stride
     return False
+
+
+def overlaps(tensors: Sequence[torch.Tensor], written: Sequence[bool]) -> Iterator[list[torch.Tensor]]:
+    """For each tensor that is written to, those that lie between its first and its last element, itself too; none for one that has its storage to itself."""
+    extents: dict[int, list[tuple[int, int, torch.Tensor, bool]]] = {}
+    for tensor, changed in zip(tensors, written, strict=True):
+        place, strides = storage_and_offset(tensor), strides_and_offset(tensor)
+        if place is not None and strides is not None and tensor.numel():
+            last = place[1] + sum(stride * (size - 1) for stride, size in zip(strides[0], tensor.shape, strict=True))
+            extents.setdefault(place[0], []).append((place[1], last, tensor, changed))
+    for places in extents.values():
+        for first, last, _, changed in places:
+            if changed and len(places) > 1:
+                yield [tensor for begin, end, tensor, _ in places if begin <= last and first <= end]
+
+
+def have_one_base(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether autograd knows tensors as views of one tensor that begins where its storage does, or each as no view: AOTAutograd, which puts
+    one tensor in the place of those that overlap where one is written to, can do so for no others.
+    """
+    bases = [tensor._base for tensor in tensors if tensor._base is not None]
+    if not bases:
+        return True
+    return bases[0].storage_offset() == 0 and all((tensor if tensor._base is None else tensor._base) is bases[0] for tensor in tensors)
 
 
 def memory_range(value: Any) -> tuple[int, int] | None:

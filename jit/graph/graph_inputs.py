@@ -22,7 +22,16 @@ from framejit.graph.wrappers import Wrappers
 from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping
 from framejit.guards.source import Source
 from framejit.guards.tensor_source import ArrayTensor
-from framejit.guards.tensor_spec import TensorSpec, aliasing_among, memory_range, overlaps_itself, spec_without_sizes, tensor_spec
+from framejit.guards.tensor_spec import (
+    TensorSpec,
+    aliasing_among,
+    have_one_base,
+    memory_range,
+    overlaps,
+    overlaps_itself,
+    spec_without_sizes,
+    tensor_spec,
+)
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM
 from framejit.objects.storageobject import StorageObject, key_of
@@ -180,10 +189,18 @@ class GraphInputs:
             return
         told_apart = [described.node in mutated | compared for described in inputs]
         groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
-        if self._graph.demands.one_autograd_node and any(described.node in mutated and overlaps_itself(described.value) for described in inputs):
-            self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose elements lie in the same memory"))
+        if self._graph.demands.one_autograd_node:
+            self._refuse_overlaps([described.value for described in inputs], [described.node in mutated for described in inputs])
         self._graph.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
         self._guard_arrays(inputs)
+
+    def _refuse_overlaps(self, tensors: list[torch.Tensor], written: list[bool]) -> None:
+        """Break for changes of tensors that AOTAutograd makes nothing right of."""
+        with torch._C.DisableTorchFunction():
+            if any(changed and overlaps_itself(tensor) for tensor, changed in zip(tensors, written, strict=True)):
+                self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose elements lie in the same memory"))
+            if any(not have_one_base(together) for together in overlaps(tensors, written)):
+                self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base"))
 
     def _parts(self, described: GraphInput) -> list[GraphInput]:
         """The inputs in whose memory the data of one is."""

@@ -628,3 +628,24 @@ def test_tensors_whose_elements_lie_in_one_place_are_written_to(backend):
         mine, theirs = [torch.arange(8.0).as_strided(shape, strides) for _ in range(2)]
         same(framejit.compile(program, backend=backend)(mine), program(theirs))
         same(mine, theirs)
+
+
+@pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
+def test_tensors_that_overlap_and_have_other_bases_are_written_to(backend):
+    def program(x, y):
+        y.mul_(2)
+        return x[:2], y + 1
+
+    def detached():
+        b = torch.arange(10.0)
+        part = b[2:].detach()
+        return b, part[4:], part
+
+    def apart():
+        b = torch.arange(10.0)
+        return b, b.detach()[2:6], b.detach()[4:8]
+
+    for make in (detached, apart):
+        mine, theirs = make(), make()
+        same(framejit.compile(program, backend=backend)(*mine[1:]), program(*theirs[1:]))
+        same(mine, theirs)
