@@ -22,6 +22,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.torchcall import enter
+from framejit.objects.unbackednumber import as_tensor
 from framejit.torch_classes import is_disguised
 
 # Parameters.
@@ -70,6 +71,11 @@ def making(function: Any) -> Callable[..., Object]:
         if not args and set(kwargs) <= {"dtype", "device"}:
             if isinstance(data, NumberObject) and data.cls is int and data.is_symbolic(vm):
                 return enter(vm, torch.full, [vm.const(()), data], {"dtype": vm.const(torch.int64), **kwargs})
+            if data.cls is float and takes_floats(vm, kwargs.get("dtype")) and is_unknown(vm, data):
+                number = in_double(vm, data)
+                if number is not None:
+                    where = {"dtype": vm.const(torch.get_default_dtype()), "device": vm.const("cpu"), **kwargs, "copy": vm.const(True)}
+                    return enter(vm, torch.Tensor.to, [number], where)
             found = of_list(vm, data, **kwargs) if data.cls in (list, tuple) and has_unknown(vm, data) else None
             if found is not None:
                 return found
@@ -78,11 +84,29 @@ def making(function: Any) -> Callable[..., Object]:
     return make
 
 
+def takes_floats(vm: TorchVM, dtype: Object | None) -> bool:
+    """Whether a tensor of this dtype, or without one given, takes any float: of one that becomes an int, what doesn't fit is an error."""
+    given = None if dtype is None else vm.observe(dtype).constant(vm)
+    return given is None or given.is_floating_point or given.is_complex
+
+
+def in_double(vm: TorchVM, number: Object) -> Object | None:
+    """A float as a tensor of one double, from which a conversion gives what `torch.tensor` gives; None where that can't be in the graph. (`torch.full` refuses
+    floats that don't fit a smaller dtype, which become infinite in `torch.tensor`.)"""
+    found = as_tensor(vm, number)
+    return enter(vm, torch.full, [vm.const(()), found], {"dtype": vm.const(torch.float64)}) if isinstance(found, NumberObject) else found
+
+
+def is_unknown(vm: TorchVM, item: Object) -> bool:
+    """Whether this is a number out of data, or a symbolic one."""
+    return item.is_symbolic(vm) or (isinstance(item, NumberObject) and item.symbol(vm) is not None)
+
+
 def has_unknown(vm: TorchVM, data: Object) -> bool:
     """Whether a tensor or a symbolic number lies in nested lists and tuples."""
     for item in abstract.iterate(vm, data):
         item = vm.observe(item)
-        if isinstance(item, TensorObject) or (item.cls in (int, float) and item.is_symbolic(vm)):
+        if isinstance(item, TensorObject) or is_unknown(vm, item):
             return True
         if item.cls in (list, tuple) and has_unknown(vm, item):
             return True
@@ -163,7 +187,8 @@ def element(vm: TorchVM, leaf: Object, into: torch.dtype) -> Object:
     """An element as a tensor without dimensions."""
     dtype = vm.const(into)
     if not isinstance(leaf, TensorObject):
-        return enter(vm, torch.full, [vm.const(()), leaf], {"dtype": dtype})
+        number = in_double(vm, leaf) if leaf.cls is float else None
+        return enter(vm, torch.full, [vm.const(()), leaf], {"dtype": dtype}) if number is None else enter(vm, torch.Tensor.to, [number, dtype])
     part = enter(vm, torch.Tensor.reshape, [leaf, vm.const(())])
     assert isinstance(part, TensorObject)
     if part.fake.dtype is into:
@@ -173,8 +198,9 @@ def element(vm: TorchVM, leaf: Object, into: torch.dtype) -> Object:
     return enter(vm, torch.Tensor.to, [part, dtype])
 
 
-for _function in (torch.tensor, torch.as_tensor):
-    models(_function)(making(_function))
+make_tensor = making(torch.tensor)
+models(torch.tensor)(make_tensor)
+models(torch.as_tensor)(making(torch.as_tensor))
 
 
 # Tensors of given sizes.
@@ -215,7 +241,7 @@ def constructing(dtype: Callable[[], torch.dtype], name: str) -> Callable[..., O
         where = {"dtype": vm.const(dtype()), "device": vm.const("cpu")}
         if len(given) == 1 and given[0].cls in (list, tuple):
             if are_numbers(vm, given[0], dtype()):
-                return enter(vm, torch.tensor, given, where)
+                return make_tensor(vm, *given, **where)
         elif all(arg.cls is int for arg in given):
             return enter(vm, torch.empty, [*given] or [vm.const(0)], where)
         vm.unsupported(breaks.UnsupportedCall(f"{name}() of other things than numbers or sizes"))

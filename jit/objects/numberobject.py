@@ -44,6 +44,8 @@ SYMBOLS = frozenset({"+", "-", "*", "//", "%", "/", "**"})
 """The operations that are operators of Python's; the others are functions."""
 LARGEST_EXPONENT = 8
 LARGEST_SHIFT = 62
+SMALLEST = math.ulp(0.0)
+"""The smallest positive float."""
 LARGEST_SYMBOL = 2**63
 """No int from outside, and no size, is symbolic beyond it."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -320,12 +322,14 @@ def is_nonzero(vm: VM, number: NumberObject) -> bool:
 
 
 def is_sure(vm: VM, number: NumberObject, holds: Callable[[Bounds], bool]) -> bool:
-    """Whether something holds of a number, by its bounds, or where these are too wide, by those that it has in a range of the one int that it is computed of;
-    then that this is in the range is guarded."""
+    """Whether something holds of a number, by its bounds, or where these are too wide, by those that it has in a range of the one number that it is computed
+    of; then that this is in the range is guarded."""
+    leaves = leaves_of(number)
+    if len(leaves) == 1 and leaves[0].is_float_input(vm):
+        return is_sure_of_float(vm, number, leaves[0], holds)
     within = bounds(vm, number)
     if within is not None and holds(within):
         return True
-    leaves = leaves_of(number)
     if len(leaves) != 1 or leaves[0].symbolic(vm) is None:
         return False
     ends = bounds_of_int(vm, leaves[0])
@@ -334,6 +338,23 @@ def is_sure(vm: VM, number: NumberObject, holds: Callable[[Bounds], bool]) -> bo
         if limit != end:
             vm.graph.shapes.decide(COMPARISONS[relation], leaves[0].symbolic(vm), limit)
     return found is not None
+
+
+LARGEST_FLOATS = (sys.float_info.max, 2.0**64, 512.0)
+"""Bounds that are tried for a float from outside: all floats, those that can be multiplied and squared, and those of which `exp` is finite."""
+
+
+def is_sure_of_float(vm: VM, number: NumberObject, leaf: NumberObject, holds: Callable[[Bounds], bool]) -> bool:
+    """Whether something holds of a number that is computed of this float from outside, for all floats of its sign up to one of LARGEST_FLOATS: that it is such
+    a float is guarded then."""
+    for largest in LARGEST_FLOATS:
+        if abs(leaf.value) > largest:
+            break
+        within = bounds_within(number, float_range(leaf.value, largest))
+        if within is not None and holds(within):
+            bounds_of_float(vm, leaf, largest)
+            return True
+    return False
 
 
 def bounds(vm: VM, number: NumberObject) -> Bounds | None:
@@ -358,15 +379,23 @@ def bounds_of_int(vm: VM, number: NumberObject) -> Bounds:
     return ends
 
 
+def float_range(value: float, largest: float) -> Bounds:
+    """The floats of a value's sign, or zero where it is zero, up to `largest`."""
+    if value > 0:
+        return Bounds(SMALLEST, largest)
+    return Bounds(0.0, largest) if value == 0 else Bounds(-largest, -SMALLEST)
+
+
 def bounds_of_float(vm: VM, number: NumberObject, largest: float = sys.float_info.max) -> Bounds:
-    """Bounds of a float from outside that is no larger than `largest`: that, and that it is not of the other sign, is guarded."""
+    """Bounds of a float from outside that is no larger than `largest`: that, and that it has the sign that it has now, is guarded."""
+    within = float_range(number.value, largest)
     if number.value >= 0:
-        vm.graph.shapes.decide_float(">=", number, 0.0)
+        vm.graph.shapes.decide_float(">" if number.value else ">=", number, 0.0)
         vm.graph.shapes.decide_float("<=", number, largest)
-        return Bounds(0.0, largest)
-    vm.graph.shapes.decide_float("<", number, 0.0)
-    vm.graph.shapes.decide_float(">=", number, -largest)
-    return Bounds(-largest, 0.0)
+    else:
+        vm.graph.shapes.decide_float("<", number, 0.0)
+        vm.graph.shapes.decide_float(">=", number, -largest)
+    return within
 
 
 def converted(vm: VM, operation: str, obj: Object) -> Object | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from framejit.objects.numberobject import COMPARISONS, NumberObject, sym_of
+from framejit.objects.numberobject import COMPARISONS, LARGEST_SYMBOL, NumberObject, is_nonzero, sym_of
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.torchcall import enter
 
@@ -110,7 +110,7 @@ class UnbackedNumber(UnbackedValue):
         return self if symbol == "+" else Computed(self.cls, "-", (NumberObject(0 if self.cls is int else -0.0), self))
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        return arithmetic(symbol.removesuffix("="), other, self) if reflected else arithmetic(symbol.removesuffix("="), self, other)
+        return arithmetic(vm, symbol.removesuffix("="), *((other, self) if reflected else (self, other)))
 
     def compare(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         number = operand(other)
@@ -240,7 +240,9 @@ def as_tensor(vm: VM, number: Object) -> Object | None:
     """A tensor of one double that is a float, or a known number itself; None where that can't be in the graph. Arithmetic on such tensors rounds as
     Python's does, whereas torch would rearrange that on symbols."""
     if isinstance(number, NumberObject):
-        return None if number.is_symbolic(vm) or abs(number.constant(vm)) > EXACT_INTS else number
+        if number.pending and number.symbol(vm) is not None:
+            return enter(vm, torch.full, [vm.const(()), number], {"dtype": vm.const(torch.float64)})
+        return None if abs(number.constant(vm)) > EXACT_INTS else number
     if isinstance(number, Datum):
         return item_as_tensor(vm, number)
     if not isinstance(number, Computed) or number.cls is not float:
@@ -287,21 +289,45 @@ def bits_of(number: Object) -> int:
         return 0
     if isinstance(number, UnbackedNumber):
         return number.bits()
-    return MANY_BITS if not number.is_known() else int(number.value).bit_length()
+    return int(number.value).bit_length() if number.is_known() or not isinstance(number, NumberObject) else bits_of_pending(number)
 
 
-def arithmetic(symbol: str, left: Object, right: Object) -> Object | None:
+def bits_of_pending(number: NumberObject) -> int:
+    """So many bits has an int at most that isn't known: it is symbolic, or computed of such."""
+    if number.operation:
+        sizes = [bits_of(part) for part in number.operands]
+        return sum(sizes) if number.operation == "*" else MANY_BITS if number.operation == "**" else 1 + max(sizes)
+    return MANY_BITS if number.sym is None else LARGEST_SYMBOL.bit_length()
+
+
+def arithmetic(vm: VM, symbol: str, left: Object, right: Object) -> Object | None:
     """`left symbol right`, to be computed once the graph has run; None where that may fail, so that somebody has to ask for the values now."""
     first, second = operand(left), operand(right)
     if symbol not in ARITHMETIC or first is None or second is None:
         return None
-    if symbol in DIVISIONS and not (second.is_known() and second.value):
+    if symbol in DIVISIONS and not (isinstance(second, NumberObject) and may_divide(vm, second)):
         return None
     cls = float if symbol == "/" or float in (first.cls, second.cls) else int
-    if cls is float and max(bits_of(first), bits_of(second)) >= MANY_BITS:
-        return None
+    if cls is float:
+        for number in (first, second):
+            if number.cls is int and isinstance(number, NumberObject):
+                settled(vm, number)
+        if max(bits_of(first), bits_of(second)) >= MANY_BITS:
+            return None
     made = Computed(cls, symbol, (first, second))
     return made if made.depth <= MAX_DEPTH else None
+
+
+def may_divide(vm: VM, divisor: NumberObject) -> bool:
+    """Whether a number that is no tensor's isn't zero, which is guarded."""
+    settled(vm, divisor)
+    return is_nonzero(vm, divisor)
+
+
+def settled(vm: VM, number: NumberObject) -> None:
+    """Have a number from outside be symbolic or known."""
+    if number.pending and sym_of(vm, number) is None:
+        number.constant(vm)
 
 
 def converted(vm: VM, cls: type, number: Object) -> Object | None:

@@ -105,6 +105,38 @@ def test_comparisons_guard_their_outcome(program, graphs: int) -> None:
     assert counts["graphs"] == graphs
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_tensors_are_made_of_floats(backend: str) -> None:
+    def program(x: torch.Tensor, t: float) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.tensor(t),
+            torch.tensor([t, 1.0]) + x,
+            torch.as_tensor(t * 2, dtype=torch.float64),
+            torch.Tensor([t]),
+            torch.tensor(t, dtype=torch.complex64),
+        )
+
+    counts = agrees(program, [(value,) for value in (0.1, 0.2, 1e300, -0.0, math.inf, math.nan)], backend=backend)
+    assert counts["graphs"] == 2 and not counts["graph_breaks"]
+    agrees(lambda x, t: torch.tensor(t, dtype=torch.int64), [(value,) for value in (0.5, 2.5, -7.5)], backend=backend)
+
+
+def test_functions_of_floats_that_may_fail() -> None:
+    def program(x: torch.Tensor, t: float) -> torch.Tensor:
+        return x * math.sqrt(t) + math.log(t) - math.exp(-t) * math.exp(t / 2)
+
+    counts = agrees(program, [(value,) for value in (0.1, 0.2, 3.5, 400.0, 5e-324)])
+    assert counts["graphs"] == 2
+    for value in (0.0, -1.0, 1e4, math.inf):  # for some of them, functions raise
+        outcomes = []
+        for function in (program, framejit.compile(program, backend="eager")):
+            try:
+                outcomes.append(repr(function(torch.ones(2), value)))
+            except (ValueError, OverflowError) as error:
+                outcomes.append(repr(error))
+        assert outcomes[0] == outcomes[1]
+
+
 def test_a_float_that_becomes_an_int() -> None:
     agrees(lambda x, t: (x.long() * t, t * 2), [(0.5,), (0.25,), (2,), (3,), (True,), (1.5,)])
 
@@ -273,6 +305,7 @@ def test_ints_that_leave_64_bits(backend: str) -> None:
 
 # ---- random arithmetic ----
 
+
 def average_with_warmup(x, n, power=-2 / 3):
     """timm's and diffusers' moving averages of weights."""
     decay = max(min(1 - (1 + n / 1.0) ** power, 0.75), 0.0)
@@ -366,7 +399,13 @@ def test_numbers_that_are_arguments_of_operators_alone(backend):
     """No tensor that comes from outside has a symbolic size. Some operators are written in C++ for ints only, in terms of others."""
 
     def padded(x, n):
-        return F.pad(x, [0, n]), F.pad(x, (n // 2, n - n // 2), value=1.0), torch.ones(n).roll(n - 1), x.repeat(n), F.pad(torch.ones(n), [n, 0])
+        return (
+            F.pad(x, [0, n]),
+            F.pad(x, (n // 2, n - n // 2), value=1.0),
+            torch.ones(n).roll(n - 1),
+            x.repeat(n),
+            F.pad(torch.ones(n), [n, 0]),
+        )
 
     framejit.reset()
     compiled = framejit.compile(padded, backend=backend, fullgraph=True)

@@ -194,6 +194,53 @@ def test_arithmetic_is_pythons():
         assert repr(framejit.compile(f, backend="aot_eager", fullgraph=True)(torch.tensor(a), torch.tensor(b))) == repr(expected)
 
 
+class AverageMeter:
+    """As in PyTorch's example of training on ImageNet."""
+
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_numbers_are_averaged_beside_ints_that_vary(backend):
+    framejit.reset()
+    eager, metered = AverageMeter(), AverageMeter()
+    compiled = framejit.compile(lambda x, meter: meter.update(x.sum().item(), x.size(0)), backend=backend)
+    for x in (SOME, ALL, ONE, SOME[:3], SOME[:2], rows(7)):
+        eager.update(x.sum().item(), x.size(0))
+        compiled(x, metered)
+        assert vars(metered) == vars(eager)
+    counts = framejit.statistics()
+    assert counts["graph_breaks"] == 0 and counts["graphs"] <= 4  # the sum is 0, then a float; sizes of 5, of others, and of 1
+
+
+def test_what_divides_and_multiplies_may_fail():
+    def scaled(x, n):
+        return x.sum().item() * n / (n + 1)
+
+    calls = [(SOME, n) for n in (3, 4, 5, 0, -2, -1, 10**30, 10**400, True, 2.5, -1.0, 0.0)]
+    agree(scaled, *calls)
+
+
+def to_tensors(x, p):
+    total = x.double().sum().item()
+    made = [torch.tensor(total), torch.tensor(total / 3 + p, dtype=torch.float64), torch.tensor([total * p, 1.0]), torch.as_tensor(total)]
+    made[1] += 1
+    return made, total, x.sum(dtype=torch.float64)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tensors_are_made_of_numbers(backend):
+    counts = agree(to_tensors, *[(x, p) for x, p in zip((SOME, ALL, ONE, NONE), (0.5, 1.5, -0.25, 0.0))], backend=backend)
+    assert (counts["graphs"], counts["graph_breaks"]) == (2, 0)
+
+
 # Sizes that depend on data.
 
 
