@@ -18,7 +18,9 @@ from framejit.graph.custom_gradient import gives_gradients
 from framejit.graph.demands import WithoutGradients
 from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
+from framejit.graph.jagged import memory_of
 from framejit.graph.recurrent import RECURRENT
+from framejit.torch_classes import is_distributed
 from framejit.torch_modes import AUTOCAST
 
 if TYPE_CHECKING:
@@ -140,6 +142,7 @@ class AutogradNode:
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_made_leaves(fakes)
         self._check_leaves(fakes)
+        self._check_views_of_distributed(outputs)
         memory = {fake.untyped_storage()._cdata for fake in fakes if isinstance(fake, torch.Tensor)} if self._listened else set()
         for obj, place in self._listened:
             if obj.fake.untyped_storage()._cdata in memory:  # the program may go on to change it, and what its hooks are told
@@ -151,6 +154,15 @@ class AutogradNode:
         if self.asks_twice and list(spent) != left:
             raise WithoutGradients
         return spent
+
+    def _check_views_of_distributed(self, outputs: Sequence[fx.Node]) -> None:
+        """AOTAutograd makes views of inputs that leave the graph by an operator that distributed tensors don't have."""
+        made = [node for node in outputs if node.op != "placeholder" and is_distributed(type(node.meta["example_value"]))]
+        outside = memory_of(fake for fake in self._graph.input_fakes() if is_distributed(type(fake))) if made else set()
+        for node in made:
+            place = self._graph.instruction_of(node)
+            if place is not None and memory_of([node.meta["example_value"]]) & outside:
+                self._graph.vm.restart(place, breaks.NotInsideAutogradNode("a view of a distributed tensor from outside, which leaves the graph,"))
 
     def listened_to(self, obj: TensorObject) -> None:
         """The present instruction puts a hook on the gradient of this tensor."""

@@ -137,6 +137,18 @@ def test_made_inside_and_returned(mesh: DeviceMesh, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_views_of_what_comes_from_outside(mesh: DeviceMesh, backend: str) -> None:
+    def f(x: Any) -> Any:
+        return x.t(), x * 2
+
+    x = distribute_tensor(torch.ones(4, 6), mesh, [Shard(0)])
+    found = framejit.compile(f, backend=backend)(x)
+    assert_same(plain(f(x)), plain(found))
+    x.to_local().add_(1)
+    assert_same(plain(x.t()), plain(found[0]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_operators_on_distributed_tensors_and_others(mesh: DeviceMesh, backend: str) -> None:
     compiled = framejit.compile(lambda x, y: x + y, backend=backend)
     arguments = distribute_tensor(torch.ones(4, 6), mesh, [Replicate()]), torch.ones(4, 6)
