@@ -116,7 +116,7 @@ def holds_no_tensor(value: Object, steps: int = 4) -> bool:
         return True
     if value.source is not None:
         return is_plain(value.value)
-    if not steps or classes.module(value.cls) != "builtins":
+    if not steps or (classes.module(value.cls) != "builtins" and value.cls is not torch.Size):
         return False
     return value.cls is FunctionType or all(holds_no_tensor(held, steps - 1) for held in value.referents())
 

@@ -26,6 +26,16 @@ def spans(length, p, width=2):
     return found
 
 
+def box(shape, margin=0):
+    """A random box of an image, as augmentations cut them."""
+    height, width = shape[-2:]
+    if np.random.rand() < 0.5:
+        margin += 1
+    y = np.random.randint(margin, height)
+    x = y if np.random.rand() < 0.5 else np.random.randint(margin, width)
+    return np.clip(y - 1, 0, height), np.clip(y + 1, 0, height), np.clip(x - 1, 0, width), np.clip(x + 1, 0, width)
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     framejit.reset()
@@ -76,6 +86,17 @@ def test_functions_that_draw_are_called_natively():
     found = framejit.statistics()
     # Before `spans`, which makes the first graph empty, behind it, and behind `draw`: the number that it gives is symbolic at once.
     assert (found["graph_breaks"], found["graphs"], found["recompiles"], found["fallbacks"]) == (2, 2, 0, 0), found["reasons"]
+
+
+def test_functions_that_are_given_the_shape_of_a_tensor():
+    def cut(images):
+        top, bottom, left, right = box(images.shape)
+        images = images.clone()
+        images[:, top:bottom, left:right] = 0
+        return images * 2
+
+    same_over_seeds(cut, framejit.compile(cut, backend="eager"), torch.randn(2, 5, 6))
+    assert framejit.statistics()["graph_breaks"] == 1, framejit.statistics()["reasons"]
 
 
 def test_functions_that_compute_tensors_are_split_in_the_middle():
