@@ -65,7 +65,7 @@ class Transforming:
 class Body:
     """A graph under construction. `outer`: the one that it is built inside of, whose tensors it may use; None for a trace's outermost graph.
     `items_by_index`: in `x[i]`, a tensor `i` without dimensions is an index like others, and not a number that is asked for.
-    `takes_floats`: whether floats that vary may be used of the graph around it.
+    `takes_floats`: whether floats that vary may be used of the graph around it. `takes_numbers`: whether it may compute with numbers out of its own tensors.
 
     `is_backward`: autograd runs the graph later.
     `transform`: what of torch.func's runs the graph, if that does. No fake of such a graph has a record of autograd's from around it.
@@ -78,6 +78,7 @@ class Body:
         outer: Body | None = None,
         items_by_index: bool = False,
         takes_floats: bool = True,
+        takes_numbers: bool = False,
         transform: Transforming | None = None,
         is_backward: bool = False,
     ) -> None:
@@ -85,6 +86,7 @@ class Body:
         self.outer = outer
         self.items_by_index = items_by_index
         self.takes_floats: bool = takes_floats and (outer is None or outer.takes_floats)
+        self.takes_numbers: bool = outer is None or (takes_numbers and outer.takes_numbers)
         self.transform = transform
         self.is_backward = is_backward
         self.notes: dict[fx.Node, NodeNote] = {}
@@ -151,6 +153,10 @@ class Body:
         del self.notes[node]
         self._kept.discard(node)
         self.fx.erase_node(node)
+
+    def numbers(self) -> set[Any]:
+        """The symbols of the numbers that nodes of this graph give."""
+        return {symbol for node in self.notes for symbol in node.meta.get("unbacked_bindings", ())}
 
     def keep(self, node: fx.Node) -> None:
         """The node does something besides its result: it stays even if nobody uses that."""

@@ -197,9 +197,11 @@ class GraphBuilder:
         return self._node("call_method", "size", (self._argument(obj), dim), EMPTY, size)
 
     def number_node(self, function: Callable[..., Any], operands: Sequence[Object], sym: Any) -> fx.Node:
-        """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic. `sym`: what it gives."""
+        """The node of arithmetic on numbers of which one at least is symbolic, in the graph that gives one of them. `sym`: what it gives."""
         args = tuple([part.in_graph(self.vm) if isinstance(part, UnbackedNumber) else part.as_graph_argument(self.vm) for part in operands])
-        inner, self.body = self.body, self.outermost
+        inner = self.body
+        while self.body.outer is not None and not any(isinstance(arg, fx.Node) and arg.graph is self.body.fx for arg in args):
+            self.body = self.body.outer
         try:
             return self._node("call_function", function, args, EMPTY, sym)
         finally:
@@ -231,11 +233,16 @@ class GraphBuilder:
     # Inner graphs, which an operator takes as arguments.
 
     def begin_inner(
-        self, items_by_index: bool = False, takes_floats: bool = True, transform: Transforming | None = None, is_backward: bool = False
+        self,
+        items_by_index: bool = False,
+        takes_floats: bool = True,
+        takes_numbers: bool = False,
+        transform: Transforming | None = None,
+        is_backward: bool = False,
     ) -> None:
         """What is traced from here on goes into a graph of its own, until `end_inner`. The arguments: see Body."""
         self._has_inner = True
-        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, transform, is_backward))
+        self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, takes_numbers, transform, is_backward))
 
     def inner_argument(self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None) -> TensorObject:
         """What the operator that runs the innermost graph makes of one of its arguments, `of` this node. `make` makes its fake."""

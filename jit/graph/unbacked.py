@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from framejit.errors import UserFrame
+    from framejit.graph.body import Body
     from framejit.graph.fakes import Fakes
 
 ASSERT = torch.ops.aten._assert_scalar.default
@@ -90,6 +91,10 @@ class GraphOfNumbers(Protocol):
     def is_one_autograd_node(self) -> bool:
         """Whether AOTAutograd makes what runs of the graph."""
 
+    @property
+    def body(self) -> Body:
+        """The innermost graph."""
+
     def is_inner(self) -> bool:
         """Whether the innermost graph is another than the outermost."""
 
@@ -115,7 +120,7 @@ class Unbacked:
 
     def may_begin(self) -> bool:
         """Whether a number out of a tensor can be in the graph that is being made."""
-        return self.enabled and not self._graph.is_inner()
+        return self.enabled and self._graph.body.takes_numbers
 
     def note_input(self, told: str, fake: torch.Tensor) -> None:
         """An input has become a fake, which may have sizes of which nothing is known (`mark_unbacked`). No node gives them: the input has them."""
@@ -132,8 +137,10 @@ class Unbacked:
         self._facts = frozenset(map(id, self._asserted()))
         if not self.present:
             return
-        if self._graph.is_inner() and any(map(is_unbacked, (*numbers_in(args), *(size for fake in fakes for size in fake.shape)))):
-            self._graph.vm.unsupported(breaks.DataDependent(name))
+        if self._graph.is_inner():
+            used = {symbol for number in (*numbers_in(args), *(size for fake in fakes for size in fake.shape)) for symbol in free_unbacked_symbols(number)}
+            if not used <= self._graph.body.numbers():
+                self._graph.vm.unsupported(breaks.DataDependent(name))
         if self._graph.is_one_autograd_node:
             numbers = [number for number in numbers_in(args) if is_unbacked(number)]
             for number in numbers:
@@ -183,7 +190,7 @@ class Unbacked:
             bindings: dict[Any, Any] | None = compute_unbacked_bindings(self._env, result)
         except PendingUnbackedSymbolNotFound:
             self._graph.vm.unsupported(breaks.DataDependent(name))
-        if bindings and self._graph.is_inner():
+        if bindings and self._graph.is_inner() and not (self._graph.body.takes_numbers and type(result) in CLASSES):
             self._graph.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
             if id(fact) not in self._facts and not is_size(fact.expr) and not is_of_result(fact.expr, (bindings or {}).keys()):

@@ -31,7 +31,13 @@ Refuse = Callable[[str], NoReturn]
 
 
 def trace_inside(
-    vm: TorchVM, run: Callable[[], T], used: Iterable[Object], refuse: Refuse, items_by_index: bool = False, takes_floats: bool = True
+    vm: TorchVM,
+    run: Callable[[], T],
+    used: Iterable[Object],
+    refuse: Refuse,
+    items_by_index: bool = False,
+    takes_floats: bool = True,
+    takes_numbers: bool = False,
 ) -> T:
     """What `run` gives, traced into a graph inside the graph, which the caller ends. `used`: what it may change, apart from what is outside.
 
@@ -43,7 +49,7 @@ def trace_inside(
         if isinstance(obj, UserObject):
             obj.instance_dict(vm)  # made now if it is to be made at all: that is no change then
     mark, before, modes = vm.trail.mark(), reachable(used), vm.graph.modes.current
-    vm.graph.begin_inner(items_by_index, takes_floats)
+    vm.graph.begin_inner(items_by_index, takes_floats, takes_numbers)
     try:
         result = run()
     except Raise:
@@ -104,10 +110,12 @@ class Functions:
 
     def _call(self, function: Object, args: Sequence[Object], items_by_index: bool = False) -> Object:
         """What a function gives, traced. Its graph takes tensors and ints: operators refuse floats."""
-        vm = self.vm
-        return trace_inside(
-            vm, lambda: vm.observe(abstract.call(vm, function, list(args), {})), [function, *args], self.refuse, items_by_index, takes_floats=False
-        )
+        vm, used = self.vm, [function, *args]
+
+        def run() -> Object:
+            return vm.observe(abstract.call(vm, function, list(args), {}))
+
+        return trace_inside(vm, run, used, self.refuse, items_by_index, takes_floats=False, takes_numbers=not items_by_index)
 
     def ended(self, leaves: list[Object], structure: Object) -> FunctionGraph:
         """The graph that is being traced, which ends here."""

@@ -25,6 +25,7 @@ from framejit.objects.registry import app, models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
+from framejit.objects.unbackednumber import comparison_as_tensor
 
 app(while_loop_op)(plain.while_loop)
 app(map_impl)(plain.map_impl)
@@ -61,6 +62,13 @@ class LoopFunctions(Functions):
 
 def tensors_of(vm: TorchVM, functions: Functions, values: Object, what: str) -> list[TensorObject]:
     return functions.all_tensors(abstract.iterate(vm, vm.observe(values)), what)
+
+
+@models(plain.compared)
+def compared(vm: TorchVM, condition: Object) -> Object:
+    """Operators take conditions that are tensors."""
+    condition = vm.observe(condition)
+    return comparison_as_tensor(vm, condition) or condition
 
 
 @models(plain.loop)

@@ -417,6 +417,8 @@ def number_out_of(vm: VM, tensor: TensorObject, method: str) -> Object | None:
     if method == "__index__" and fake.dtype is torch.bool:
         return None
     cls = CONVERSIONS[method]
+    if vm.graph.is_inner():  # fakes remember the number that they have given, but each graph has its own
+        tensor = enter(vm, torch.Tensor.detach, [tensor])  # type: ignore[assignment]
     number = enter(vm, torch.Tensor.item, [tensor])
     return number if cls is None or not isinstance(number, UnbackedNumber) else converted(vm, cls, number)
 

@@ -255,6 +255,27 @@ def as_tensor(vm: VM, number: Object) -> Object | None:
     return None
 
 
+def comparison_as_tensor(vm: VM, number: Object) -> Object | None:
+    """A tensor of one bool that is a comparison of two ints or of two floats; None of any other number."""
+    if not isinstance(number, Computed) or number.operation not in COMPARISONS:
+        return None
+    parts: list[Object | None] = list(number.operands)
+    if all(part.cls is int for part in number.operands):
+        parts = [whole_as_tensor(vm, part) for part in number.operands]
+    elif all(part.cls is float or part.is_known() for part in number.operands):
+        parts = [as_tensor(vm, part) for part in number.operands]
+    return None if None in parts else enter(vm, COMPARISONS[number.operation], [part for part in parts if part is not None])
+
+
+def whole_as_tensor(vm: VM, number: Object) -> Object | None:
+    """A tensor of one int, or the int itself where it is known; None where that can't be in the graph."""
+    if isinstance(number, NumberObject) and not number.is_symbolic(vm):
+        return number if abs(number.constant(vm)) <= EXACT_INTS else None
+    if isinstance(number, UnbackedNumber) and number.sym(vm) is None:
+        return None
+    return enter(vm, torch.full, [vm.const(()), number], {"dtype": vm.const(torch.int64), "device": vm.const("cpu")})
+
+
 def item_as_tensor(vm: VM, number: Datum) -> Object | None:
     """A tensor of one double that is an item of a tensor. Ints become doubles as in Python: the nearest one."""
     source = number.node.args[0] if number.node.args else None

@@ -143,6 +143,9 @@ class FunctionModesView(Protocol[Obj_co]):
 class Graph(Protocol[Obj]):
     """The graph that operators on tensors go into."""
 
+    def is_inner(self) -> bool:
+        """Whether the innermost graph is another than the outermost."""
+
     @property
     def function_modes(self) -> FunctionModesView[Obj]:
         """Modes and overrides."""
@@ -162,7 +165,7 @@ class Graph(Protocol[Obj]):
         """A tensor is one of those for which sizes of nested tensors stand: it is guarded to be none of the others."""
 
     def number_node(self, function: Callable[..., Any], operands: Sequence[Obj], sym: Any) -> Any:
-        """The node, in the outermost graph, of arithmetic on numbers of which one at least is symbolic."""
+        """The node of arithmetic on numbers of which one at least is symbolic, in the graph that gives one of them."""
 
     module_stack: dict[str, tuple[str, type]]
     """Which modules' calls are being inlined: path -> (path, class)."""

@@ -85,6 +85,27 @@ def a_loop_over_what_it_closes_over(ops, x, w):
     return ops.while_loop(lambda i, y, z: i < 3, lambda i, y, z: (i + 1, y + x, z + y), (torch.tensor(0), x, x))[1]
 
 
+def a_loop_with_a_counter(ops, x, w):
+    """An int that is carried, looked at in the condition, computed with, and used behind the loop."""
+    count, y = ops.while_loop(lambda i, y: 2 * i < x.shape[1] + 3, lambda i, y: (i + 1, y * 1.5 + i), (0, x))
+    return y * count, count + 1
+
+
+def a_loop_with_counters_in_a_tree(ops, x, w):
+    return ops.while_loop(lambda state: state["i"] < 5, lambda state: ({"i": state["i"] + 2, "n": state["n"] * 2 + state["i"], "y": state["y"] * w},),
+                          ({"i": 0, "n": x.shape[0], "y": x},))  # fmt: skip
+
+
+def a_loop_that_asks_for_numbers(ops, x, w):
+    return ops.while_loop(lambda i, y: y.max().item() < 50.0, lambda i, y: (i + 1, y * (2 + w.sum().item())), (torch.tensor(0), x))
+
+
+def numbers_in_rows(ops, x, w):
+    top = x.max().item()
+    rows = ops.map(lambda row: row * row.sum().item(), x)
+    return rows, ops.scan(lambda total, row: (total + row.max().item(), total * w), x[0], x), x.max().item() + top
+
+
 def a_loop_in_a_loop(ops, x, w):
     def body(i, y):
         return i + 1, ops.while_loop(lambda j, z: j < i, lambda j, z: (j + 1, z * w), (torch.tensor(0), y))[1]
@@ -131,6 +152,7 @@ FORWARD = (a_loop_that_is_never_run, a_loop_in_a_loop)
 """Not trained: torch's own backward of loops needs a first round, and knows no loop inside a loop."""
 WHOLE = (
     a_loop, a_loop_that_depends_on_data, a_loop_with_a_tree, a_loop_with_a_module, a_loop_that_gives_what_it_takes, a_loop_over_what_it_closes_over,
+    a_loop_with_a_counter, a_loop_with_counters_in_a_tree, a_loop_that_asks_for_numbers, numbers_in_rows,
     a_map, a_map_of_trees, a_map_in_a_map, a_scan, a_scan_from_the_end, a_scan_of_columns, in_place,
 )  # fmt: skip
 
@@ -176,8 +198,16 @@ def appends(ops, x, w):
     return ops.map(function, x), seen
 
 
-def a_number_that_is_carried(ops, x, w):
-    return ops.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0, x))
+def a_float_that_is_carried(ops, x, w):
+    return ops.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0.0, x))
+
+
+def a_tensor_for_an_int(ops, x, w):
+    return ops.while_loop(lambda i, y: i < 3, lambda i, y: (torch.tensor(1), y * 2), (0, x))
+
+
+def an_item_by_a_number(ops, x, w):
+    return ops.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + x[i]), (0, w))
 
 
 def another_type(ops, x, w):
@@ -198,7 +228,8 @@ def a_condition_of_many(ops, x, w):
 
 
 REFUSED = {
-    prints: "print", appends: "map of a function with side effects", a_number_that_is_carried: "the carried value 0",
+    prints: "print", appends: "map of a function with side effects", a_float_that_is_carried: "the carried value 0.0",
+    a_tensor_for_an_int: "something else than ints in the place of ints",
     another_type: r"gives float64\[3, 4\] .* in the place of float32", another_number_of_values: "gives 2 values where 1 is carried",
     changes_what_it_closes_over: "changes tensors in place", a_condition_of_many: r"a condition that gives bool\[3, 4\]",
 }  # fmt: skip
@@ -212,7 +243,7 @@ def test_refused(program: Callable[..., Any]) -> None:
     assert "test_loops.py" in str(raised.value) and program.__name__ in str(raised.value)
 
 
-@pytest.mark.parametrize("program", [a_number_that_is_carried, changes_what_it_closes_over])
+@pytest.mark.parametrize("program", [an_item_by_a_number, changes_what_it_closes_over])
 def test_what_is_refused_runs_as_in_eager(program: Callable[..., Any]) -> None:
     """The call of the operator is a break: the rest is compiled."""
     framejit.reset()

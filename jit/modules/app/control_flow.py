@@ -31,6 +31,11 @@ def refuse(operator: str, why: str) -> Any:
     raise NotImplementedError
 
 
+def compared(condition: Any) -> Any:
+    """A condition as a tensor, if it compares numbers out of tensors; anything else as it is."""
+    raise NotImplementedError
+
+
 def same_structure(a: Any, b: Any) -> bool:
     """Whether two structures of trees are the same. (Comparing them by `==` would compare the texts of their types.)"""
     if a.type is not b.type or a.context != b.context or a.num_children != b.num_children:
@@ -71,11 +76,29 @@ def combined(combine: Callable[..., Flat], rows: tuple[Any, ...]) -> Flat:
 
 
 def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried: Any, additional: Any = ()) -> Any:
-    """The operator of `while_loop`."""
-    leaves, structure = loop(
-        lambda *carry: condition(*carry, *additional), lambda *carry: pytree.tree_flatten(body(*carry, *additional)), tuple(carried)
-    )
-    return pytree.tree_unflatten(leaves, structure)
+    """The operator of `while_loop`. Ints are carried as tensors."""
+    counts = [type(value) is int for value in carried]
+
+    def numbers_of(values: Any) -> Any:
+        return [value.item() if is_int else value for value, is_int in zip(values, counts)]
+
+    def flat_body(*carry: Any) -> Flat:
+        given, structure = pytree.tree_flatten(body(*numbers_of(carry), *additional))
+        if any((type(value) is int) is not is_int for value, is_int in zip(given, counts)):
+            return refuse("while_loop", "of a function that gives something else than ints in the place of ints")
+        return [count_of(value) if is_int else value for value, is_int in zip(given, counts)], structure
+
+    def test(*carry: Any) -> Any:
+        return compared(condition(*numbers_of(carry), *additional))
+
+    begin = tuple([count_of(value) if is_int else value for value, is_int in zip(carried, counts)])
+    leaves, structure = loop(test, flat_body, begin)
+    return pytree.tree_unflatten(numbers_of(leaves), structure)
+
+
+def count_of(number: Any) -> torch.Tensor:
+    """An int as a tensor without dimensions."""
+    return torch.full((), number, dtype=torch.int64, device="cpu")
 
 
 def map_impl(function: Callable[..., Any], xs: Any, args: Any) -> Any:
