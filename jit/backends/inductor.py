@@ -14,6 +14,7 @@ from torch import _inductor, fx
 from torch._functorch import config as functorch_config
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+from torch.compiler import config as compiler_config
 
 from framejit.backends.contexts import share_memory
 from framejit.backends.layouts import weights_outweigh
@@ -98,8 +99,20 @@ def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: A
     settings = {"layout_optimization": False} if weights_outweigh(gm.graph) else {}
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
-    with config.patch(settings), together():
+    keep_saved_tensors()
+    with config.patch(settings), compiler_config.patch(cache_key_tag=f"framejit {compiler_config.cache_key_tag}"), together():
         return compile_fx_inner(gm, example_inputs, **kwargs)
+
+
+def keep_saved_tensors() -> None:
+    """Have the backward pass of the graph that is being compiled leave alone what the forward pass has saved for it, so that it can run twice.
+
+    Else Inductor writes over it (torch: "donated buffers"), unless the first backward pass is told to keep it (`retain_graph=True`). If a later one is, torch
+    raises; and if the code for it comes from Inductor's cache on disk, its gradients are wrong (torch 2.13).
+    """
+    context = torch._guards.TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def without_alpha(graph: fx.Graph) -> None:
