@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import _inductor, fx
 from torch._functorch import config as functorch_config
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-from torch.compiler import config as compiler_config
+from torch.compiler import config as config_of_compiler
 
 from framejit.backends.contexts import share_memory
 from framejit.backends.layouts import weights_outweigh
@@ -23,6 +23,9 @@ from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
+
+OWN_TAG = "framejit "
+"""What the keys of Inductor's caches begin with."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,16 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs
     AOTAutograd's cache doesn't tell in which places inputs that share memory lie in it (torch 2.13), though what it makes for a graph that changes one of them
     depends on that. So graphs with such inputs are compiled without it.
     """
-    with functorch_config.patch(enable_autograd_cache=False) if share_memory(example_inputs) else contextlib.nullcontext():
+    with functorch_config.patch(enable_autograd_cache=False) if share_memory(example_inputs) else contextlib.nullcontext(), as_framejit_compiles():
         return compile_fx(gm, example_inputs, inner_compile=compile_inner, **kwargs)
+
+
+@contextlib.contextmanager
+def as_framejit_compiles() -> Iterator[None]:
+    """In force while Inductor compiles a graph, or loads it from its cache: there, what it makes for framejit is kept apart from torch.compile's."""
+    tag = config_of_compiler.cache_key_tag
+    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + tag), together():
+        yield
 
 
 def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
@@ -100,7 +111,7 @@ def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: A
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
     keep_saved_tensors()
-    with config.patch(settings), compiler_config.patch(cache_key_tag=f"framejit {compiler_config.cache_key_tag}"), together():
+    with config.patch(settings), as_framejit_compiles():
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

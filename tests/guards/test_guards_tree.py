@@ -70,7 +70,7 @@ STEPS: list[tuple[type[Source], Any]] = [
     (TypeAttr, "method"), (TypeAttr, "__init__"), (TypeAttr, "absent"), (CellContents, None), (ClosureCell, Slot(0, "captured")),
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in ("code", "defaults", "kwdefaults", "globals", "closure", "dict")),
     (MethodField, "function"), (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), (Referent, None), (IteratorItem, 0), (IteratorItem, 1),
-    *((IteratorField, name) for name in ("sequence", "intact", "count", "strict", 0, 1)),
+    *((IteratorField, name) for name in ("sequence", "intact", "enumerate.count", "zip.strict", "zip.ittuple")),
 ]  # fmt: skip
 
 

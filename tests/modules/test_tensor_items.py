@@ -164,8 +164,8 @@ def test_sizes_that_vary(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_changed_argument_breaks_the_graph(backend):
-    """A check that fails has the call run once more, which can't be where an argument has been changed before it."""
+def test_a_changed_argument_breaks_the_graph_that_changes_it_at_once(backend):
+    """A check that fails has the call run once more, which can't be where an argument has been changed before it: AOTAutograd changes it last."""
 
     def store(x, i):
         x.add_(1)
@@ -173,7 +173,7 @@ def test_a_changed_argument_breaks_the_graph(backend):
         return x + 1
 
     counts = statistics_of(store, *[(matrix(), torch.tensor(place)) for place in (*PLACES, 9)], backend=backend)
-    assert counts["graph_breaks"] == 1 and not counts["fallbacks"]
+    assert counts["graph_breaks"] == (backend == "eager") and not counts["fallbacks"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
