@@ -16,8 +16,8 @@ from framejit.guards.iterators import FIELDS
 from framejit.guards.source import MISSING, Source
 from framejit.modules.app import support
 from framejit.objects import operators
-from framejit.objects.iterobject import ForeignIterator, callable_iterator
-from framejit.objects.object import VM, Codegen, Object, Raise, drop_end, settle
+from framejit.objects.iterobject import ForeignIterator, callable_iterator, stop_iteration_ends
+from framejit.objects.object import VM, Codegen, Object, settle
 from framejit.objects.peekediterator import field_of
 from framejit.objects.registry import wraps
 from framejit.objects.tupleobject import TupleObject
@@ -44,7 +44,7 @@ class FieldIterator(Object):
 
     def next(self, vm: VM) -> Object | None:
         """A step as STEPS has it. A StopIteration that code of the program's raises ends the iteration, as in C."""
-        found = ends_by_stop_iteration(vm, lambda: vm.call_app(STEPS[id(self.cls)], [FieldsObject(self)]))
+        found = stop_iteration_ends(vm, lambda: vm.call_app(STEPS[id(self.cls)], [FieldsObject(self)]))
         return None if found is None or settle(found).value is support.END else found
 
     def get(self, vm: VM, name: str) -> Object | None:
@@ -161,7 +161,7 @@ class MapIterator(FieldIterator):
             if item is None:
                 return None
             args.append(item)
-        return ends_by_stop_iteration(vm, lambda: inner(vm, self.get(vm, "func")).call(vm, args, {}))
+        return stop_iteration_ends(vm, lambda: inner(vm, self.get(vm, "func")).call(vm, args, {}))
 
 
 class FilterIterator(FieldIterator):
@@ -173,7 +173,7 @@ class FilterIterator(FieldIterator):
         function, iterator = inner(vm, self.get(vm, "func")), inner(vm, self.get(vm, "it"))
         is_truth = function.cls is type(None) or function.value is bool
         while (item := iterator.next(vm)) is not None:
-            verdict = item if is_truth else ends_by_stop_iteration(vm, lambda: function.call(vm, [item], {}))
+            verdict = item if is_truth else stop_iteration_ends(vm, lambda: function.call(vm, [item], {}))
             if verdict is None:
                 return None
             if vm.observe(verdict).truth(vm):
@@ -199,17 +199,6 @@ def check_strict(vm: VM, position: int, iterators: Sequence[Object]) -> None:
 def plural(position: int) -> str:
     """CPython's " 1" or "s 1-2" in zip's messages."""
     return " 1" if position == 1 else f"s 1-{position}"
-
-
-def ends_by_stop_iteration(vm: VM, call: Callable[[], Object]) -> Object | None:
-    """The result of a call made by an iterator in C: a StopIteration that escapes from it ends the iteration."""
-    try:
-        return call()
-    except Raise as raised:
-        if issubclass(raised.exc.cls, StopIteration):
-            drop_end(vm, raised.exc)
-            return None
-        raise
 
 
 def full_name(cls: type, name: str) -> str:
