@@ -234,10 +234,11 @@ class TensorState:
     shape: torch.Size
     nbytes: int
     version: int
+    requires_grad: bool
 
     @staticmethod
     def of(fake: torch.Tensor) -> TensorState:
-        return TensorState(fake.shape, fake.untyped_storage().nbytes(), version_of(fake))
+        return TensorState(fake.shape, fake.untyped_storage().nbytes(), version_of(fake), fake.requires_grad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ class TensorSnapshot:
 
     def change_that_is_lost(self, name: str) -> breaks.Break | None:
         """What the operator has done that such a graph would not do; None where it would."""
-        if name == "detach_":
+        if name == "detach_" and any(old.requires_grad for _, is_input, old in self.tensors if not is_input):
             return breaks.NotInsideAutogradNode("detach_() of a tensor")
         recording = torch.is_grad_enabled() and any(
             not is_input and version_of(fake) != old.version and fake.requires_grad for fake, is_input, old in self.tensors

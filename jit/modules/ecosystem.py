@@ -18,7 +18,7 @@ DISABLED = "_torchdynamo_disable"
 FORBIDDEN = "_dynamo_forbidden"
 STANCE = frozenset({"set_stance", "_set_stance"})
 """torch's functions that set the stance; they carry the mark FORBIDDEN."""
-MAKE_CALLABLES = frozenset({("torch", "compile"), ("torch.compiler", "disable"), ("torch._dynamo.decorators", "disable")})
+MAKE_CALLABLES = frozenset({("torch.compiler", "disable"), ("torch._dynamo.decorators", "disable")})
 """Run for real where the program calls them; what they make is known when it is called."""
 NOT_NESTED = "disable_nested_graph_breaks"
 ENTERS, LEAVES = "DynamoConfigPatchProxy.__enter__", "DynamoConfigPatchProxy.__exit__"

@@ -1,0 +1,71 @@
+"""`torch.compile`, called by the program inside a trace: calls of what it makes of a function are traced as calls of the function."""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from framejit import breaks
+from framejit.objects import abstract
+from framejit.objects.delivery import Delivery
+from framejit.objects.funcobject import FunctionObject, MethodObject
+from framejit.objects.object import VM, Codegen, NotConstant, Object, settle
+from framejit.objects.registry import models
+
+BACKENDS = (None, "inductor", "eager", "aot_eager")
+"""What torch may be asked to compile a function by without refusing: of other names only torch can say whether there is such a backend."""
+MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+FLAGS = (None, False, True)
+ACCEPTED = {"fullgraph": FLAGS, "dynamic": FLAGS, "backend": BACKENDS, "mode": MODES}
+
+
+class CompiledByTorch(Object):
+    """What `torch.compile` gives for a function inside a trace. If it leaves the trace, or one of its attributes is asked for, torch makes it."""
+
+    __slots__ = ("function", "options")
+
+    def __init__(self, function: Object, options: dict[str, Any]) -> None:
+        super().__init__(FunctionType)
+        self.function = function
+        self.options = options
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        return abstract.call(vm, self.function, args, kwargs, delivery)
+
+    def call_as_method(
+        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
+    ) -> Object:
+        return self.call(vm, [receiver, *args], kwargs or {}, delivery)
+
+    def getattr(self, vm: VM, name: str) -> Object:
+        vm.unsupported(breaks.UnsupportedOperation(f"attribute {name} of what torch.compile gives"))
+
+    def setattr(self, vm: VM, name: str, value: Object | None) -> None:
+        self.getattr(vm, name)
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.function)
+        cg.call_const(functools.partial(torch.compile, **self.options), 1)
+
+    def referents(self) -> list[Object]:
+        return [self.function]
+
+
+@models(torch.compile)
+def compile_by_torch(vm: VM, model: Object | None = None, **options: Object) -> Object:
+    """Of a function or method, with options that torch accepts. Anything else torch compiles for real, at a break."""
+    if model is None or vm.observe(model).cls is type(None):
+        return abstract.call(vm, vm.const(functools.partial), [vm.const(torch.compile)], options)
+    real = {name: vm.observe(value).constant(vm) for name, value in options.items()}
+    function = settle(vm.observe(model))
+    if not isinstance(function, (FunctionObject, MethodObject)):
+        raise NotConstant(function)
+    if any(value not in ACCEPTED.get(name, ()) for name, value in real.items()):
+        vm.unsupported(breaks.UnsupportedCall("torch.compile with options that only torch can judge"))
+    return CompiledByTorch(function, real)
