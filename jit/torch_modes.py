@@ -224,13 +224,17 @@ AUTOCAST = Mode(
     asked_by=(torch.is_autocast_enabled, torch.is_autocast_cpu_enabled, NATIVE._is_any_autocast_enabled),
     switches=(_enter_autocast, _exit_autocast, forget_casts), put=put_autocast,
 )  # fmt: skip
+DEFAULT_DTYPE = Mode(
+    "default dtype", torch.get_default_dtype,
+    asked_by=(torch.get_default_dtype,), switches=(NATIVE._set_default_dtype,), put=NATIVE._set_default_dtype,
+)  # fmt: skip
 MODES = (
     GRAD,
     INFERENCE,
     Mode("forward grad mode", NATIVE._is_fwd_grad_enabled, asked_by=(NATIVE._is_fwd_grad_enabled,)),
     Mode(f"included {KEYS}", lambda: NATIVE._dispatch_tls_local_include_set().raw_repr()),
     Mode(f"excluded {KEYS}", lambda: NATIVE._dispatch_tls_local_exclude_set().raw_repr()),
-    Mode("default dtype", torch.get_default_dtype, asked_by=(torch.get_default_dtype,)),
+    DEFAULT_DTYPE,
     AUTOCAST,
     Mode(
         "torch function modes", function_modes, probes=function_mode_probes,
@@ -241,7 +245,7 @@ MODES = (
         asked_by=(NATIVE._is_torch_function_enabled, NATIVE._is_torch_function_all_disabled),
     ),
     Mode("forward-mode level", forward_level, probes=lambda level: [(LEVEL[0], LEVEL[1], level, EQUAL)]),
-    Mode("deterministic algorithms", deterministic, probes=deterministic_probes, asked_by=(torch.are_deterministic_algorithms_enabled,)),
+    Mode("deterministic algorithms", deterministic, probes=deterministic_probes),
     Mode("float32 precision on CUDA", precisions, probes=precision_probes),
     Mode("anomaly detection", torch.is_anomaly_enabled, probes=anomaly_probes, asked_by=(torch.is_anomaly_enabled,)),
 )  # fmt: skip

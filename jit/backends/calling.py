@@ -21,11 +21,12 @@ from torch.fx.graph import _BoxedCodeGen
 from framejit.errors import BackendError
 from framejit.graph.generator_states import state_of
 from framejit.graph.hooked_modules import token_of
+from framejit.graph.state import Modes
 from framejit.torch_classes import as_class
 from framejit.torch_function_stack import put, take
 from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
 
-MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, _enter_autocast, _enter_inference_mode})
+MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, torch._C._set_default_dtype, _enter_autocast, _enter_inference_mode})
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
@@ -43,7 +44,7 @@ def forget_source(filename: str) -> None:
     linecache.cache.pop(filename, None)
 
 
-def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled: bool) -> Callable[..., Any]:
+def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], modes: Modes) -> Callable[..., Any]:
     """`fn`, whose graph has these mode switches, made to leave the modes as they were when it raises half-way, as `with` blocks do."""
     devices = tuple({str(node.args[0]) for node in switches if node.target is _enter_autocast})
 
@@ -55,7 +56,8 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], grad_enabled:
         except BaseException as error:
             leave_inference_modes(error.__traceback__)
             leave_autocast(autocast, depth)
-            torch._C._set_grad_enabled(grad_enabled)
+            torch._C._set_default_dtype(modes.dtype)
+            torch._C._set_grad_enabled(modes.grad)
             raise
 
     return run

@@ -63,7 +63,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     if request.spent:
         fn = spending(fn, request.spent)
     if switches:
-        fn = restoring(fn, switches, request.modes.grad)
+        fn = restoring(fn, switches, request.modes)
     if inference:
         fn = _in_inference_mode(fn)
     subclasses = [index for index, info in enumerate(request.inputs) if info.is_subclass]

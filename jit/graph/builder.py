@@ -28,6 +28,7 @@ from framejit.graph.autograd_node import AutogradNode, spent_error
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.check_order import changes_outside, changes_result_only, checks_behind_changes, runs_for_its_effect
 from framejit.graph.constants import Inexact, exact
+from framejit.graph.default_dtype import with_dtype
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, version_of
 from framejit.graph.fakes import Fakes, Writes, storages
@@ -71,7 +72,7 @@ T = TypeVar("T")
 EMPTY: dict[str, Any] = {}
 INPLACE = re.compile(r"(?<!_)_$")
 """Names of operators that change their argument, maybe only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
-UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by flags of torch.backends, which the compiled function has set")
+UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by a setting of torch, which the compiled function has changed")
 BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
 FEW_NODES = 8
 """A graph of so few nodes has hardly a layer that repeats: what its operators give isn't noted."""
@@ -362,6 +363,11 @@ class GraphBuilder:
                 self.fakes.stale = True
                 return self.call(op, target, args, kwargs)
             self.vm.unsupported(self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs), target))
+        if self.modes.current.dtype is not self.modes.initial.dtype and self.is_one_autograd_node and not changes:
+            named = with_dtype(op, target, fake_args, fake_kwargs, result, self.modes.initial.dtype, self.fakes.running)
+            if named is None:
+                self.vm.unsupported(breaks.GlobalStateUnsupported(f"the default dtype, which the compiled function has set, by {name}"))
+            fx_kwargs = {**fx_kwargs, **{word: value for word, value in named.items() if word not in fx_kwargs}}
         self.shapes.note_lines()
         bindings = self.unbacked.after(name, result, fakes, changes)
         changes = changes or is_declared(target)

@@ -27,6 +27,7 @@ class Modes:
 
     grad: bool
     inference: bool
+    dtype: torch.dtype
     autocast: AutocastOfDevices
 
     @staticmethod
@@ -36,7 +37,7 @@ class Modes:
 
     def put(self) -> None:
         """Put those in force on this thread that are no scopes."""
-        for mode, value in zip(SWITCHED, (self.grad, self.inference, self.autocast)):
+        for mode, value in zip(SWITCHED, (self.grad, self.inference, self.dtype, self.autocast)):
             if mode.put is not None:
                 mode.put(value)
 
@@ -226,6 +227,17 @@ class GlobalModes:
         self._effect_node(torch._C._set_grad_enabled, (enabled,))
         torch._C._set_grad_enabled(enabled)
         self._trail.log(torch._C._set_grad_enabled, not enabled)
+        self._reread()
+
+    def set_default_dtype(self, dtype: torch.dtype, in_graph: bool) -> None:
+        """`torch.set_default_dtype`. `in_graph`: the graph sets it too; else its operators are told their dtypes."""
+        before = self.current.dtype
+        if dtype is before:
+            return
+        if in_graph:
+            self._effect_node(torch._C._set_default_dtype, (dtype,))
+        torch._C._set_default_dtype(dtype)
+        self._trail.log(torch._C._set_default_dtype, before)
         self._reread()
 
     def enter_inference_mode(self, enabled: bool, owner: Object) -> None:

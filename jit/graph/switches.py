@@ -22,12 +22,14 @@ class Switch:
     Attributes:
         devices: types of devices on which operators compute in another way because of it; none where only functions with a model of their own ask for it.
         shown_by: other functions that give something else when it is set.
+        everywhere: operators compute in another way on all devices, and those that make tensors.
     """
 
     read: Callable[[], Any]
     write: Callable[[Any], Any]
     devices: frozenset[str] = frozenset()
     shown_by: frozenset[Callable[..., Any]] = frozenset()
+    everywhere: bool = False
 
 
 Switched = tuple[tuple[Switch, Any], ...]
@@ -59,7 +61,7 @@ class Switches:
         if not self._set:
             return ()
         devices = {tensor.device.type for tensor in tensors}
-        return tuple([(switch, value) for switch, value in self.differences() if switch.devices & devices])
+        return tuple([(switch, value) for switch, value in self.differences() if switch.everywhere or switch.devices & devices])
 
     def is_shown_by(self, function: Callable[..., Any]) -> bool:
         """Whether the program has set a switch so that a function would give something else."""

@@ -108,8 +108,8 @@ READS: list[Callable[..., Any]] = [getattr(torch._C, name) for name in dir(torch
 READS += [
     torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
     torch.is_autocast_cpu_enabled, torch.get_autocast_gpu_dtype, torch.get_autocast_cpu_dtype, torch.amp.is_autocast_available,
-    torch.get_default_dtype, torch.get_default_device, torch.are_deterministic_algorithms_enabled, torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled,
-    torch.is_deterministic_algorithms_warn_only_enabled, torch.cuda.is_available,
+    torch.get_default_dtype, torch.get_default_device, torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled,
+    torch.cuda.is_available,
     torch.cuda.device_count, torch.cuda.is_bf16_supported, torch.cuda.is_initialized, torch.backends.mps.is_available,
     torch.mps.is_available if hasattr(torch.mps, "is_available") else torch.backends.mps.is_built, torch.xpu.is_available,
     torch.distributed.is_available, torch.promote_types, torch.can_cast,
@@ -182,6 +182,17 @@ def is_grad_enabled(vm: TorchVM) -> Object:
 @models(torch._C._set_grad_enabled)
 def set_grad_enabled(vm: TorchVM, enabled: Object) -> Object:
     vm.graph.modes.set_grad_enabled(bool(vm.observe(enabled).constant(vm)))
+    return vm.const(None)
+
+
+@models(torch._C._set_default_dtype)
+def set_default_dtype(vm: TorchVM, d: Object) -> Object:
+    dtype = vm.observe(d).constant(vm)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        vm.unsupported(breaks.GlobalStateUnsupported(f"a default dtype of {dtype}"))
+    if dtype is not vm.graph.modes.current.dtype and vm.graph.is_inner():
+        vm.unsupported(breaks.GlobalStateUnsupported("torch.set_default_dtype in a function that an operator takes"))
+    vm.graph.modes.set_default_dtype(dtype, in_graph=not vm.graph.is_one_autograd_node)
     return vm.const(None)
 
 
@@ -267,7 +278,5 @@ def check_is_size(vm: VM, i: Object, message: Object | None = None, *, max: Obje
 
 # What is refused, by name.
 
-for _function in (torch.set_default_dtype, torch._C._set_default_dtype, torch.use_deterministic_algorithms):
-    refuse(breaks.GlobalStateUnsupported(f"torch.{_function.__name__}"), _function)
 for _function in (torch.quantize_per_tensor, torch.quantize_per_channel, torch.quantize_per_tensor_dynamic):
     refuse(breaks.UnsupportedValue("a quantized tensor"), _function)

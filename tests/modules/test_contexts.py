@@ -291,7 +291,7 @@ def deterministic(s):
     return a
 
 
-@split
+@whole
 def default_dtype(s):
     torch.set_default_dtype(torch.float64)
     a = torch.ones(3) * 0.1

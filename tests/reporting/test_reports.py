@@ -375,11 +375,6 @@ def repeated(t, n):
     return t
 
 
-def sets_a_default(t):
-    torch.set_default_dtype(torch.float32)
-    return t + torch.ones(3)
-
-
 def sets_stance(t):
     with framejit.set_stance("default"):
         return t + 1
@@ -560,7 +555,6 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ018", lambda t, items: t + next(items), lambda: (x, (n for n in [1, 2])), lambda t, items: t + next(iter(items)), lambda: (x, (1, 2))),
     ("FJ020", lambda t: (sys._getframe(), t + 1)[1], None, plain, None),
     ("FJ021", lambda t: t + context.get()[0], None, lambda t, n: t + n, lambda: (x, context.get()[0])),
-    ("FJ021", sets_a_default, None, lambda t: t + torch.ones(3, dtype=torch.float32), None),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, names: t + names["k"], lambda: (x, {"k": 2})),
     ("FJ022", lambda t, names, key: t + names[key], lambda: (x, {Custom(1): 2}, Custom(1)), lambda t, o: t + {o: 2}[o], lambda: (x, Plain())),
     ("FJ023", lambda t: t * (torch.initial_seed() % 3), None, lambda t, seed: t * (seed % 3), lambda: (x, 7)),
