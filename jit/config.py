@@ -72,13 +72,18 @@ class Config:
             if type(value) is not kind:
                 raise ConfigError(f"option {name!r} is of type {kind.__name__}; got {value!r} of type {type(value).__name__}")
             if isinstance(value, int) and kind is int and value < 1:
-                raise ConfigError(f"option {name!r} must be at least 1; got {value}")
+                raise ConfigError(f"{told(name)} must be at least 1; got {value}")
         for word in sorted(self.checks() - CHECKS):
-            raise ConfigError(f"option 'check': there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
+            raise ConfigError(f"{told('check')}: there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
 
     def checks(self) -> frozenset[str]:
         """The words of `check`."""
         return frozenset(filter(None, (word.strip() for word in self.check.split(","))))
+
+
+def told(name: str) -> str:
+    """An option as messages name it: by both its names."""
+    return f"option {name!r} (environment variable {PREFIX}{name.upper()})"
 
 
 _KINDS: dict[str, type] = {f.name: type(f.default) for f in dataclasses.fields(Config)}

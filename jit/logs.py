@@ -18,7 +18,7 @@ from framejit import config
 from framejit.breaks import Break
 from framejit.directives import untraced
 from framejit.errors import BadArgument, ConfigError, UserFrame, explain_break, program_name, suggestion
-from framejit.report import BreakNote, place
+from framejit.report import BreakNote, counted, place
 
 _break_numbers = itertools.count(1)
 NAMES: dict[str, str] = {
@@ -76,15 +76,15 @@ def parse(text: str, origin: str = "FRAMEJIT_LOGS") -> dict[str, int]:
     return levels
 
 
-def configure(text: str, out: str = "", origin: str = "FRAMEJIT_LOGS") -> None:
+def configure(text: str, out: str = "", origin: str = "FRAMEJIT_LOGS", out_origin: str = "FRAMEJIT_LOGS_OUT") -> None:
     """Switch logs on and off as `text` says (the form of FRAMEJIT_LOGS); names that it leaves out return to their default.
 
     They are appended to the file `out` where one is named, else shown on stderr unless the program has configured a handler.
-    The word `help` lists them on stderr. Raises UnknownLog; OSError where the file can't be written.
+    The word `help` lists them on stderr. Raises UnknownLog; ConfigError where the file can't be written.
     """
     global _handler
     levels = parse(text, origin)
-    handler: logging.Handler | None = logging.FileHandler(out) if out else None
+    handler: logging.Handler | None = file_handler(out, out_origin) if out else None
     if HELP in (part.strip() for part in text.split(",")):
         print(help_text(), file=sys.stderr)
     for name, logger in _LOGGERS.items():
@@ -101,6 +101,14 @@ def configure(text: str, out: str = "", origin: str = "FRAMEJIT_LOGS") -> None:
         _handler = handler
 
 
+def file_handler(out: str, origin: str) -> logging.Handler:
+    """What appends records to the file `out`. Raises ConfigError where it can't be written."""
+    try:
+        return logging.FileHandler(out)
+    except OSError as error:
+        raise ConfigError(f"{origin}: {out} can't be written: {error.strerror}") from error
+
+
 @untraced
 def set_logs(*names: str, out: str | None = None) -> None:
     """Show the logs of these names ("graph_breaks", "+guards" for more, "-recompiles" for errors only), and no others.
@@ -111,12 +119,12 @@ def set_logs(*names: str, out: str | None = None) -> None:
         out: a file that they are appended to, in place of stderr.
 
     Raises:
-        UnknownLog: a name that does not exist, with a suggestion. BadArgument: a name that is no string. OSError: no such file.
+        UnknownLog: a name that does not exist, with a suggestion. BadArgument: a name that is no string. ConfigError: `out` can't be written.
     """
     for name in names:
         if not isinstance(name, str):
             raise BadArgument(f"set_logs() takes names of logs; got {name!r}")
-    configure(",".join(names), out or "", "set_logs()")
+    configure(",".join(names), out or "", "set_logs()", "set_logs(out=)")
 
 
 def enabled(name: str, detail: bool = False) -> bool:
@@ -160,21 +168,16 @@ def graph_break(broke: BreakNote) -> None:
     where = broke.stack[-1].range if broke.stack else None
     if _is_new("break", str(broke.reason), where):
         broke.number = next(_break_numbers)
-        cost = f"Cost: the graph ends here, after {operations(broke.before)}, and another begins behind it; the two are not optimized together."
+        cost = f"Cost: the graph ends here, after {counted(broke.before, 'operation')}, and another begins behind it; the two are not optimized together."
         info("graph_breaks", f"graph break {broke.number}: {broke.reason}", f"{explain_break(broke.reason, broke.stack)}\n{cost}")
 
 
 def behind_break(broke: BreakNote, count: int | None) -> None:
     """The code behind a break was compiled: into a graph of so many operations; None: into none."""
     if enabled("graph_breaks") and broke.number is not None and _is_new("behind", broke.number):
-        found = "no graph, for it has no tensor operations" if count is None else f"a graph of {operations(count)}"
-        before = f"{operations(broke.before)} {'was' if broke.before == 1 else 'were'} before it"
+        found = "no graph, for it has no tensor operations" if count is None else f"a graph of {counted(count, 'operation')}"
+        before = f"{counted(broke.before, 'operation')} {'was' if broke.before == 1 else 'were'} before it"
         info("graph_breaks", f"behind graph break {broke.number} ({place(broke.stack)}): {found}; {before}")
-
-
-def operations(count: int) -> str:
-    """A count in words."""
-    return f"{count} operation{'' if count == 1 else 's'}"
 
 
 def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected: bool = False) -> None:

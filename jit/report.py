@@ -146,6 +146,11 @@ def is_recording() -> bool:
     return _recording.get() is not None
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things in words: "1 graph", "2 graphs"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def place(stack: Sequence[UserFrame]) -> str:
     """The innermost frame of a stack as file:line; empty if unknown."""
     return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else ""

@@ -104,12 +104,11 @@ def register_backend(
     Also a decorator, with or without arguments; gives `fn` back.
 
     Args:
-        compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
         static_shapes: its graphs are for fixed sizes and numbers, whatever varies or is declared; each size is compiled by itself.
         sizes: the least and the largest size that its graphs may have as symbols, None for no limit; other sizes are compiled by themselves.
 
     Raises:
-        TypeError: `fn` is not callable.
+        BadArgument: `fn` is not callable, or has no name of its own and is given none.
         ConfigError: another function has the name; `sizes` is no range; both `static_shapes` and `sizes` are given.
     """
     if fn is None:
@@ -118,8 +117,10 @@ def register_backend(
     if static_shapes and (least, most) != (None, None):
         raise ConfigError("register_backend(): static_shapes=True leaves no size symbolic; give either it or sizes=")
     if not callable(fn):
-        raise TypeError(f"a backend is a callable (GraphModule, example_inputs) -> callable; got {type(fn).__name__}")
+        raise BadArgument(f"register_backend() takes a callable (GraphModule, example_inputs) -> callable; got {fn!r}")
     name = name or _name_of(fn)
+    if name == "<lambda>":
+        raise BadArgument('register_backend(): a lambda has no name of its own; give it one, as in register_backend(fn, "mine")')
     known = _registered.get(name)
     if name in _BUILTIN or (known is not None and known.call is not fn):
         raise ConfigError(f"there is already a backend named {name!r}")

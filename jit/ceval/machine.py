@@ -18,7 +18,7 @@ class Machine(VM, Protocol):
     """The traced frame is a resume function's whose state holds generators that wait."""
 
     def add_traceback(self, exc: Object, frame: Frame, reraised: bool) -> None:
-        """An exception leaves an instruction of the frame: record an entry as `PyTraceBack_Here` does. `again`: one that the frame has handled."""
+        """An exception leaves an instruction of the frame: record an entry as `PyTraceBack_Here` does. `reraised`: one that the frame has handled."""
 
     def lets_go(self, values: Iterable[Any]) -> None:
         """Where `has_generators`: an instruction or an exception lets go of these values. May stop the trace."""

@@ -31,7 +31,7 @@ from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
 from framejit.guards.source import Call
 from framejit.guards.tensor_spec import aliasing_among
-from framejit.report import STATISTICS
+from framejit.report import STATISTICS, counted
 from framejit.tracing.stops import WithoutUnbacked
 
 
@@ -73,7 +73,7 @@ def compile_planned(planned: Planned) -> Compiled:
     STATISTICS.add("graphs")
     attempt.stopwatch.lap("backend")
     if logs.enabled("backends"):
-        takes = f"{planned.operations} operations, {len(graph.inputs)} inputs, {len(planned.plan.outputs)} outputs"
+        takes = f"{counted(planned.operations or 0, 'operation')}, {counted(len(graph.inputs), 'input')}, {counted(len(planned.plan.outputs), 'output')}"
         seconds = attempt.stopwatch.seconds["backend"]
         logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
     asked = [translated for guard in compiled.guards for translated in backend_guards(guard, graph)]

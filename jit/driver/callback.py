@@ -175,7 +175,12 @@ class Compiler:
     def _entry_for(self, call: Call) -> Any:
         """An entry made for another function, a new one, or none: then the call runs as written. The program's function modes see nothing of it."""
         with torch_function_stack.set_aside():
-            return self._found_or_made(call)
+            try:
+                return self._found_or_made(call)
+            except FramejitError as error:
+                if not isinstance(error, InternalError) and not self._is_strict():
+                    error.__traceback__ = None  # such an error is about the program: the compiler's frames would only bury its line
+                raise
 
     def _found_or_made(self, call: Call) -> Any:
         if call.locals and compiled_module.catch_up(call.locals[0]):

@@ -14,6 +14,7 @@ from framejit.driver.compiled_module import module_in
 from framejit.errors import BadArgument, ConstraintViolation, suggestion
 from framejit.guards.dynamic import Size, Sizes
 from framejit.guards.source import MISSING, Call, Index, Item, Local, Path, Root, Slot, Source
+from framejit.report import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class DeclaredShapes:
         for name, declared in self.arguments:
             for source, tensor, wanted, told in tensors_in(declared, sources.get(name), name, call):
                 if wanted.dims not in (None, tensor.dim()):
-                    raise ConstraintViolation(f"{told} has {tensor.dim()} dimensions; {wanted.dims} were declared (compile(shapes=...))")
+                    raise ConstraintViolation(f"{told} has {counted(tensor.dim(), 'dimension')}; {wanted.dims} were declared (compile(shapes=...))")
                 for dim, size in wanted.sizes:
                     check_size(f"{told}.size({dim})", tensor.size(dim) if dim < tensor.dim() else None, size, equal)
                 tensors[id(tensor)] = dict(wanted.sizes)

@@ -17,8 +17,6 @@ import torch
 
 from framejit.graph.draws import STATE, numbers_from
 
-WORDS_OF_PYTHON = 625
-"""In the state of a random.Random, of which the last one is a position."""
 HALF = 2**64
 VERSION = random.Random.VERSION
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
@@ -14,7 +13,7 @@ from torch import nn
 
 from framejit import config, directives
 from framejit._runtime import CompiledFunction
-from framejit.backends.registry import BackendFn, lookup
+from framejit.backends.registry import Backend, BackendFn, lookup
 from framejit.directives import untraced
 from framejit.driver import retained
 from framejit.driver.callback import Compiler
@@ -22,8 +21,7 @@ from framejit.driver.callback import reset as reset_compiled
 from framejit.driver.compiled_module import Function, call_of, caller_of, module_with_call, raw_call
 from framejit.driver.declared import DeclaredShapes, parse
 from framejit.driver.options import Options
-from framejit.errors import BadArgument, suggestion
-from framejit.library import OURS
+from framejit.errors import BadArgument, UnknownBackend, suggestion
 from framejit.report import reset_statistics
 
 F = TypeVar("F")
@@ -117,11 +115,19 @@ def compile(
     current = config.current()
     if recompile_limit is not None:
         current = dataclasses.replace(current, recompile_limit=recompile_limit)
-    found = lookup(backend if backend is not None else current.backend, mode=mode, options=options)
+    found = lookup_default(mode, options) if backend is None else lookup(backend, mode=mode, options=options)
     settings = Options(found, fullgraph, current, isolate_recompiles, dynamic, DeclaredShapes() if shapes is None else parse(shapes))
     if target is None:
         return functools.partial(compile_target, settings=settings, disable=disable)
     return compile_target(target, settings, disable)
+
+
+def lookup_default(mode: str | None, options: Mapping[str, Any] | None) -> Backend:
+    """The backend where none is given, set up with `mode` and `options`. Raises what `lookup` raises."""
+    try:
+        return lookup(config.current().backend, mode=mode, options=options)
+    except UnknownBackend as error:
+        raise UnknownBackend(f"{config.told('backend')}: {error}") from None
 
 
 def check_options(positional: tuple[Any, ...], unknown: dict[str, Any], name: str | None, **switches: Any) -> None:
@@ -139,14 +145,6 @@ def check_options(positional: tuple[Any, ...], unknown: dict[str, Any], name: st
     for switch, value in switches.items():
         if not isinstance(value, bool):
             raise BadArgument(f"compile(): {switch} must be True or False; got {value!r}")
-
-
-def place_of_caller() -> str:
-    """The program's line that is calling framejit, as file:line."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(OURS):
-        frame = frame.f_back
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def compile_target(target: Any, settings: Options, disable: bool = False, make: Callable[[Function, Options, bool], Any] | None = None) -> Any:

@@ -18,7 +18,7 @@ from framejit.directives import untraced
 from framejit.driver import retained
 from framejit.driver.compiled_module import raw_call
 from framejit.errors import BadArgument, UserFrame, behind_break, explain_break
-from framejit.report import STAGES, FrameNote, place, recording
+from framejit.report import STAGES, FrameNote, counted, place, recording
 from framejit.user.api import compile
 
 
@@ -71,20 +71,20 @@ class Explanation:
     seconds: dict[str, float]
 
     def __str__(self) -> str:
-        counted = ", ".join(map(str, self.operations))
+        sizes = counted(self.operations[0], "operation") if self.graphs == 1 else f"{', '.join(map(str, self.operations))} operations"
         lines = [
-            f"{self.function}: {plural(self.graphs, 'graph')}{f' of {counted} operations' if counted else ''}, "
-            f"{plural(len(self.breaks), 'graph break')}, {plural(len(self.fallbacks), 'frame')} as written",
+            f"{self.function}: {counted(self.graphs, 'graph')}{f' of {sizes}' if self.operations else ''}, "
+            f"{counted(len(self.breaks), 'graph break')}, {counted(len(self.fallbacks), 'frame')} as written",
             "time: " + ", ".join(f"{stage} {seconds * 1000:.1f} ms" for stage, seconds in self.seconds.items()),
         ]
         for number, stop in enumerate(self.breaks, 1):
             after = " and ".join(map(str, stop.after)) or "no"
-            lines += ["", f"break {number}: {stop.id} {stop.reason}", stop.text, f"Cost: {stop.before} operations before it, {after} behind it"]
+            lines += ["", f"break {number}: {stop.id} {stop.reason}", stop.text, f"Cost: {counted(stop.before, 'operation')} before it, {after} behind it"]
         for stop in self.fallbacks:
             lines += ["", f"as written: {stop.id} {stop.reason}", stop.text]
         for entry in self.entries:
-            size = "no graph" if entry.operations is None else plural(entry.operations, "operation")
-            lines += ["", f"{entry.function} ({entry.place}): {size}, {plural(len(entry.guards), 'guard')}"]
+            size = "no graph" if entry.operations is None else counted(entry.operations, "operation")
+            lines += ["", f"{entry.function} ({entry.place}): {size}, {counted(len(entry.guards), 'guard')}"]
             lines += [f"  {guard}" for guard in entry.guards]
         return "\n".join(lines)
 
@@ -165,7 +165,3 @@ def explanation(function: str, notes: list[FrameNote]) -> Explanation:
 
 def stop(reason: Break, stack: tuple[UserFrame, ...], before: int = 0, after: tuple[int, ...] = ()) -> Stop:
     return Stop(reason.id, reason.text(), place(stack), explain_break(reason, stack), before, after)
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

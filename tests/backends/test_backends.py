@@ -35,7 +35,7 @@ from framejit.backends.request import (
     ShapeGuard,
     StorageOverlapGuard,
 )
-from framejit.errors import BackendError, ConfigError, UnknownBackend, UnknownMode, UnknownOption, UnsupportedTorch
+from framejit.errors import BackendError, BadArgument, ConfigError, UnknownBackend, UnknownMode, UnknownOption, UnsupportedTorch
 from framejit.graph.state import Modes
 from framejit.graph.torch_sources import ConstantOf, InputSource, SizeOf, from_torch, to_torch
 
@@ -537,8 +537,10 @@ def test_registered_backend(monkeypatch):
         register_backend(lambda gm, inputs: gm, "mine")
     with pytest.raises(ConfigError, match="already a backend named 'eager'"):
         register_backend(backend, "eager")
-    with pytest.raises(TypeError, match="a backend is a callable"):
+    with pytest.raises(BadArgument, match="takes a callable"):
         register_backend(3)
+    with pytest.raises(BadArgument, match="a lambda has no name of its own"):
+        register_backend(lambda gm, inputs: gm)
     compare(linear, torch.randn(4, 3), param(5, 3), param(5), backend="mine")
 
 

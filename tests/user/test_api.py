@@ -402,6 +402,12 @@ def test_fullgraph_raises_instead(warnings_logged):
     assert not warnings_logged() and not f.entries
 
 
+def test_an_error_of_the_program_is_raised_without_the_frames_of_the_compiler():
+    with config.replace(strict=False), pytest.raises(framejit.Unsupported) as caught:
+        framejit.compile(stops, backend="eager", fullgraph=True)(x)
+    assert [frame.name for frame in traceback.extract_tb(caught.tb)][1:] == ["__call__"]
+
+
 def test_exceptions_of_the_program_are_its_own():
     def inner(a):
         if a.shape[0] == 2:

@@ -34,6 +34,17 @@ def test_a_value_of_the_wrong_kind(option, value):
         pass
 
 
+@pytest.mark.parametrize(("variable", "text"), [("FRAMEJIT_RECOMPILE_LIMIT", "0"), ("FRAMEJIT_CHECK", "guard")])
+def test_a_value_that_cannot_be_used_is_told_with_its_variable(variable, text):
+    with pytest.raises(framejit.ConfigError, match=f"environment variable {variable}\\)"):
+        config.from_environment({variable: text})
+
+
+def test_an_unknown_default_backend_is_told_with_its_variable():
+    with config.replace(backend="eagr"), pytest.raises(framejit.UnknownBackend, match="environment variable FRAMEJIT_BACKEND.*did you mean 'eager'"):
+        framejit.compile(torch.relu)
+
+
 def test_a_misspelt_variable_gets_a_suggestion():
     environment = {"FRAMEJIT_LOG": "guards", "FRAMEJIT_CHECKS": "guards", "FRAMEJIT_FUZZ": "3", "FRAMEJIT_LOGS": "", "LOGS": ""}
     assert config.misspelt(environment) == [

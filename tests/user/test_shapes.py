@@ -92,7 +92,7 @@ def test_sizes_that_are_fixed() -> None:
     compiled(torch.ones(4, 3))
     with pytest.raises(framejit.ConstraintViolation, match=r"x\.size\(1\) is 4; it was declared to be 3"):
         compiled(torch.ones(4, 4))
-    with pytest.raises(framejit.ConstraintViolation, match="x has 1 dimensions; 2 were declared"):
+    with pytest.raises(framejit.ConstraintViolation, match="x has 1 dimension; 2 were declared"):
         compiled(torch.ones(4))
 
 
