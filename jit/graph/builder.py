@@ -41,6 +41,7 @@ from framejit.graph.inner import InnerGraph
 from framejit.graph.jagged import is_nested_int
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
+from framejit.graph.region import dissolve_drawing_regions, is_of_drawing_region
 from framejit.graph.results import has_unbacked, is_made_of_constants, with_items
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
@@ -585,6 +586,8 @@ class GraphBuilder:
         body = self.body
         assert body is self.outermost
         graph, kept, notes = body.fx, body.kept, body.notes
+        if self.autograd_node is not None and (self.autograd_node.asks or self.autograd_node.differentiated_twice):
+            dissolve_drawing_regions(graph.nodes)
         with self.fakes.running():  # autograd makes the zeros that stand for a gradient which nothing gives
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
             self._check_moved(outputs)
@@ -629,16 +632,20 @@ class GraphBuilder:
         return unneeded(reversed(handled), (*outputs, *body.kept), lambda node: is_computed(node.meta["example_value"]))
 
     def unused_draws(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-        """Nodes of random numbers that nothing needs: AOTAutograd would not draw them, and what is drawn later would be other numbers."""
+        """Nodes of random numbers that nothing needs, detached: AOTAutograd would not draw them, and what is drawn later would be other numbers."""
         if self.autograd_node is None:
             return []
         self.refresh()
         outside = storages(self.input_fakes()) if not self.fakes.wrappers else set()
-        return unneeded(
+        unused = unneeded(
             reversed(self.outermost.fx.nodes),
             (*outputs, *[node for node in self.outermost.kept if self.fakes.wrappers or not changes_result_only(node, outside)]),
-            lambda node: node in self.outermost.notes and is_computed(node.meta["example_value"]) and has_effect(node, self.fakes.running),
+            lambda node: node in self.outermost.notes and is_computed(node.meta["example_value"]) and self._draws(node),
         )
+        return [self._detached(node) if node.meta["example_value"].requires_grad else node for node in unused]
+
+    def _draws(self, node: fx.Node) -> bool:
+        return is_of_drawing_region(node) or has_effect(node, self.fakes.running)
 
     def dispose(self) -> None:
         """Let go of everything."""

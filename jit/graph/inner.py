@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import fx
 
-from framejit.graph.prune import Running, has_effect, is_elementwise
+from framejit.graph.prune import Running, effects_of, has_effect, is_elementwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,13 @@ class InnerGraph:
 
     def does_more(self, running: Running) -> bool:
         """Whether it does something besides computing results: changes a tensor, or draws random numbers."""
-        return bool(self.kept) or any(has_effect(node, running) for node in self._operators())
+        acts, draws = self.effects(running)
+        return acts or draws
+
+    def effects(self, running: Running) -> tuple[bool, bool]:
+        """Whether it does something besides computing results and drawing random numbers from torch's generators, and whether it draws such numbers."""
+        found = [effects_of(node, running) for node in self._operators()]
+        return bool(self.kept) or any(effects.acts for effects in found), any(effects.draws for effects in found)
 
     def is_elementwise(self, running: Running) -> bool:
         """Whether each element of the results is computed from elements of the operands at the same place: the graph does so for many rows at once."""

@@ -60,16 +60,28 @@ def run_node(node: fx.Node) -> Any:
 
 
 class EffectRecorder(TorchDispatchMode):
-    """Notes whether anything that runs below draws random numbers or gives no result (and so runs for its effect)."""
+    """Notes whether anything that runs below draws random numbers from torch's generators of the process (`draws`), or draws others or gives no result, and so
+    runs for its effect (`acts`)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.has_effect = False
+        self.draws = False
+        self.acts = False
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether there was any of that."""
+        return self.draws or self.acts
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not isinstance(func, OpOverload) or not func._schema.returns or (torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs)):
-            self.has_effect = True
+        if not isinstance(func, OpOverload) or not func._schema.returns:
+            self.acts = True
+        elif torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs):
+            if func.namespace == "aten":
+                self.draws = True
+            else:
+                self.acts = True
         return func(*args, **kwargs)
 
 
@@ -106,15 +118,19 @@ def draws(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 
 def has_effect(node: fx.Node, running: Running) -> bool:
     """Whether a node does more than compute its result: it is run once more, on fakes, while an EffectRecorder listens."""
-    if node.target in PURE_TARGETS:
-        return False
+    return effects_of(node, running).has_effect
+
+
+def effects_of(node: fx.Node, running: Running) -> EffectRecorder:
+    """What a node does besides computing its result, as `has_effect` finds out. One that fails on fakes may do anything."""
     recorder = EffectRecorder()
-    try:
-        with running(), recorder:
-            run_node(node)
-    except Exception:
-        return True
-    return recorder.has_effect
+    if node.target not in PURE_TARGETS:
+        try:
+            with running(), recorder:
+                run_node(node)
+        except Exception:
+            recorder.acts = True
+    return recorder
 
 
 def output_nodes(graph: fx.Graph) -> tuple[fx.Node, ...]:

@@ -1,8 +1,13 @@
-"""The node of a region that is compiled once for all that look like it: AOTAutograd traces its graph the first time, and finds it by name from then on."""
+"""The node of a region that is compiled once for all that look like it: AOTAutograd traces its graph the first time, and finds it by name from then on.
+
+A region that draws random numbers must draw them once, for its forward and its backward pass. AOTAutograd takes care of it where it makes the backward
+pass of the whole graph. Where the graph computes gradients by itself, the operator would draw again: there the region is what it consists of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,6 +27,23 @@ def run_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.
     return result
 
 
+def run_drawing_region(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torch.Tensor, ...]:
+    """What `run_region` does, for a graph that draws random numbers."""
+    return run_region(graph, name, *operands)
+
+
+def dissolve_drawing_regions(nodes: Iterable[fx.Node]) -> None:
+    """Have AOTAutograd trace into the regions that draw random numbers."""
+    for node in nodes:
+        if node.target is run_drawing_region:
+            node.target = run_on_fakes
+
+
+def is_of_drawing_region(node: fx.Node) -> bool:
+    """Whether a node is an item of what a region gives that draws random numbers."""
+    return node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0].target is run_drawing_region
+
+
 def is_recorded(operand: Any) -> bool:
     return isinstance(operand, torch.Tensor) and operand.requires_grad
 
@@ -39,3 +61,4 @@ def run_on_fakes(graph: fx.GraphModule, name: str, *operands: Any) -> tuple[torc
 
 
 stand_in(run_region, run_on_fakes)
+stand_in(run_drawing_region, run_on_fakes)

@@ -13,7 +13,7 @@ tensors, constants and values from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,11 +123,12 @@ def look(tensor: TensorObject, vm: TorchVM) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedRegion:
-    """A region that has been traced. `guards`: the trace's about arguments from outside, and what is found by way of them. `operands`: what its graph takes;
-    `looks`: how these, and the arguments that are tensors, looked. `results`, `structure`: see FunctionGraph.
+    """A region that has been traced, whose node runs it by `run`. `guards`: the trace's about arguments from outside, and what is found by way of them.
+    `operands`: what its graph takes; `looks`: how these, and the arguments that are tensors, looked. `results`, `structure`: see FunctionGraph.
     """
 
     call: RegionCall
+    run: Callable[..., Any]
     module: fx.GraphModule
     name: str
     guards: tuple[Guard, ...]
@@ -203,7 +204,9 @@ def below(source: Source | None, places: set[Source]) -> bool:
     return source is not None
 
 
-def note_region(vm: TorchVM, call: RegionCall, traced: FunctionGraph, looked_at: Sequence[Object], module: fx.GraphModule, name: str) -> None:
+def note_region(
+    vm: TorchVM, call: RegionCall, traced: FunctionGraph, looked_at: Sequence[Object], run: Callable[..., Any], module: fx.GraphModule, name: str
+) -> None:
     """Remember a region that has been traced, if nothing but guards says for which arguments it does the same."""
     known = vm.graph.traced_regions.setdefault(call.key, [])
     objects = [vm.graph.object_of(node.meta["example_value"]) for node in traced.graph.operands]
@@ -224,7 +227,7 @@ def note_region(vm: TorchVM, call: RegionCall, traced: FunctionGraph, looked_at:
         looks = {id(tensor): look(tensor, vm) for tensor in (*call.tensors, *operands)}
     except Unknown:
         return
-    region = TracedRegion(call, module, name, tuple(guards), tuple(operands), looks, traced.leaves, traced.structure)
+    region = TracedRegion(call, run, module, name, tuple(guards), tuple(operands), looks, traced.leaves, traced.structure)
     known.append(region)
     vm.trail.log(known.remove, region)
 

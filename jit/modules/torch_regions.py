@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from torch import fx
 from torch._higher_order_ops.hints_wrap import hints_wrapper
@@ -12,7 +13,7 @@ from torch._higher_order_ops.strict_mode import strict_mode_op
 from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set_grad_enabled
 
 from framejit.graph.builder import TorchVM
-from framejit.graph.region import run_region
+from framejit.graph.region import run_drawing_region, run_region
 from framejit.modules.app import control_flow as plain
 from framejit.modules.inner_function import Functions
 from framejit.modules.repeated_regions import RegionCall, Unmoved, call_of_region, note_region
@@ -41,19 +42,23 @@ def region(vm: TorchVM, run: Object, function: Object, args: Object, names: Obje
     return vm.const(None) if found is None else found
 
 
-def node_of_region(functions: Functions, module: fx.GraphModule, name: str, operands: Sequence[fx.Node], leaves: list[Object], structure: Object) -> Object:
-    """What a region gives. `leaves`: what its graph stands for the tensors among."""
-    results = functions.results(run_region, (functions.vm.graph.body.attach(module), name, *operands))
+def node_of_region(
+    functions: Functions, run: Callable[..., Any], module: fx.GraphModule, name: str, operands: Sequence[fx.Node], leaves: list[Object], structure: Object
+) -> Object:
+    """What a region gives that is run so. `leaves`: what its graph stands for the tensors among."""
+    results = functions.results(run, (functions.vm.graph.body.attach(module), name, *operands))
     return TupleObject([ListObject(functions.filled_in(leaves, results)), structure])
 
 
 def repeated(vm: TorchVM, call: RegionCall | None) -> Object | None:
     """What a region gives that has been traced with arguments like these; None where none has."""
     for traced in () if call is None else vm.graph.traced_regions.get(call.key, ()):
+        if traced.run is run_drawing_region and vm.graph.is_inner():
+            continue
         operands = vm.attempt(lambda: traced.operands_for(vm, call))  # noqa: B023
         if operands is not None:
             functions = Functions(vm, OPERATOR, asks_modes=False)
-            return node_of_region(functions, traced.module, traced.name, vm.graph.nodes_of(operands), traced.results, traced.structure)
+            return node_of_region(functions, traced.run, traced.module, traced.name, vm.graph.nodes_of(operands), traced.results, traced.structure)
     return None
 
 
@@ -64,15 +69,19 @@ def shared(vm: TorchVM, run: Object, call: RegionCall | None) -> Object | None:
     traced, looked_at = vm.noting_looks(lambda: functions.traced(run))
     inner = traced.graph
     pattern = inner.pattern()
-    if not traced.tensors or pattern is None or functions.copied or inner.does_more(graph.fakes.running):
+    if not traced.tensors or pattern is None or functions.copied:
+        return None
+    acts, draws = inner.effects(graph.fakes.running)
+    if acts or (draws and graph.is_inner()):
         return None
     pattern = f"{graph.modes.current}\n{pattern}"
     taken = inner.taking(inner.operands, graph.fakes.running)
     module = graph.regions.setdefault(pattern, graph.module_of(taken))
     name = f"region_{list(graph.regions).index(pattern)}"
+    how = run_drawing_region if draws else run_region
     if call is not None and Unmoved.now(vm) == before:
-        note_region(vm, call, traced, looked_at, module, name)
-    return node_of_region(functions, module, name, inner.operands, traced.leaves, traced.structure)
+        note_region(vm, call, traced, looked_at, how, module, name)
+    return node_of_region(functions, how, module, name, inner.operands, traced.leaves, traced.structure)
 
 
 @models(out_dtype)

@@ -96,6 +96,68 @@ def test_layers_are_traced_once(traced: list[Any]) -> None:
     assert framejit.statistics()["graphs"] == len(traced) == 2
 
 
+class Drops(Stack):
+    """Layers that drop what they compute; one of them computes for nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for layer in self.layers:
+            layer.drop.p = 0.5
+
+    def forward(self, x: Any) -> Any:
+        self.layers[1](x, (x, x + 1))
+        return super().forward(x)
+
+
+def loss(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return module(x).sum()
+
+
+def whole_step(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    found = loss(module, x)
+    found.backward()
+    return found.detach()
+
+
+@pytest.mark.parametrize(("step", "backend"), [(loss, "aot_eager"), (whole_step, "aot_eager"), (whole_step, "eager")])
+def test_layers_that_drop_are_traced_once(traced: list[Any], step: Callable[..., torch.Tensor], backend: str) -> None:
+    """The masks of the forward pass are those of the backward pass, also where the graph has one of its own; what is drawn for nothing is drawn."""
+    framejit.reset()
+    found = []
+    for compiled in (step, framejit.compile(step, backend=backend)):
+        torch.manual_seed(0)
+        module = Drops()
+        for _ in range(2):
+            module.zero_grad()
+            result = compiled(module, torch.randn(2, 4, requires_grad=True))
+            if result.requires_grad:
+                result.backward()
+        found.append([result.detach(), *[parameter.grad for parameter in module.parameters()], torch.rand(2)])
+    torch.testing.assert_close(found[1], found[0])
+    assert framejit.statistics()["graphs"] == 1 and len(traced) == (2 if backend == "aot_eager" else 0)
+
+
+@pytest.mark.slow
+def test_layers_that_drop_with_inductor() -> None:
+    """Each draws a mask of its own, and the backward pass uses it."""
+    framejit.reset()
+
+    class Drop(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(64))
+
+        @torch.compiler.nested_compile_region
+        def forward(self, x: Any) -> Any:
+            return nn.functional.dropout(x * self.weight, 0.5)
+
+    layers = [Drop() for _ in range(3)]
+    results = framejit.compile(lambda x: [layer(x) for layer in layers], fullgraph=True)(torch.ones(64))
+    sum([result.sum() for result in results]).backward()
+    torch.testing.assert_close([layer.weight.grad for layer in layers], [result.detach() for result in results])
+    assert not results[0].equal(results[1])
+
+
 def another_scale(stack: Stack) -> None:
     stack.layers[1].scale = 3.0
 
