@@ -146,15 +146,14 @@ class OptimizerStep(SkippedFrame):
     nor for settings such as `capturable=True`: then a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are
     compiled.
 
-    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless something looks at
-    the new learning rate before the call ends, a learning rate is a tensor, the step may warn, it has an argument, or the schedule is code of the program's
-    that does more than to compute a number.
+    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless
+    a learning rate is a tensor, the step may warn, it has an argument, or the schedule is code of the program's that does more than to compute a number.
     """
 
     id = "FJ036"
     message = "a step of {reason}, which runs as written"
     explanation = "Its arithmetic is no part of a graph: it depends on numbers in tensors, or is none of tensors."
-    hints = ("Compile the model, or the function that computes the loss, rather than the step; read the learning rate outside the compiled function.",)
+    hints = ("Compile the model, or the function that computes the loss, rather than the step.",)
 
 
 @dataclass(frozen=True)
@@ -192,6 +191,22 @@ class UnknownNumber(Break):
         "If the answer is always the same, say so before: torch._check({check}), or the opposite.",
         "Keep it in tensors: choose with torch.where, multiply by a mask.",
     )
+
+
+@dataclass(frozen=True)
+class LaterValue(Break):
+    """The program looks at what a step of a learning rate scheduler has changed, in the same call: `if scheduler.get_last_lr()[0] < 1e-6`.
+
+    Such steps run as written, behind the graph, so that no schedule costs a compilation. What they give may be returned, stored, computed with and made text
+    of. Where the program must know it to go on, or a tensor is computed with it, the call is split, and behind the split it is known.
+    """
+
+    needing: str
+    number: str
+    id = "FJ078"
+    message = "{needing} needs {number}, which a learning rate scheduler changes behind the graph"
+    explanation = "The scheduler's step has not run yet where the program is traced, so the new learning rate isn't known."
+    hints = ("Look at the learning rate outside the compiled function, or before the scheduler's step.",)
 
 
 @dataclass(frozen=True)

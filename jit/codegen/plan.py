@@ -188,13 +188,16 @@ def _in_order(statements: list[Statement], values: dict[int, Value], effects: Ef
     awaited = {key: index for key, value in values.items() if (index := replays.get(id(_awaited_by(value)))) is not None}
     if not awaited:
         return statements
+    needed = [sorted({awaited[key] for key in _needed(statement, values) if key in awaited}) for statement in statements]
+    calls = {index for index, logged in enumerate(effects.order()) if not isinstance(logged.effect, Object)}
     ordered: dict[int, Statement] = {}
     path: list[tuple[int, Iterator[int]]] = []
 
     def enter(index: int) -> None:
-        path.append((index, iter(sorted(awaited[key] for key in _needed(statements[index], values) if key in awaited))))
+        path.append((index, iter(needed[index])))
 
-    for root in range(len(statements)):
+    # A native call stays behind what has come before it: what needs it comes later instead.
+    for root in sorted(range(len(statements)), key=lambda index: max([index, *calls.intersection(needed[index])])):
         if root not in ordered:
             enter(root)
         while path:
@@ -208,7 +211,16 @@ def _in_order(statements: list[Statement], values: dict[int, Value], effects: Ef
             else:
                 path.pop()
                 ordered[index] = statements[index]
+    _refuse_overtaking(list(ordered), calls, calls & set(awaited.values()))
     return list(ordered.values())
+
+
+def _refuse_overtaking(order: list[int], calls: set[int], awaited: set[int]) -> None:
+    """Native calls find what had been changed before them, and nothing that was changed later; those that others wait for look at nothing of what waits."""
+    for place, index in enumerate(order):
+        overtaken = any(other < index for other in order[place + 1 :]) if index not in awaited else False
+        if index in calls and (overtaken or any(other > index for other in order[:place])):
+            raise CannotGenerate(CannotReconstruct("what is changed before a native call, and by what another one gives"))
 
 
 def _awaited_by(value: Value) -> Object | None:

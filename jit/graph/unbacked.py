@@ -32,7 +32,7 @@ from framejit.graph.draws import DRAW
 from framejit.graph.fake import meaning_of
 from framejit.graph.packed import PACKED_MEMO
 from framejit.objects.object import VM
-from framejit.objects.unbackednumber import Datum, UnbackedNumber, sharper
+from framejit.objects.unbackednumber import Datum, InputNumber, UnbackedNumber, sharper
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -280,9 +280,9 @@ class Unbacked:
         """Break the trace, because the program needs the value of a number. One that is drawn is drawn natively then."""
         self._stop(self._asks(number), number.leaf())
 
-    def _stop(self, reason: breaks.Break, number: Datum) -> NoReturn:
+    def _stop(self, reason: breaks.Break, number: InputNumber) -> NoReturn:
         """Break the trace for a number: here, or where the number is drawn."""
-        draw = number.node.args[0] if number.node.args else None
+        draw = number.node.args[0] if isinstance(number, Datum) and number.node.args else None
         if isinstance(draw, fx.Node) and draw.target is DRAW:
             place = self._graph.instruction_of(draw)
             assert place is not None
@@ -290,8 +290,7 @@ class Unbacked:
         self._graph.vm.unsupported(reason)
 
     def _asks(self, number: UnbackedNumber) -> breaks.Break:
-        leaf, asking = number.leaf(), self._place()[0]
-        return breaks.UnknownNumber(f"`{asking}`", leaf.told, leaf.lineno, number.told if number.cls is bool else f"{number.told} == ...")
+        return number.leaf().why(f"`{self._place()[0]}`", number.told if number.cls is bool else f"{number.told} == ...")
 
     def _refuse(self, condition: sympy.Basic) -> NoReturn:
         self._env.pending_fresh_unbacked_symbols.clear()

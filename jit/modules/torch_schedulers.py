@@ -1,7 +1,7 @@
 """Learning rate schedulers: a step is the real call, made behind the graph. So it costs no compilation, whatever the schedule is.
 
 A step changes the scheduler and the optimizer's groups of parameters, and needs nothing of the graph. What it will have changed the trace doesn't know
-(objects/outdated.py): code that looks at the new learning rate breaks the graph there.
+(objects/outdated.py): code that has to know the new learning rate breaks the graph there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from framejit.objects.dictobject import DictObject
 from framejit.objects.funcobject import MethodObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Object
-from framejit.objects.outdated import Outdated
+from framejit.objects.outdated import CallOutcome, LaterList, LaterNumber, Outdated
 from framejit.objects.registry import models, runs_as_written
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import rest_on
@@ -43,6 +43,8 @@ OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
 KEPT = frozenset({"optimizer", "_schedulers", "lr_lambdas"})
 """Attributes of schedulers that no step changes."""
 KEPT_IN_GROUPS = frozenset({"params"})
+COUNTS = frozenset({"last_epoch", "_step_count"})
+"""Attributes of schedulers that are ints, and stay ints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,17 @@ class SchedulerStep:
     vm: VM
     place: tuple[CodeType, int]
     mark: int
-    function: Callable[[Any], None]
-    scheduler: Object
+    outcome: CallOutcome
     runs_rules: bool
 
     def replay(self, cg: Codegen) -> None:
         if self.runs_rules and not all(isinstance(obj, TensorObject) for obj in self.vm.effects.mutated_before_and_since(self.mark)):
             self.vm.restart(self.place, REASON)  # a value that such a function may read has its one replay in front of the step
-        cg.load(self.scheduler)
-        cg.call_const(self.function, 1)
+        cg.load(self.outcome)
         cg.pop_top()
 
     def referents(self) -> list[Object]:
-        return [self.scheduler]
+        return [self.outcome]
 
 
 def check_scheduler(vm: VM, obj: Object) -> list[Object]:
@@ -144,6 +144,18 @@ def namespace_of(vm: VM, scheduler: Object) -> DictObject:
     return found
 
 
+def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index: int, key: str, value: Object) -> Object:
+    """What takes the place of a value that a step changes. Floats stay floats, and the learning rates that were set last stay a list of as many floats."""
+    value = vm.observe(value)
+    if value.cls is float or (value.cls is int and key in COUNTS):
+        return LaterNumber(value.cls, outcome, index, key)
+    if key == "_last_lr" and isinstance(value, ListObject) and value.cls is list:
+        rates = value.items(vm)
+        if all(vm.observe(rate).cls is float for rate in rates):
+            return LaterList(len(rates), outcome, index, key)
+    return Outdated(vm, place, REASON, repr(key))
+
+
 def step(function: Callable[[Any], None]) -> None:
     """Have a step, which is this function, be made behind the graph."""
 
@@ -160,12 +172,13 @@ def step(function: Callable[[Any], None]) -> None:
         if not all(one.constant(vm) for one in uneventful) or any(map(vm.effects.is_mutated, (*groups.values(), *namespaces.values()))):
             vm.unsupported(REASON)
         runs_rules = any(issubclass(scheduler.cls, OF_RULES) for scheduler in changed)
-        vm.effects.in_order(SchedulerStep(vm, place, vm.trail.mark(), function, changed[0], runs_rules))
-        unknown = Outdated(vm, place, REASON)
-        for namespace in namespaces.values():
-            namespace.outdate(vm, KEPT, unknown)
-        for group in groups.values():
-            group.outdate(vm, KEPT_IN_GROUPS, unknown)
+        dicts = [*namespaces.values(), *groups.values()]
+        outcome = CallOutcome(function, changed[0], dicts)
+        outcome.effect = SchedulerStep(vm, place, vm.trail.mark(), outcome, runs_rules)
+        vm.effects.in_order(outcome.effect)
+        for index, each in enumerate(dicts):
+            kept = KEPT if index < len(namespaces) else KEPT_IN_GROUPS
+            each.outdate(vm, kept, lambda key, value, index=index: later_value(vm, place, outcome, index, key, value))  # type: ignore[misc]
         return vm.const(None)
 
     models(function)(model)

@@ -19,7 +19,7 @@ from framejit.objects.object import VM, Namespace, Object
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
-from framejit.objects.unbackednumber import joined
+from framejit.objects.waitingtext import joined
 
 CONST_CLASSES |= dict.fromkeys((int, float), NumberObject)
 

@@ -9,7 +9,7 @@ original, so a store observes nothing.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any
 
 from framejit import breaks, classes
@@ -226,10 +226,10 @@ class DictObject(Namespace):
             vm.trail.set(self, "removed", set())
             vm.effects.mutated(self)
 
-    def outdate(self, vm: VM, kept: Container[str], unknown: Object) -> None:
-        """Native code will have given the keys of a dict from outside other values, all but those that are kept: each is `unknown` from here on."""
+    def outdate(self, vm: VM, kept: Container[str], later: Callable[[str, Object], Object]) -> None:
+        """Native code will have given the keys of a dict from outside other values, all but those that are kept. `later` gives what takes a value's place."""
         changed = [key for key in dict.__iter__(self.value) if key not in kept and self.lookup(vm, key) is not None]
-        vm.trail.set(self, "entries", self.entries | {key: (self.entries[key][0], unknown) for key in changed})
+        vm.trail.set(self, "entries", self.entries | {key: (self.entries[key][0], later(key, self.entries[key][1])) for key in changed})
         vm.effects.mutated(self)
 
     # Protocols.

@@ -10,14 +10,14 @@ from typing import Any
 from framejit import breaks
 from framejit.guards.kinds import LONG
 from framejit.guards.source import MISSING
-from framejit.objects import unbackednumber
+from framejit.objects import waitingtext
 from framejit.objects.object import FOLDABLE, VM, Object, call_found_special, call_special, fold
 
 
 def format_(vm: VM, obj: Object, conversion: str | None, spec: Object | None) -> Object:
     """FORMAT_VALUE: conversion is None, "s", "r" or "a"."""
     obj = vm.observe(obj)
-    if isinstance(obj, unbackednumber.UnbackedValue):
+    if not obj.is_known() and obj.is_knowable():
         waiting = waiting_text(vm, obj, conversion, "" if spec is None else vm.observe(spec).constant(vm))
         if waiting is not None:
             return waiting
@@ -44,15 +44,15 @@ def ascii_(vm: VM, obj: Object) -> Object:
 
 
 def waiting_text(vm: VM, obj: Object, conversion: str | None, spec: str) -> Object | None:
-    """The text of what depends on the data of tensors, to be made once the graph has run; None where somebody has to ask for it now."""
-    if obj.cls is str:
+    """The text of what varies or depends on the data of tensors, to be made by the generated code; None where somebody has to ask for it now."""
+    if waitingtext.is_waiting(obj):
         return obj if conversion in (None, "s") and not spec else None
-    return unbackednumber.formatted(obj, conversion is not None, spec)
+    return waitingtext.formatted(vm, obj, conversion is not None, spec)
 
 
 def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:
     obj = vm.observe(obj)
-    if isinstance(obj, unbackednumber.UnbackedValue):
+    if not obj.is_known() and obj.is_knowable():
         waiting = waiting_text(vm, obj, special.strip("_")[0], "")
         if waiting is not None:
             return waiting

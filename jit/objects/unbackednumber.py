@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from framejit import breaks
 from framejit.objects.numberobject import COMPARISONS, LARGEST_SYMBOL, NumberObject, is_nonzero, sym_of
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.torchcall import enter
@@ -69,7 +70,7 @@ class UnbackedNumber(UnbackedValue):
         """The node of a number that has a symbol."""
         raise NotImplementedError
 
-    def leaf(self) -> Datum:
+    def leaf(self) -> InputNumber:
         """One of the numbers that it is computed from, or itself."""
         raise NotImplementedError
 
@@ -124,14 +125,13 @@ class UnbackedNumber(UnbackedValue):
         return f"`{self.told}`"
 
 
-class Datum(UnbackedNumber):
-    """A number that a node of the graph gives. `expression`, `lineno`: what the program gets it by, and where."""
+class InputNumber(UnbackedNumber):
+    """A number that isn't computed from others. `expression`, `lineno`: what the program gets it by, and where."""
 
-    __slots__ = ("node", "expression", "lineno")
+    __slots__ = ("expression", "lineno")
 
-    def __init__(self, cls: type, node: fx.Node, expression: str, lineno: int) -> None:
+    def __init__(self, cls: type, expression: str, lineno: int) -> None:
         super().__init__(cls)
-        self.node = node
         self.expression = expression
         self.lineno = lineno
 
@@ -139,8 +139,28 @@ class Datum(UnbackedNumber):
     def told(self) -> str:
         return self.expression
 
-    def leaf(self) -> Datum:
+    def leaf(self) -> InputNumber:
         return self
+
+    def bits(self) -> int:
+        return {int: 64, bool: 1, float: 0}[self.cls]
+
+    def why(self, asking: str, check: str) -> breaks.Break:
+        """Why the trace breaks where the program needs its value. `check`: what would have to be known."""
+        raise NotImplementedError
+
+
+class Datum(InputNumber):
+    """A number that a node of the graph gives."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, cls: type, node: fx.Node, expression: str, lineno: int) -> None:
+        super().__init__(cls, expression, lineno)
+        self.node = node
+
+    def why(self, asking: str, check: str) -> breaks.Break:
+        return breaks.UnknownNumber(asking, self.told, self.lineno, check)
 
     def in_graph(self, vm: VM) -> fx.Node:
         return self.node
@@ -148,9 +168,6 @@ class Datum(UnbackedNumber):
     def sym(self, vm: VM) -> Any:
         vm.graph.refresh()
         return None if self.cls is float else self.node.meta["example_value"]
-
-    def bits(self) -> int:
-        return {int: 64, bool: 1, float: 0}[self.cls]
 
     def as_graph_argument(self, vm: VM) -> Any:
         return self.constant(vm) if self.cls is bool else self.node
@@ -184,7 +201,7 @@ class Computed(UnbackedNumber):
     def depth(self) -> int:
         return 1 + max(part.depth if isinstance(part, UnbackedNumber) else 0 for part in self.operands)
 
-    def leaf(self) -> Datum:
+    def leaf(self) -> InputNumber:
         return next(part for part in self.operands if isinstance(part, UnbackedNumber)).leaf()
 
     def sym(self, vm: VM) -> Any:
@@ -403,73 +420,3 @@ def negation(vm: VM, number: Object) -> Object | None:
     if not isinstance(number, UnbackedNumber):
         return None
     return opposite(number.truth_value()) if vm.graph.unbacked.value(number.truth_value()) is None else None
-
-
-# Texts.
-
-SAMPLES: dict[type, tuple[Any, ...]] = {
-    int: (0, 1, -1, 10**30), float: (0.0, -1.5, 1e300, float("nan"), float("inf")), bool: (True, False),
-}  # fmt: skip
-
-
-class UnbackedText(UnbackedValue):
-    """A text with numbers in it whose values aren't known. `parts`: texts, and numbers, each with whether it is made text first, and its format spec."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: Sequence[str | tuple[UnbackedNumber, bool, str]]) -> None:
-        super().__init__(str)
-        self.parts = parts
-
-    def constant(self, vm: VM) -> Any:
-        return "".join([part if isinstance(part, str) else formatted_value(part[0].constant(vm), *part[1:]) for part in self.parts])
-
-    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
-        if symbol not in ("+", "+=") or other.cls is not str or not (other.is_known() or isinstance(other, UnbackedText)):
-            return None
-        return joined(vm, [other, self] if reflected else [self, other])
-
-    def reconstruct(self, cg: Codegen) -> None:
-        for part in self.parts:
-            if isinstance(part, str):
-                cg.load_const(part)
-            else:
-                cg.load(part[0])
-                cg.load_const(part[1])
-                cg.load_const(part[2])
-                cg.call_const(formatted_value, 3)
-        cg.build_tuple(len(self.parts))
-        cg.call_const("".join, 1)
-
-    def referents(self) -> list[Object]:
-        return [part[0] for part in self.parts if not isinstance(part, str)]
-
-    def __repr__(self) -> str:
-        return f"a text with {next(iter(self.referents()))!r} in it"
-
-
-def formatted_value(number: Any, as_text: bool, spec: str) -> str:
-    """A number as an f-string has it."""
-    return format(str(number) if as_text else number, spec)
-
-
-def formatted(number: Object, as_text: bool = False, spec: str = "") -> UnbackedText | None:
-    """The text of a number whose value isn't known; None of others, and where making it may fail."""
-    if not isinstance(number, UnbackedNumber) or number.bits() >= MANY_BITS:
-        return None
-    try:
-        for sample in SAMPLES[number.cls]:
-            formatted_value(sample, as_text, spec)
-    except (ValueError, OverflowError):
-        return None
-    return UnbackedText([(number, as_text, spec)])
-
-
-def joined(vm: VM, texts: Sequence[Object]) -> Object | None:
-    """Texts one behind the other; None where the values of all are known."""
-    if not any(isinstance(text, UnbackedText) for text in texts):
-        return None
-    parts: list[Any] = []
-    for text in texts:
-        parts += text.parts if isinstance(text, UnbackedText) else [text.constant(vm)]
-    return UnbackedText(parts)

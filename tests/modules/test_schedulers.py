@@ -176,12 +176,71 @@ def takes_the_state(self: Training) -> Any:
     return loss, self.scheduler.state_dict()["last_epoch"], sorted(vars(self.scheduler))
 
 
+def changes_the_list_of_rates(self: Training) -> Any:
+    loss = self.step()
+    rates = self.scheduler.get_last_lr()
+    rates.append(loss.item())
+    rates[0] = 7.0
+    return loss, rates, rates is self.scheduler._last_lr
+
+
 @pytest.mark.parametrize("step", [
     looks_at_the_rate, passes_the_rate_on, copies_the_group, counts_the_steps, twice, changes_the_group_behind_it, changes_the_group_before_it,
-    before_the_optimizer, under_a_handler, of_an_epoch, takes_the_state,
+    before_the_optimizer, under_a_handler, of_an_epoch, takes_the_state, changes_the_list_of_rates,
 ])  # fmt: skip
 def test_what_tells_the_difference(step: Callable[[Training], Any]) -> None:
     compared(lambda optimizer: schedulers.OneCycleLR(optimizer, 0.1, total_steps=4), step, 6)
+
+
+def keeps_the_rate_before_changing_it(self: Training) -> Any:
+    loss = self.step()
+    group = self.optimizer.param_groups[0]
+    rate, epoch = group["lr"], self.scheduler.last_epoch
+    group["lr"] = rate / 2
+    self.scheduler.last_epoch = epoch + 1
+    return loss, rate, epoch, rate > 0.05
+
+
+def tells_the_rate(self: Training) -> Any:
+    loss = self.step()
+    self.log.append({"rates": self.scheduler.get_last_lr(), "text": f"{loss.item():.3f} at {self.scheduler.get_last_lr()[1]:.2e}"})
+    return loss
+
+
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.parametrize("name", ["LambdaLR", "OneCycleLR", "SequentialLR"])
+@pytest.mark.parametrize("step", [looks_at_the_rate, passes_the_rate_on, counts_the_steps, tells_the_rate])
+def test_new_rates_are_passed_on_computed_with_and_told_without_a_break(name: str, step: Callable[[Training], Any]) -> None:
+    found = compared(SCHEDULES[name], step, 20)
+    assert (found["reasons"], found["fallbacks"]) == ([], 0) and found["recompiles"] <= 2, found
+
+
+def begins_a_log_before(self: Training) -> Any:
+    self.log.append("begin")
+    return tells_the_rate(self)
+
+
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+def test_a_rate_goes_into_what_was_changed_before_the_step() -> None:
+    assert compared(SCHEDULES["OneCycleLR"], begins_a_log_before, 20)["reasons"] == []
+    assert [reason[:5] for reason in compared(SCHEDULES["LambdaLR"], begins_a_log_before, 20)["reasons"]] == ["FJ036"]
+
+
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+def test_a_rate_is_taken_before_the_program_changes_it() -> None:
+    assert compared(SCHEDULES["CosineAnnealingLR"], keeps_the_rate_before_changing_it)["reasons"] == []
+
+
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+def test_a_decision_by_the_new_rate_is_a_break_in_the_program() -> None:
+    def step(self: Training) -> Any:
+        loss = self.step()
+        if self.scheduler.get_last_lr()[0] < 0.05:
+            self.log.append(self.scheduler.last_epoch)
+        return loss
+
+    found = compared(SCHEDULES["CosineAnnealingLR"], step)
+    assert [reason[:5] for reason in found["reasons"]] == ["FJ078"] and found["fallbacks"] == 0, found
 
 
 @pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")

@@ -1,0 +1,138 @@
+"""Texts with numbers in them that the trace doesn't rest on: f"step {i}: {loss.item():.3f}". The generated code writes them, in each call anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from framejit.objects.constobject import ConstObject
+from framejit.objects.numberobject import Deferred, NumberObject, has_symbols
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.unbackednumber import MANY_BITS, UnbackedNumber, UnbackedValue, bits_of
+
+SAMPLES: dict[type, tuple[Any, ...]] = {
+    int: (0, 1, -1, 10**30), float: (0.0, -1.5, 1e300, float("nan"), float("inf")), bool: (True, False),
+}  # fmt: skip
+"""A format that has no error for these has none for any number of their type."""
+
+Part = str | tuple[Object, bool, str]
+"""A piece of a text, or a number in it, with whether it is made text first, and its format spec."""
+
+
+class DeferredText(Deferred):
+    """A text with numbers in it that vary from call to call. Their values are guarded only where something asks for the text."""
+
+    __slots__ = ("parts", "operands")
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        numbers = [part[0] for part in parts if not isinstance(part, str)]
+        super().__init__("".join([part if isinstance(part, str) else formatted_value(part[0].value, *part[1:]) for part in parts]), None, pending=True)
+        self.parts = parts
+        self.operands = tuple(number for number in numbers if isinstance(number, NumberObject))
+
+    def constant(self, vm: VM) -> Any:
+        if self.pending:
+            for number in self.operands:
+                if number.source is not None:
+                    ConstObject.constant(number, vm)  # a guard on its value, not a relation of symbols, says what changes from call to call
+                else:
+                    number.constant(vm)
+            vm.trail.set(self, "pending", False)
+        return self.value
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return added(vm, symbol, self, other, reflected)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.pending:
+            write(cg, self.parts)
+        else:
+            cg.load_const(self.value)
+
+
+class UnbackedText(UnbackedValue):
+    """A text with numbers in it whose values aren't known before the graph has run."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        super().__init__(str)
+        self.parts = parts
+
+    def constant(self, vm: VM) -> Any:
+        return "".join([part if isinstance(part, str) else formatted_value(part[0].constant(vm), *part[1:]) for part in self.parts])
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return added(vm, symbol, self, other, reflected)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        write(cg, self.parts)
+
+    def referents(self) -> list[Object]:
+        return [part[0] for part in self.parts if not isinstance(part, str)]
+
+    def __repr__(self) -> str:
+        return f"a text with {next(number for number in self.referents() if isinstance(number, UnbackedNumber))!r} in it"
+
+
+def write(cg: Codegen, parts: Sequence[Part]) -> None:
+    """Push a text."""
+    for part in parts:
+        if isinstance(part, str):
+            cg.load_const(part)
+        else:
+            cg.load(part[0])
+            cg.load_const(part[1])
+            cg.load_const(part[2])
+            cg.call_const(formatted_value, 3)
+    cg.build_tuple(len(parts))
+    cg.call_const("".join, 1)
+
+
+def formatted_value(number: Any, as_text: bool, spec: str) -> str:
+    """A number as an f-string has it."""
+    return format(str(number) if as_text else number, spec)
+
+
+def formatted(vm: VM, number: Object, as_text: bool = False, spec: str = "") -> Object | None:
+    """The text of a number that the trace doesn't rest on; None of others, and where making it may fail."""
+    waits = isinstance(number, UnbackedNumber) or (isinstance(number, NumberObject) and number.pending and has_symbols(vm, number))
+    if not waits or bits_of(number) >= MANY_BITS:
+        return None
+    try:
+        for sample in SAMPLES[number.cls]:
+            formatted_value(sample, as_text, spec)
+    except (ValueError, OverflowError):
+        return None
+    return text_of([(number, as_text, spec)])
+
+
+def joined(vm: VM, texts: Sequence[Object]) -> Object | None:
+    """Texts one behind the other; None where the values of all are known."""
+    if not any(map(is_waiting, texts)):
+        return None
+    parts: list[Part] = []
+    for text in texts:
+        if isinstance(text, (DeferredText, UnbackedText)) and is_waiting(text):
+            parts += text.parts
+        else:
+            parts.append(text.constant(vm))
+    return text_of(parts)
+
+
+def text_of(parts: Sequence[Part]) -> DeferredText | UnbackedText:
+    """A text of these parts."""
+    known_later = any(isinstance(part[0], UnbackedNumber) for part in parts if not isinstance(part, str))
+    return UnbackedText(parts) if known_later else DeferredText(parts)
+
+
+def is_waiting(text: Object) -> bool:
+    """Whether a text has numbers in it that the trace doesn't rest on."""
+    return isinstance(text, UnbackedText) or (isinstance(text, DeferredText) and text.pending)
+
+
+def added(vm: VM, symbol: str, text: Object, other: Object, reflected: bool) -> Object | None:
+    """`text + other`, or the other way round; None of what is no text, or would have to be asked for its value."""
+    if symbol not in ("+", "+=") or other.cls is not str or not (other.is_known() or is_waiting(other)):
+        return None
+    return joined(vm, [other, text] if reflected else [text, other])

@@ -1,0 +1,90 @@
+"""Texts with numbers in them that vary from call to call: written by the generated code, without a guard on the numbers, against eager."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import Comparison
+
+import framejit
+
+
+def told(function: Callable[..., Any], values: list[Any]) -> dict[str, Any]:
+    """Compare calls with eager's; what has been counted."""
+    framejit.reset()
+    compiled = framejit.compile(function, backend="eager")
+    x = torch.arange(3.0)
+    for value in values:
+        Comparison().same(compiled(x, value), function(x, value))
+    return framejit.statistics()
+
+
+@pytest.mark.parametrize("text", [
+    lambda i, x: f"step {i}",
+    lambda i, x: f"[{i:03d}] {i * 2 + 1:>6}|{i!r}|{-i}",
+    lambda i, x: "step " + str(i) + "!",
+    lambda i, x: f"{i / 3:.2f} {float(i)}",
+    lambda i, x: f"{i}: {x.sum().item():.3f}" + f", {i}",
+    lambda i, x: [f"{i}", {"name": f"loss_{i}"}],
+])  # fmt: skip
+def test_ints_in_texts(text: Callable[[int, torch.Tensor], Any]) -> None:
+    found = told(lambda x, i: (x * 2, text(i, x)), [*range(7), -3, 2**62])
+    assert (found["graph_breaks"], found["fallbacks"]) == (0, 0) and found["recompiles"] == 1, found
+
+
+def test_floats_in_texts() -> None:
+    found = told(lambda x, rate: (x * rate, f"{rate:.3e} {rate} {rate!s:>12}"), [0.1, 0.5, 1e-30, float("inf"), -2.0, 1e300])
+    assert (found["graph_breaks"], found["fallbacks"]) == (0, 0) and found["recompiles"] == 1, found
+
+
+def test_printed_lines_recompile_nothing() -> None:
+    def step(x: torch.Tensor, i: int, out: io.StringIO) -> torch.Tensor:
+        y = x * i
+        print(f"step {i}: {y.sum().item():.2f}", file=out)
+        return y + 1
+
+    framejit.reset()
+    compiled = framejit.compile(step, backend="eager")
+    expected, found = io.StringIO(), io.StringIO()
+    for i in range(2, 9):
+        Comparison().same(compiled(torch.ones(3), i, found), step(torch.ones(3), i, expected))
+    assert found.getvalue() == expected.getvalue() and framejit.statistics()["recompiles"] <= 2
+
+
+@pytest.mark.parametrize("look", [
+    lambda text: len(text),
+    lambda text: text == "step 3",
+    lambda text: {"step 2": 1}.get(text, 0),
+    lambda text: text.upper()[::-1],
+    lambda text: text in ("step 1", "step 4"),
+    lambda text: sorted({text: 1, "a": 2}),
+    lambda text: int(text[5:]) if text else None,
+])  # fmt: skip
+def test_a_look_at_the_text(look: Callable[[str], Any]) -> None:
+    told(lambda x, i: (x + 1, look(f"step {i}")), [1, 2, 3, 4, 4, 3])
+
+
+def test_a_text_that_an_exception_has() -> None:
+    def function(x: torch.Tensor, i: int) -> Any:
+        try:
+            if i > 1:
+                raise ValueError(f"no step {i}")
+        except ValueError as error:
+            return x, str(error), error.args
+        return x
+
+    told(function, [0, 1, 2, 3, 4])
+
+
+def test_a_format_that_fails() -> None:
+    def function(x: torch.Tensor, i: int) -> Any:
+        try:
+            return x, f"{i:c}"
+        except OverflowError as error:
+            return x, str(error)[:10]
+
+    told(function, [65, 66, -1, 2**40, 67])
