@@ -1,4 +1,4 @@
-"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints; the tensor of an array; torch's function modes."""
+"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints; the tensor of an array, those of a sparse tensor; torch's function modes."""
 
 from __future__ import annotations
 
@@ -92,6 +92,29 @@ class ArrayTensor(Source):
         return of(self.base)
 
 
+class SparsePart(Source):
+    """What a method of a sparse tensor tells of its elements: a new tensor of their indices or values, or whether each place has one at most.
+
+    Payload: the method, of TensorBase. MISSING where it raises.
+    """
+
+    __slots__ = ()
+    accessor = "sparse_part"
+
+    def step(self, value: Any) -> Any:
+        if not issubclass(type(value), torch.Tensor):
+            return MISSING
+        with torch._C.DisableTorchFunction():
+            try:
+                return MISSING if value.layout is torch.strided else self.payload(value)
+            except (RuntimeError, NotImplementedError):
+                return MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}.{self.payload.__name__}()"
+
+
 class FunctionModeInForce(Source):
     """A mode on the stack of torch's function modes at the call. Payload: its place, the outermost is 0. MISSING where there are fewer."""
 
@@ -109,5 +132,5 @@ class FunctionModeInForce(Source):
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
 """The steps from a tensor to a number; the C++ side has one accessor for each."""
 
-TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, FunctionModeInForce)
+TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, SparsePart, FunctionModeInForce)
 """All steps of this file."""

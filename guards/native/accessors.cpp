@@ -198,6 +198,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             return tensor_numbers(base, &numbers) ? keep(tree, tensor_number(node, numbers)) : nullptr;
         }
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
+        case Accessor::sparse_part: return keep(tree, sparse_part(base, node.object));
         case Accessor::function_mode: return keep(tree, function_mode(node.number));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
@@ -221,6 +222,7 @@ PyObject *payload_object(const Node &node, PyObject *payload) {
         case Accessor::pinned:
         case Accessor::item:
         case Accessor::c_attr:
+        case Accessor::sparse_part:
         case Accessor::type_attr: return payload;
         case Accessor::slot_member:
             if (Py_IS_TYPE(payload, &PyMemberDescr_Type) || is_mro(payload)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));
@@ -259,6 +261,10 @@ int lower_payload(Node &node, PyObject *payload) {
         case Accessor::type_attr:
             if (PyUnicode_CheckExact(payload)) return 0;
             PyErr_SetString(PyExc_TypeError, "an attribute's name must be a str");
+            return -1;
+        case Accessor::sparse_part:
+            if (Py_IS_TYPE(payload, &PyMethodDescr_Type)) return 0;
+            PyErr_SetString(PyExc_TypeError, "a sparse_part's payload must be a method of tensors");
             return -1;
         case Accessor::local:
         case Accessor::dict_key:

@@ -85,6 +85,7 @@ struct PythonDevice {
 
 PyTypeObject *tensor_base, *plain_tensor, *dtype_type, *layout_type, *device_type;
 PyObject *function_stack_at; /* torch._C._get_function_stack_at */
+PyObject *no_overrides;      /* torch._C.DisableTorchFunction */
 
 /* Names protected members; only its non-virtual functions are called, on any TensorImpl. */
 struct Reader : c10::TensorImpl {
@@ -516,6 +517,25 @@ PyObject *function_mode(Py_ssize_t place) {
     return mode;
 }
 
+/* Neither a class nor a mode of the program's is asked. */
+PyObject *sparse_part(PyObject *tensor, PyObject *method) {
+    if (!PyObject_TypeCheck(tensor, tensor_base) || read(tensor).layout() == c10::kStrided) return nullptr;
+    PyObject *guard = PyObject_CallNoArgs(no_overrides);
+    PyObject *entered = guard == nullptr ? nullptr : PyObject_CallMethod(guard, "__enter__", nullptr);
+    if (entered == nullptr) {
+        Py_XDECREF(guard);
+        return nullptr;
+    }
+    PyObject *found = PyObject_CallOneArg(method, tensor);
+    if (found == nullptr) PyErr_Clear();
+    PyObject *left = PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
+    if (left == nullptr) Py_CLEAR(found);
+    Py_XDECREF(left);
+    Py_DECREF(entered);
+    Py_DECREF(guard);
+    return found;
+}
+
 int init_leaf_tensor(PyObject *module) {
     PyObject *torch = PyImport_ImportModule("torch");
     if (torch == nullptr) return -1;
@@ -528,7 +548,8 @@ int init_leaf_tensor(PyObject *module) {
         layout_type = type_attribute(torch, "layout");
         device_type = type_attribute(torch, "device");
         function_stack_at = PyObject_GetAttrString(native, "_get_function_stack_at");
-        if (function_stack_at != nullptr && tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
+        no_overrides = PyObject_GetAttrString(native, "DisableTorchFunction");
+        if (function_stack_at != nullptr && no_overrides != nullptr && tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
     }
     Py_XDECREF(native);
     Py_DECREF(torch);

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, StatefulSymbolicCo
 from framejit.backends import packed, recompute, recurrent
 from framejit.backends.ecosystem import require_torch
 from framejit.backends.request import BackendGuard, GraphRequest, InputInfo, SameTensorGuard, ShapeGuard, StorageOverlapGuard
-from framejit.graph.jagged import JaggedContext
+from framejit.graph.parts import PartsContext
 from framejit.graph.torch_sources import GraphAttributeSource, InputSource, TorchSource
 
 require_torch("contexts")
@@ -79,8 +79,8 @@ def backend_contexts(request: GraphRequest) -> Iterator[Contexts]:
 
 
 def _is_faked_here(request: GraphRequest, info: InputInfo) -> bool:
-    """Whether the tensor is given to the backend as a fake one; one with symbolic sizes must be given real, with its context, unless it is nested."""
-    return isinstance(info.symbolic_context, JaggedContext) or (request.backend.inputs == "fake" and info.symbolic_context is None)
+    """Whether the tensor is given to the backend as a fake one; one with symbolic sizes must be given real, with its context, unless it is nested or sparse."""
+    return isinstance(info.symbolic_context, PartsContext) or (request.backend.inputs == "fake" and info.symbolic_context is None)
 
 
 def _all_static(info: InputInfo) -> StatefulSymbolicContext:
@@ -105,7 +105,7 @@ def example_inputs(request: GraphRequest, context: Contexts) -> list[Any]:
     for info, node in zip(request.inputs, placeholders, strict=True):
         if not isinstance(info.value, torch.Tensor):
             result.append(node.meta["example_value"])
-        elif isinstance(info.symbolic_context, JaggedContext):
+        elif isinstance(info.symbolic_context, PartsContext):
             result.append(info.symbolic_context.make(mode, info.value))
         elif _is_faked_here(request, info):
             result.append(mode.from_tensor(info.value, static_shapes=True))

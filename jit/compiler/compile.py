@@ -27,7 +27,7 @@ from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError
-from framejit.graph.demands import GraphDemands, WithoutGradients, WithoutNested
+from framejit.graph.demands import GraphDemands, WithoutGradients, WithoutNested, WithoutSparse
 from framejit.guards.build import check_all
 from framejit.guards.dynamic import FIXED
 from framejit.guards.explain import describe, explain_failure
@@ -75,6 +75,8 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
             demands = replace(demands, takes_gradients=False)
         except WithoutNested:
             demands = replace(demands, takes_nested=False)
+        except WithoutSparse:
+            demands = replace(demands, takes_sparse=False)
         except WithFirstSteps:
             demands = replace(demands, takes_first_steps=True)
         except Ahead as ahead:
@@ -105,7 +107,7 @@ def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
     takes_first_steps = takes_first_steps or not backend.one_autograd_node
     return GraphDemands(
         backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, takes_first_steps,
-        backend.takes_objects, backend.draws_in_order, backend.compiles_kernels,
+        backend.takes_objects, backend.draws_in_order, backend.compiles_kernels, takes_sparse=not backend.compiles_kernels,
     )
 
 

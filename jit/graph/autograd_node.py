@@ -20,6 +20,7 @@ from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.jagged import memory_of
 from framejit.graph.recurrent import RECURRENT
+from framejit.graph.sparse import is_sparse
 from framejit.torch_classes import is_distributed
 from framejit.torch_modes import AUTOCAST
 
@@ -40,6 +41,7 @@ SPENT = ("backward through the graph a second time", "has been modified by an in
 """What autograd says where a result's record leads nowhere any more."""
 MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradient of its own,")
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
+TAKES_SPARSE = breaks.NotInsideAutogradNode("taking a sparse tensor with a gradient, or in a compressed layout where gradients are recorded,")
 MAKES_SPARSE = breaks.NotInsideAutogradNode("making a sparse tensor with a gradient")
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
@@ -101,6 +103,8 @@ class AutogradNode:
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
         vm = self._graph.vm
+        if any(is_lost_if_sparse(fake) for fake in fakes):
+            vm.unsupported(TAKES_SPARSE)
         if target in RECURRENT and AUTOCAST.counts(self._graph.modes.current.autocast):
             vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network under autocast,"))
         inference = self._graph.modes.current.inference
@@ -143,9 +147,9 @@ class AutogradNode:
         self._check_made_leaves(fakes)
         self._check_leaves(fakes)
         self._check_views_of_distributed(outputs)
-        memory = {fake.untyped_storage()._cdata for fake in fakes if isinstance(fake, torch.Tensor)} if self._listened else set()
+        memory = memory_of(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
         for obj, place in self._listened:
-            if obj.fake.untyped_storage()._cdata in memory:  # the program may go on to change it, and what its hooks are told
+            if memory_of([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told
                 self._graph.vm.restart(place, breaks.NotInsideAutogradNode("a hook on a tensor that leaves the graph,"))
         if not self.asks and not self.changes_input:
             return {}
@@ -238,7 +242,7 @@ class TensorState:
 
     @staticmethod
     def of(fake: torch.Tensor) -> TensorState:
-        return TensorState(fake.shape, fake.untyped_storage().nbytes(), version_of(fake), fake.requires_grad)
+        return TensorState(fake.shape, 0 if is_sparse(fake) else fake.untyped_storage().nbytes(), version_of(fake), fake.requires_grad)
 
 
 @dataclass(frozen=True, slots=True)

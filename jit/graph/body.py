@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit.errors import UserFrame
 from framejit.graph.fake import version_of
+from framejit.graph.jagged import memory_of
 from framejit.graph.state import Modes
 
 if TYPE_CHECKING:
@@ -138,8 +139,7 @@ class Body:
 
     def shares_memory_with_arguments(self, fakes: Iterable[torch.Tensor]) -> bool:
         """Whether one of these fakes lies in the memory of an argument."""
-        memory = {node.meta["example_value"].untyped_storage()._cdata for node in self._arguments}
-        return any(fake.untyped_storage()._cdata in memory for fake in fakes)
+        return not memory_of(node.meta["example_value"] for node in self._arguments).isdisjoint(memory_of(fakes))
 
     def add(self, op: str, target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any], note: NodeNote) -> fx.Node:
         """A new node for an operator, at the end."""

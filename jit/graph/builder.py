@@ -45,10 +45,11 @@ from framejit.graph.region import dissolve_drawing_regions, is_of_drawing_region
 from framejit.graph.results import has_unbacked, is_made_of_constants, with_items
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
+from framejit.graph.sparse import is_sparse
 from framejit.graph.state import GlobalModes
 from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
-from framejit.graph.wrappers import Wrappers
+from framejit.graph.wrappers import Wrappers, changed_among
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard, with_article
 from framejit.guards.source import Call, Source, UserLine
@@ -427,6 +428,8 @@ class GraphBuilder:
         if changes and any(described.is_subclass and self.fakes.has_new_version(described.node) for described in self.inputs.known.values()):
             # The graph has it as a view. One that is changed asks its base where it comes from, and that may know of no gradient.
             self.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {name} changes a tensor from outside"))
+        if changes and (any(map(is_sparse, changed := changed_among(fakes, before))) or self.inputs.writes_to_part(changed)):
+            self.vm.unsupported(breaks.UnsupportedOperation(f"{name}, which changes a sparse tensor"))
         if changes and self.wrappers.nested and self.wrappers.changes_nested(fakes, before, self.inputs.known.values()):
             self.vm.unsupported(breaks.TensorSubclass(f"NestedTensor, of which {name} changes the data of one from outside"))
         if changes and self.fakes.wrappers and self.autograd_node is not None and self.wrappers.changes_wrapped(fakes, before, self.input_fakes()):

@@ -19,6 +19,7 @@ class GraphDemands:
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself.
     takes_nested: it may hold nested tensors.
     takes_distributed: it may hold distributed tensors.
+    takes_sparse: it may be given sparse tensors.
     """
 
     one_autograd_node: bool = False
@@ -31,6 +32,7 @@ class GraphDemands:
     compiles_kernels: bool = False
     takes_nested: bool = True
     takes_distributed: bool = True
+    takes_sparse: bool = True
 
 
 DEFAULT = GraphDemands()
@@ -42,3 +44,7 @@ class WithoutGradients(Exception):
 
 class WithoutNested(Exception):
     """Signal: the backend can't compile this graph, which holds nested tensors. The trace is restarted, and breaks where there is one."""
+
+
+class WithoutSparse(Exception):
+    """Signal: the backend can't compile this graph, which is given sparse tensors. The trace is restarted, and breaks where there is one."""

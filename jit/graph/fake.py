@@ -19,7 +19,8 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv, StatefulSymbolicContext
 
 from framejit import breaks, classes
-from framejit.graph.jagged import JaggedContext
+from framejit.graph.parts import PartsContext
+from framejit.graph.sparse import is_sparse
 from framejit.torch_classes import overrides_operators, stays_itself
 
 
@@ -28,7 +29,7 @@ def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
     return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=False)
 
 
-def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | JaggedContext | None) -> torch.Tensor:
+def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | PartsContext | None) -> torch.Tensor:
     """The fake of a real tensor: made outside inference mode unless the tensor was, so that it is as ordinary as the tensor is."""
     with torch._C.DisableTorchFunction():
         if torch.is_inference_mode_enabled() and not tensor.is_inference():
@@ -37,8 +38,8 @@ def to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: Statef
         return _to_fake(mode, tensor, symbolic_context)
 
 
-def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | JaggedContext | None) -> torch.Tensor:
-    if isinstance(symbolic_context, JaggedContext):
+def _to_fake(mode: FakeTensorMode, tensor: torch.Tensor, symbolic_context: StatefulSymbolicContext | PartsContext | None) -> torch.Tensor:
+    if isinstance(symbolic_context, PartsContext):
         return symbolic_context.make(mode, tensor)
     if symbolic_context is None:
         return mode.from_tensor(tensor, static_shapes=True)
@@ -73,9 +74,9 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     """Why a real tensor, of a class that overrides nothing, can't be an input of a graph, or None."""
     if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
-    if tensor.layout is not torch.strided or tensor.is_nested:
+    if (tensor.layout is not torch.strided and not is_sparse(tensor)) or tensor.is_nested:
         return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")
-    if tensor._is_view() and tensor._base is not None and tensor._base.layout is not torch.strided:
+    if tensor._is_view() and tensor._base is not None and tensor._base.layout is not torch.strided and (tensor.requires_grad or not is_sparse(tensor)):
         return breaks.UnsupportedValue(f"the values of a tensor of layout {tensor._base.layout}, as a view of it")
     if has_left_its_base(tensor):
         return breaks.UnsupportedValue("a view that has been given data of another type")

@@ -19,8 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from framejit.graph.body import Body
 from framejit.graph.fake import make_fake_mode, to_fake, version_of
 from framejit.graph.inputs import GraphInput
-from framejit.graph.jagged import JaggedContext, memory_of
+from framejit.graph.jagged import memory_of
 from framejit.graph.on_fakes import written_by
+from framejit.graph.parts import PartsContext
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
@@ -78,7 +79,7 @@ class Fakes:
         """The Object of a fake that the trace knows."""
         return self._objects.get(id(fake))
 
-    def of_input(self, tensor: torch.Tensor, symbolic: StatefulSymbolicContext | JaggedContext | None) -> torch.Tensor:
+    def of_input(self, tensor: torch.Tensor, symbolic: StatefulSymbolicContext | PartsContext | None) -> torch.Tensor:
         """A new fake of a real tensor. `symbolic`: which of its sizes are symbolic; None if none is."""
         self.symbolic = self.symbolic or symbolic is not None
         return to_fake(self.mode, tensor, symbolic)

@@ -13,15 +13,17 @@ from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.demands import GraphDemands
 from framejit.graph.fake import refusal, refusal_of_class
-from framejit.graph.fakes import Fakes
+from framejit.graph.fakes import Fakes, storages
 from framejit.graph.inputs import GraphInput, holds_buffer, identifier, is_static
 from framejit.graph.jagged import JaggedContext, contexts_of, parts_of
 from framejit.graph.shapes import Shapes
+from framejit.graph.sparse import SparseContext, context_of_sparse, is_sparse, rest_on_form
+from framejit.graph.state import GlobalModes
 from framejit.graph.unbacked import Unbacked
 from framejit.graph.wrappers import Wrappers
 from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping
 from framejit.guards.source import Source
-from framejit.guards.tensor_source import ArrayTensor
+from framejit.guards.tensor_source import ArrayTensor, SparsePart
 from framejit.guards.tensor_spec import (
     TensorSpec,
     aliasing_among,
@@ -50,6 +52,7 @@ class GraphWithInputs(Protocol):
     shapes: Shapes
     outermost: Body
     wrappers: Wrappers
+    modes: GlobalModes
     storages: list[StorageObject]
 
     @property
@@ -91,6 +94,8 @@ class GraphInputs:
             reason = refusal(plain)
         if reason is not None:
             self._graph.vm.unsupported(reason)
+        if is_sparse(plain) and not of_others:
+            return self._sparse_input(source, tensor, plain, is_subclass)
         self._graph.refresh()
         if is_distributed(type(tensor)):
             self._graph.wrappers.meet_distributed()
@@ -135,6 +140,34 @@ class GraphInputs:
         self._graph.wrappers.note_nested(obj)
         return obj
 
+    def _sparse_input(self, source: Source, tensor: torch.Tensor, plain: torch.Tensor, is_subclass: bool) -> TensorObject:
+        """The Object of a sparse tensor from outside. Its sizes are constants: where they vary, it stays outside."""
+        if not self._graph.demands.takes_sparse:
+            self._graph.vm.unsupported(breaks.UnsupportedValue(f"a tensor of layout {plain.layout}, with which the backend can't compile the graph"))
+        if not is_static(source, plain) and self._graph.shapes.dynamic.dimensions(source, plain):
+            self._graph.vm.unsupported(breaks.UnsupportedValue(f"a tensor of layout {plain.layout}, whose sizes vary"))
+        self._graph.refresh()
+        with self._graph.modes.initial.applied():
+            context = context_of_sparse(source, plain)
+            rest_on_form(self._graph.vm, source, plain, context)
+        fake = self._graph.fakes.of_input(tensor, context)
+        self._graph.vm.guard(TensorMatch, source, tensor_spec(tensor))
+        return self._new_input(source, tensor, fake, plain, context, False, is_subclass)
+
+    def has_sparse(self) -> bool:
+        """Whether a sparse tensor is an input."""
+        return any(isinstance(described.symbolic, SparseContext) for described in self.known.values())
+
+    def of_part(self, sparse: TensorObject, source: Source) -> TensorObject:
+        """One of the tensors in which a sparse tensor from outside has its data, as an input of its own. Nobody may write to it: that would change both."""
+        context = self.known[id(sparse.value)].symbolic
+        return self.of_tensor(source, context.parts[source])
+
+    def writes_to_part(self, fakes: list[torch.Tensor]) -> bool:
+        """Whether one of these fakes lies in the memory of a sparse tensor from outside."""
+        parts = [described.node.meta["example_value"] for described in self.known.values() if isinstance(described.source, SparsePart)]
+        return bool(parts) and not storages(parts).isdisjoint(storages(fakes))
+
     def of_state(self, source: Source, state: torch.Tensor) -> TensorObject:
         """The state of a generator, or the token of a module, which this path leads to, as a tensor: a placeholder of its own."""
         self._graph.refresh()
@@ -166,7 +199,7 @@ class GraphInputs:
         if self._graph.demands.lifts_symbols:
             fakes = [described.node.meta["example_value"] for described in self.known.values() if described.is_tensor and described.node in needed]
             parts = [part for fake in fakes if is_jagged(type(fake)) for part in parts_of(fake).values()]
-            needed |= self._graph.shapes.lift([*fakes, *parts])
+            needed |= self._graph.shapes.lift([fake for fake in (*fakes, *parts) if not is_sparse(fake)])
         by_node = {described.node: described for described in self.known.values()}
         inputs = []
         for node in list(graph.nodes):
@@ -183,8 +216,8 @@ class GraphInputs:
         asked = {key_of(storage.tensor.fake) for storage in self._graph.storages}
         used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
         tensors = [described for described in self.known.values() if described.is_tensor and not described.is_state]
-        compared = {described.node for described in tensors if key_of(described.node.meta["example_value"]) in asked}
-        inputs = list({part.node: part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
+        compared = {described.node for described in tensors if not storages([described.node.meta["example_value"]]).isdisjoint(asked)}
+        inputs = list({id(part.value): part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
         if not inputs:
             return
         told_apart = [described.node in mutated | compared for described in inputs]
@@ -203,7 +236,9 @@ class GraphInputs:
                 self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base"))
 
     def _parts(self, described: GraphInput) -> list[GraphInput]:
-        """The inputs in whose memory the data of one is."""
+        """The inputs in whose memory the data of one is; of a sparse tensor, the tensors in which it has its data, as inputs in its place."""
+        if isinstance(described.symbolic, SparseContext):
+            return [replace(described, source=source, value=part) for source, part in described.symbolic.parts.items()]
         if not isinstance(described.symbolic, JaggedContext):
             return [described]
         return [self.known[id(part)] for part in parts_of(described.value).values()]

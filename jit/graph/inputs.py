@@ -22,7 +22,7 @@ class GraphInput:
         node: the placeholder.
         obj: what the trace knows the value as.
         value: the real value while tracing.
-        symbolic: torch's SymbolicContext that its fake was made by, of nested tensors a JaggedContext; None if all its sizes are constants.
+        symbolic: torch's SymbolicContext that its fake was made by, of nested and sparse tensors a PartsContext; None if all its sizes are constants.
         is_parameter, is_buffer: how a module holds it.
         static: whether it is at the same address in each call.
         is_subclass: whether it is of a class with `__torch_function__`. `value` is then the same as a plain tensor, and so it is given to the graph.

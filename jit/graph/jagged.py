@@ -19,6 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 from torch.nested._internal.nested_tensor import NestedTensor
 
+from framejit.graph.parts import PartsContext
+from framejit.graph.sparse import is_sparse, parts_of_sparse
 from framejit.guards.source import InstanceDict, Item, Source
 from framejit.torch_classes import is_jagged, stays_itself
 
@@ -36,7 +38,7 @@ LENGTHS = ("_min_seqlen_tensor", "_max_seqlen_tensor")
 
 
 @dataclass(frozen=True, slots=True)
-class JaggedContext:
+class JaggedContext(PartsContext):
     """How to make the fake of a nested tensor: for each tensor that it consists of, how its fake is made."""
 
     parts: Mapping[str, StatefulSymbolicContext]
@@ -95,10 +97,12 @@ def contexts_of(source: Source, nested: NestedTensor, context_of_part: Callable[
 
 
 def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
-    """The keys of the storages in which the data of tensors is, be they wrappers or not."""
+    """The keys of the storages in which the data of tensors is, be they wrappers, sparse, or neither."""
     found: set[int] = set()
     for tensor in tensors:
-        if not is_jagged(type(tensor)):
+        if is_sparse(tensor):
+            found |= memory_of(parts_of_sparse(tensor))
+        elif not is_jagged(type(tensor)):
             found.add(tensor.untyped_storage()._cdata)
         if stays_itself(type(tensor)):
             found |= memory_of(part for part in parts_of(tensor).values() if isinstance(part, torch.Tensor))

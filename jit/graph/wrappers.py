@@ -114,14 +114,19 @@ class Wrappers:
 
     def changes_wrapped(self, fakes: list[torch.Tensor], before: list[int], inputs: list[torch.Tensor]) -> bool:
         """Whether an operator, which has changed some of these fakes, may have changed a tensor from outside, one that wraps others, or one that is wrapped."""
-        changed = [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]
+        changed = changed_among(fakes, before)
         if any(stays_itself(type(fake)) for fake in changed):
             return True
         return bool(memory_of(changed) & memory_of([*inputs, *self._graph.fakes.that_wrap()]))
 
     def changes_nested(self, fakes: list[torch.Tensor], before: list[int], inputs: Iterable[GraphInput]) -> bool:
         """Whether an operator, which has changed some of these fakes, may have changed the data of a nested tensor from outside."""
-        changed = [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]
+        changed = changed_among(fakes, before)
         outside = [described.node.meta["example_value"] for described in inputs if isinstance(described.symbolic, JaggedContext)]
         values = [fake._values if is_jagged(type(fake)) else fake for fake in changed]
         return bool(memory_of(values) & memory_of(outside))
+
+
+def changed_among(fakes: list[torch.Tensor], before: list[int]) -> list[torch.Tensor]:
+    """Those of the fakes that an operator, which changes the first or those that have another version now, may have changed."""
+    return [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]

@@ -14,6 +14,7 @@ from torch.autograd.function import NestedIOFunction, once_differentiable
 from framejit import breaks, classes
 from framejit.graph.builder import TorchVM
 from framejit.graph.custom_gradient import BackwardGraph, ForwardGraph, GradientRule
+from framejit.graph.jagged import memory_of
 from framejit.modules.app import autograd as plain
 from framejit.modules.backward_code import BackwardCode, SideEffects, gradients_like, trace_backward, with_gradients_off
 from framejit.modules.torch_func import JVP, VMAP, items
@@ -158,8 +159,8 @@ class Application:
 
     def copied(self) -> tuple[bool, ...]:
         """Which results share memory with nothing else that the Function has been given, gives or has saved: copying these changes nothing."""
-        memory = [obj.fake.untyped_storage()._cdata for obj in (*self.inputs(), *self.tensors, *self.saved) if isinstance(obj, TensorObject)]
-        return tuple([memory.count(obj.fake.untyped_storage()._cdata) == 1 + (obj in self.saved) for obj in self.tensors])
+        memory = [memory_of([obj.fake]) for obj in (*self.inputs(), *self.tensors, *self.saved) if isinstance(obj, TensorObject)]
+        return tuple([memory.count(memory_of([obj.fake])) == 1 + (obj in self.saved) for obj in self.tensors])
 
     def inputs(self) -> list[TensorObject]:
         """The arguments that have gradients."""

@@ -1,4 +1,8 @@
-"""Sparse tensors in graphs: what depends on how many elements one has isn't known of tensors without data."""
+"""Sparse tensors in graphs: what depends on how many elements one has is known of those from outside, and of no others.
+
+    A._values()     # A from outside: another input of the graph, whose guards say how many there are
+    A * 2           # a node; how many elements that has isn't known while tracing
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,86 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit import breaks
+from framejit.graph.builder import TorchVM
+from framejit.graph.sparse import BASE, PARTS, is_sparse
+from framejit.guards.source import MISSING
+from framejit.guards.tensor_source import SparsePart
 from framejit.objects.object import VM, Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
+from framejit.torch_classes import is_plain
 
-BY_ELEMENTS = (
-    "_nnz", "values", "indices", "_values", "_indices", "is_coalesced", "crow_indices", "col_indices", "ccol_indices", "row_indices",
-)  # fmt: skip
-"""Methods that tell of the elements of a sparse tensor: their number, or tensors of so many rows."""
+UNDERSCORED = {"indices": BASE._indices, "values": BASE._values}
+"""Methods of coalesced tensors in coordinates, and those that give the same tensors without asking whether it is one."""
+
+
+def part_of(vm: TorchVM, tensor: TensorObject, name: str) -> TensorObject | None:
+    """One of the tensors in which a sparse tensor from outside has its data; None where it isn't known, or autograd has to know of it."""
+    layout = tensor.look(vm).layout
+    if tensor.source is None or not is_plain(tensor.cls) or tensor.data is not MISSING or (name == "values" and tensor.fake.requires_grad):
+        return None
+    method = getattr(BASE, name)
+    if name in UNDERSCORED and layout is torch.sparse_coo:
+        if not tensor.fake.is_coalesced():
+            return None
+        method = UNDERSCORED[name]
+    if method not in PARTS[layout]:
+        return None
+    return vm.graph.inputs.of_part(tensor, tensor.source.child(SparsePart, method))
 
 
 def asks_for_elements(method: Callable[..., Any]) -> None:
-    """Have a method of sparse tensors run natively."""
+    """Have a method give what a sparse tensor from outside consists of. Of others, it runs natively."""
 
-    def ask(vm: VM, tensor: TensorObject) -> Object:
-        if tensor.look(vm).layout is not torch.strided:
+    def ask(vm: TorchVM, tensor: TensorObject) -> Object:
+        if not is_sparse(tensor.look(vm)):
+            return enter(vm, method, [tensor])
+        part = part_of(vm, tensor, method.__name__)
+        if part is None:
             vm.unsupported(breaks.DataDependent(f"{method.__name__}() of a sparse tensor"))
-        return enter(vm, method, [tensor])
+        return enter(vm, torch.Tensor.detach, [part])
 
     models(method)(ask)
 
 
-for _name in BY_ELEMENTS:
-    asks_for_elements(getattr(torch.Tensor, _name))
+for _method in (BASE.values, BASE.indices, BASE._values, BASE._indices, BASE.crow_indices, BASE.col_indices, BASE.ccol_indices, BASE.row_indices):
+    asks_for_elements(_method)
+
+
+@models(torch.Tensor._nnz)
+def number_of_elements(vm: TorchVM, tensor: TensorObject) -> Object:
+    """`tensor._nnz()`"""
+    layout = tensor.look(vm).layout
+    if not is_sparse(tensor.fake):
+        return enter(vm, torch.Tensor._nnz, [tensor])
+    part = part_of(vm, tensor, PARTS[layout][-1 if layout is torch.sparse_coo else 1].__name__)
+    if part is None:
+        vm.unsupported(breaks.DataDependent("_nnz() of a sparse tensor"))
+    return vm.graph.size(part, 0 if layout is torch.sparse_coo else part.look(vm).dim() - 1)
+
+
+@models(torch.Tensor.is_coalesced)
+def is_coalesced(vm: VM, tensor: TensorObject) -> Object:
+    """`tensor.is_coalesced()`"""
+    if tensor.look(vm).layout is torch.sparse_coo and tensor.source is None:
+        vm.unsupported(breaks.DataDependent("is_coalesced() of a sparse tensor"))
+    return enter(vm, torch.Tensor.is_coalesced, [tensor])
+
+
+@models(torch.Tensor.coalesce)
+def coalesce(vm: TorchVM, tensor: TensorObject) -> Object:
+    """`tensor.coalesce()`. Without data, a tensor may say of itself that it is coalesced where it isn't: unless it is from outside, a node makes sure."""
+    if tensor.look(vm).layout is not torch.sparse_coo or tensor.source is not None or not tensor.fake.is_coalesced():
+        return enter(vm, torch.Tensor.coalesce, [tensor])
+    if vm.graph.is_one_autograd_node:
+        vm.unsupported(breaks.DataDependent("coalesce() of a sparse tensor that may be coalesced"))
+    return enter(vm, coalesced, [tensor])
+
+
+def coalesced(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor.coalesce()`, which on fakes is never the tensor itself (runs in graphs)."""
+    return tensor.clone() if isinstance(tensor, FakeTensor) else tensor.coalesce()

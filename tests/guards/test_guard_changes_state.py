@@ -584,7 +584,33 @@ def a_memory_format():
 def a_compressed_layout():
     yield start(lambda t: (t.to_dense() if t.layout is not torch.strided else t) * 2, x)
     yield NEW_UNSEEN.of(x.to_sparse_csr())
-    yield EITHER.of(x)
+    yield NEW_UNSEEN.of(x.to_sparse_csc())
+    yield BACK.of(x)
+
+
+@scenario(Kind.TENSOR_LAYOUT)
+def the_elements_of_a_sparse_tensor():
+    def f(t, dense):
+        return t.is_coalesced(), t._nnz(), t._values() * 2, t.sparse_dim(), t.to_dense() + 1, dense * 2
+
+    values = torch.ones(3, 2)
+    yield start_any(f, torch.sparse_coo_tensor([[0, 1, 2]], values, (4, 2)), x)
+    yield NEW.of(torch.sparse_coo_tensor([[0, 1, 2]], values, (4, 2)).coalesce(), x)
+    yield NEW.of(torch.sparse_coo_tensor([[0, 1]], values[:2], (4, 2), is_coalesced=True), x)
+    yield BACK.of(torch.sparse_coo_tensor([[1, 2, 3]], values * 2, (4, 2), is_coalesced=True), x)
+    yield NEW.of(torch.eye(4)[:, :2].to_sparse(), x)
+
+
+@scenario(Kind.TENSOR_LAYOUT)
+def types_and_dimensions_of_the_parts_of_a_sparse_tensor():
+    def made(index_dtype, *dense):
+        rows = torch.tensor([0, 1, 1], dtype=index_dtype)
+        return torch.sparse_csr_tensor(rows, torch.zeros(1, dtype=index_dtype), torch.ones(1, *dense), (2, 3, *dense))
+
+    yield start_any(lambda t, dense: (t.to_dense(), t.dense_dim(), t.crow_indices(), dense * 2), made(torch.int64), x)
+    yield NEW.of(made(torch.int32), x)
+    yield BACK.of(made(torch.int64) * 2, x)
+    yield NEW.of(made(torch.int64, 2), x)
 
 
 @scenario(Kind.TENSOR_LAYOUT)

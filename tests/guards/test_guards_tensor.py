@@ -15,6 +15,7 @@ from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import (
     ArraysApart,
     Distinct,
+    Equals,
     Same,
     StorageAliasing,
     TensorMatch,
@@ -23,7 +24,7 @@ from framejit.guards.source import (
     MISSING,
     Root,
 )
-from framejit.guards.tensor_source import ArrayTensor
+from framejit.guards.tensor_source import ArrayTensor, SparsePart
 from framejit.guards.tensor_spec import spec_without_sizes, tensor_spec
 from framejit.torch_modes import read_state
 
@@ -180,6 +181,21 @@ def test_the_tensor_of_an_array() -> None:
         assert agrees(built, read_only) and not read_only.flags.writeable and not agrees(built, numpy.ones((2, 3)))
     whole = build([TensorMatch(source, HERE, tensor_spec(torch.ones(2).long()))], [source], [])
     assert agrees(whole, numpy.ones(2, "l")) and not agrees(whole, numpy.ones(2, "q"))
+
+
+def test_the_parts_of_a_sparse_tensor() -> None:
+    values = slot(Root()).child(SparsePart, torch._C.TensorBase._values)
+    built = build([TensorMatch(values, HERE, tensor_spec(torch.ones(2)))], [values], [])
+    assert agrees(built, torch.eye(2).to_sparse()) and agrees(built, torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (5,)))
+    for other in (torch.eye(3).to_sparse(), torch.eye(2).double().to_sparse(), torch.eye(2).to_sparse_csr(), torch.eye(2), 3):
+        assert not agrees(built, other)
+    rows = slot(Root()).child(SparsePart, torch._C.TensorBase.crow_indices)
+    built = build([TensorMatch(rows, HERE, tensor_spec(torch.zeros(3, dtype=torch.int64)))], [rows], [])
+    assert agrees(built, torch.eye(2).to_sparse_csr()) and not agrees(built, torch.eye(2).to_sparse_csc()) and not agrees(built, torch.eye(2).to_sparse())
+    coalesced = slot(Root()).child(SparsePart, torch._C.TensorBase.is_coalesced)
+    built = build([Equals(coalesced, HERE, True)], [], [])
+    assert agrees(built, torch.eye(2).to_sparse()) and not agrees(built, torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (5,)))
+    assert not agrees(built, torch.eye(2).to_sparse_csr()) and not agrees(built, torch.eye(2))
 
 
 MODES: list[Any] = [

@@ -1,4 +1,4 @@
-"""Sparse tensors made in compiled code: what depends on how many elements they have, embeddings with sparse gradients, and SparseAdam."""
+"""Sparse tensors from outside and made in compiled code, what depends on how many elements they have, sparse gradients, and SparseAdam."""
 
 from __future__ import annotations
 
@@ -96,3 +96,119 @@ def test_steps_with_sparse_gradients(layer: Any, backend: str) -> None:
     for expected, found in zip(trained(lambda step: step), trained(framejit.compile(backend=backend)), strict=True):
         torch.testing.assert_close(found, expected)
     assert framejit.statistics()["graphs"] <= 2
+
+
+def adjacency(nodes: int = 6, seed: int = 0) -> torch.Tensor:
+    return (torch.rand(nodes, nodes, generator=torch.Generator().manual_seed(seed)) > 0.5).float()
+
+
+class GraphNetwork(nn.Module):
+    """Two layers that a matrix of edges, which is a buffer, leads from node to node."""
+
+    def __init__(self, edges: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("edges", edges)
+        self.first, self.second = nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        degrees = torch.sparse.sum(self.edges, 1).to_dense() if self.edges.layout is torch.sparse_coo else self.edges.to_dense().sum(1)
+        return self.edges @ self.second(torch.sparse.mm(self.edges, self.first(x)).relu() / (degrees[:, None] + 1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("layout", ("to_sparse", "to_sparse_csr"))
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_a_graph_network_is_one_graph(layout: str, backend: str) -> None:
+    models = [GraphNetwork(getattr(adjacency(), layout)()) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    compiled = framejit.compile(models[1], backend=backend)
+    for _ in range(3):
+        x = torch.randn(6, 4)
+        expected, found = models[0](x), compiled(x)
+        torch.testing.assert_close(found, expected)
+        expected.square().sum().backward()
+        found.square().sum().backward()
+    for left, right in zip(models[0].parameters(), models[1].parameters()):
+        torch.testing.assert_close(right.grad, left.grad)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), models[0](x))
+    if (layout, backend) != ("to_sparse_csr", "aot_eager"):
+        assert (framejit.statistics()["graphs"], framejit.statistics()["graph_breaks"]) == (2, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_elements_of_sparse_tensors_from_outside_are_known(backend: str) -> None:
+    def f(edges: torch.Tensor, x: torch.Tensor) -> Any:
+        edges = edges.coalesce()
+        (targets, origins), weights = edges.indices(), edges.values()
+        scaled = torch.sparse_coo_tensor(edges.indices(), weights * 2, edges.shape)
+        return x[origins] * weights[:, None], targets, torch.sparse.mm(scaled, x), edges._nnz()
+
+    compiled = framejit.compile(f, backend=backend)
+    for seed in range(5):
+        edges, x = adjacency(6, seed).to_sparse(), torch.randn(6, 3, requires_grad=True)
+        for left, right in zip(f(edges, x), compiled(edges, x)):
+            torch.testing.assert_close(right, left)
+    assert (framejit.statistics()["graphs"], framejit.statistics()["graph_breaks"]) == (2, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_sparse_tensors_from_outside(backend: str) -> None:
+    def f(matrix: torch.Tensor, x: torch.Tensor) -> Any:
+        return torch.sparse.mm(matrix, x) * 2, (matrix * 3).to_dense(), matrix.indices()
+
+    runs = []
+    for run in (f, framejit.compile(f, backend=backend)):
+        matrix, x = adjacency().to_sparse().requires_grad_(), torch.ones(6, 2, requires_grad=True)
+        results = run(matrix, x)
+        (results[0].square().sum() + results[1].sum()).backward()
+        assert matrix.grad is not None and matrix.grad.layout is torch.sparse_coo and x.grad is not None
+        runs.append((*results, matrix.grad.to_dense(), x.grad))
+    for left, right in zip(*runs):
+        torch.testing.assert_close(right, left)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_changes_a_sparse_tensor_runs_natively(backend: str) -> None:
+    def scaled(matrix: torch.Tensor, x: torch.Tensor) -> Any:
+        matrix.mul_(2)
+        return matrix @ x
+
+    def written(matrix: torch.Tensor, x: torch.Tensor) -> Any:
+        matrix._values().mul_(2)
+        return matrix @ x
+
+    def shared(matrix: torch.Tensor, values: torch.Tensor) -> Any:
+        values.mul_(2)
+        return matrix.to_dense() + 1
+
+    for f in (scaled, written, shared):
+        runs = []
+        for run in (f, framejit.compile(f, backend=backend)):
+            values = torch.ones(2)
+            matrix = torch.sparse_coo_tensor([[0, 1], [1, 0]], values, (2, 2), is_coalesced=True)
+            runs.append((run(matrix, values if f is shared else torch.ones(2, 2)), matrix.to_dense(), values))
+        for left, right in zip(*runs):
+            torch.testing.assert_close(right, left)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_transposed_sparse_tensor_is_coalesced_where_asked(backend: str) -> None:
+    def f(matrix: torch.Tensor) -> Any:
+        return matrix.t().coalesce(), (matrix.coalesce() * 2).coalesce(), matrix.coalesce()
+
+    compiled = framejit.compile(f, backend=backend)
+    for matrix in (adjacency().to_sparse(), torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 2]], torch.ones(3), (6, 6))):
+        for left, right in zip(f(matrix), compiled(matrix)):
+            assert right.is_coalesced() and torch.equal(left.indices(), right.indices()) and torch.equal(left.values(), right.values())
+    if backend == "eager":
+        assert framejit.statistics()["graph_breaks"] == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sparse_tensors_whose_sizes_vary_are_left_outside(backend: str) -> None:
+    compiled = framejit.compile(lambda edges, x: torch.sparse.mm(edges, x * 2) + 1, backend=backend)
+    for nodes in (4, 5, 6, 7, 8, 9, 10, 11, 12, 13):
+        edges, x = adjacency(nodes).to_sparse(), torch.randn(nodes, 2)
+        torch.testing.assert_close(compiled(edges, x), torch.sparse.mm(edges, x * 2) + 1)
+    assert framejit.statistics()["graphs"] <= 5 and framejit.statistics()["fallbacks"] == 0

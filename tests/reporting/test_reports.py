@@ -489,6 +489,10 @@ def leaf() -> torch.Tensor:
     return x.clone().requires_grad_()
 
 
+def quantized() -> torch.Tensor:
+    return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+
+
 def sparse() -> torch.Tensor:
     return x.to_sparse()
 
@@ -531,7 +535,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
     ("FJ001", lambda t: t + zlib.crc32(b"3") % 5, None, lambda t, n: t + n, lambda: (x, zlib.crc32(b"3") % 5)),
     ("FJ001", lambda t, view: t + view[0], lambda: (x, memoryview(b"a")), lambda t, n: t + n, lambda: (x, memoryview(b"a")[0])),
-    ("FJ002", lambda t, s: t + s.to_dense(), lambda: (x, sparse()), lambda t, s: t + s, lambda: (x, sparse().to_dense())),
+    ("FJ002", lambda t, s: t + s.dequantize(), lambda: (x, quantized()), lambda t, s: t + s, lambda: (x, quantized().dequantize())),
     ("FJ002", lambda t: t + 1, lambda: (sparse().coalesce().values(),), plain, lambda: (sparse().coalesce().values().clone(),)),
     ("FJ003", lambda t: plain(t) if t.is_shared() else plain(-t), None, lambda t, shared: plain(t) if shared else plain(-t), lambda: (x, x.is_shared())),
     ("FJ003", lambda t: torch.utils.checkpoint.checkpoint(torch.sin, t, use_reentrant=True), None, torch.sin, None),

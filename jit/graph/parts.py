@@ -1,0 +1,18 @@
+"""How the fake of a tensor from outside is made that has its data in other tensors, and not in memory of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+
+class PartsContext(ABC):
+    """Makes the fakes of one such tensor. Takes the place of torch's SymbolicContext."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def make(self, mode: FakeTensorMode, tensor: Any) -> Any:
+        """A new fake of the real tensor."""

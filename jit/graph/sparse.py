@@ -1,0 +1,93 @@
+"""Sparse tensors from outside: the tensors that one consists of, and what a graph rests on of them.
+
+    A = torch.eye(3).to_sparse()      # A._indices() is int64[2, 3], A._values() is float32[3]
+
+One from outside is an input of the graph as it is. Its fake has no elements. How its elements lie is guarded (dimensions, types, whether each place has
+one at most), and how many there are only where the program asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from framejit.graph.parts import PartsContext
+from framejit.guards.kinds import Equals, TensorMatch
+from framejit.guards.source import Source
+from framejit.guards.tensor_source import SparsePart
+from framejit.guards.tensor_spec import tensor_spec
+
+BASE = torch._C.TensorBase
+ROWS = (BASE.crow_indices, BASE.col_indices, BASE.values)
+COLUMNS = (BASE.ccol_indices, BASE.row_indices, BASE.values)
+PARTS: dict[torch.layout, tuple[Any, ...]] = {
+    torch.sparse_coo: (BASE._indices, BASE._values),
+    torch.sparse_csr: ROWS,
+    torch.sparse_bsr: ROWS,
+    torch.sparse_csc: COLUMNS,
+    torch.sparse_bsc: COLUMNS,
+}
+"""The methods that give the tensors in which a sparse tensor has its data, by layout; the values are the last."""
+
+
+def is_sparse(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has its data in tensors of indices and values."""
+    with torch._C.DisableTorchFunction():
+        return tensor.layout in PARTS
+
+
+class GuardedTrace(Protocol):
+    """The trace, which rests on guards."""
+
+    def guard(self, kind: Any, source: Source, *payload: Any) -> None:
+        """Put a guard down."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseContext(PartsContext):
+    """How to make the fake of a sparse tensor from outside. `parts`: the tensors in which it has its data, by where they are found."""
+
+    parts: dict[Source, torch.Tensor]
+
+    def make(self, mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+        """A new fake of the real one, of which autograd needn't know what it is a view of."""
+        return mode.from_tensor(tensor if tensor.requires_grad else tensor.data, static_shapes=True)
+
+
+def context_of_sparse(source: Source, tensor: torch.Tensor) -> SparseContext:
+    """How to make the fake of a sparse tensor that is found there."""
+    return SparseContext({source.child(SparsePart, method): part for method, part in zip(PARTS[tensor.layout], parts_of_sparse(tensor))})
+
+
+def parts_of_sparse(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors in which a sparse tensor has its data; autograd knows of none of them where it comes from."""
+    with torch._C.DisableTorchFunction():
+        for method in PARTS[tensor.layout]:
+            yield method(tensor).data
+
+
+def rest_on_form(vm: GuardedTrace, source: Source, tensor: torch.Tensor, context: SparseContext) -> None:
+    """Guard how the elements of a sparse tensor from outside lie, but not how many there are."""
+    if tensor.layout is torch.sparse_coo:
+        vm.guard(Equals, source.child(SparsePart, BASE.is_coalesced), tensor.is_coalesced())
+    methods: tuple[Callable[..., Any], ...] = PARTS[tensor.layout]
+    for method, (path, part) in zip(methods, context.parts.items(), strict=True):
+        counted = counting_dimension(tensor, method)
+        spec = tensor_spec(part)
+        assert spec.sizes is not None
+        sizes = tuple(None if dim == counted else size for dim, size in enumerate(spec.sizes))
+        takes_part = method is BASE.values and tensor.requires_grad and torch.is_grad_enabled()
+        vm.guard(TensorMatch, path, replace(spec, sizes=sizes, strides=None, requires_grad=takes_part))
+
+
+def counting_dimension(tensor: torch.Tensor, method: Callable[..., Any]) -> int:
+    """The dimension of one of the tensors in which a sparse one has its data that has the size of the number of its elements; -1 for none."""
+    if method is BASE.crow_indices or method is BASE.ccol_indices:
+        return -1
+    if tensor.layout is torch.sparse_coo:
+        return 1 if method is BASE._indices else 0
+    return tensor.dim() - tensor.sparse_dim() - tensor.dense_dim()  # behind the dimensions of a batch
