@@ -108,9 +108,12 @@ class ListObject(Object):
         return None
 
     def peek(self, vm: VM, index: int) -> Object | None:
-        """One item of a list from outside that nothing has looked into, counted from its beginning; the length stays unguarded."""
-        if self.elements is not None or index < 0:
+        """One item of a list from outside that nothing has looked into, counted from its beginning, or one of those appended, counted from its end;
+        the length stays unguarded."""
+        if self.elements is not None:
             return None
+        if index < 0:
+            return self.appended[index] if -index <= len(self.appended) else None
         return present_item(vm, self, index)
 
     def setitem(self, vm: VM, key: Object, value: Object | None) -> bool:

@@ -1,0 +1,46 @@
+"""bisect in plain Python, with the comparisons that its C code makes (Modules/_bisectmodule.c)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
+    """Behind all items that aren't greater than `x`."""
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    end = len(a) if hi is None or hi == -1 else hi
+    while lo < end:
+        middle = (lo + end) // 2
+        item = a[middle] if key is None else key(a[middle])
+        if x < item:
+            end = middle
+        else:
+            lo = middle + 1
+    return lo
+
+
+def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> int:
+    """Before all items that aren't less than `x`."""
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    end = len(a) if hi is None or hi == -1 else hi
+    while lo < end:
+        middle = (lo + end) // 2
+        item = a[middle] if key is None else key(a[middle])
+        if item < x:
+            lo = middle + 1
+        else:
+            end = middle
+    return lo
+
+
+def insort_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
+    """Insert `x` behind what is equal to it."""
+    a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
+
+
+def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
+    """Insert `x` before what is equal to it."""
+    a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)

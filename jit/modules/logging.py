@@ -1,0 +1,25 @@
+"""logging: whether a level is enabled is read out of the logger's cache, so that messages which nobody sees split no graph."""
+
+from __future__ import annotations
+
+import logging
+
+from framejit import breaks
+from framejit.objects import abstract
+from framejit.objects.object import VM, Object
+from framejit.objects.registry import models
+
+
+@models(logging.Logger.isEnabledFor)
+def is_enabled_for(vm: VM, self: Object, level: Object) -> Object:
+    """Asked for real, a logger fills its cache, and changes of levels clear that: what the cache says is guarded."""
+    logger, level = vm.observe(self), vm.observe(level)
+    if logger.source is None or not level.is_knowable() or not issubclass(logger.cls, logging.Logger):
+        vm.unsupported(breaks.UnsupportedOperation("a level of a logger made in compiled code"))
+    if abstract.truth(vm, abstract.getattr_(vm, logger, "disabled")):
+        return vm.const(False)
+    logger.value.isEnabledFor(level.constant(vm))
+    cache = vm.observe(abstract.getattr_(vm, logger, "_cache"))
+    if vm.effects.is_mutated(cache):
+        vm.unsupported(breaks.UnsupportedOperation("a level of a logger changed in compiled code"))
+    return abstract.getitem(vm, cache, level)
