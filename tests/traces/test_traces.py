@@ -84,12 +84,20 @@ def fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
 
 
+def without_numbers(text: str) -> str:
+    """The text with names such as `sum_2` cut to `sum`."""
+    return re.sub(r"(\w)_\d+\b", r"\1", text)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_trace(name, request):
     path, found = FOLDER / f"{name}.md", page(name)
     if request.config.getoption("--write-traces"):
         path.write_text(found)
-    assert found == path.read_text()
+    expected = path.read_text()
+    if request.config.getoption("--undo"):  # FX gives no name out twice, not even that of a node which was taken back
+        found, expected = without_numbers(found), without_numbers(expected)
+    assert found == expected
 
 
 def test_each_page_has_a_program():
