@@ -22,9 +22,9 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from framejit import breaks, classes, interrupts
+from framejit import breaks, interrupts
 from framejit.errors import UserFrame
-from framejit.graph.autograd_node import AutogradNode, spent_error
+from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.check_order import changes_outside, changes_result_only, checks_behind_changes, runs_for_its_effect
 from framejit.graph.constants import Inexact, exact
@@ -32,17 +32,16 @@ from framejit.graph.default_dtype import with_dtype
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, version_of
 from framejit.graph.fakes import Fakes, Writes, storages
-from framejit.graph.finished import GraphResult, is_computed, module_with, unneeded
+from framejit.graph.finished import GraphResult, check_moved, is_computed, module_with, unneeded
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.gradient_hooks import Listening
-from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
 from framejit.graph.jagged import is_nested_int
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
 from framejit.graph.region import dissolve_drawing_regions, is_of_drawing_region
-from framejit.graph.results import has_unbacked, is_made_of_constants, with_items
+from framejit.graph.results import Results, has_unbacked
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.sparse import is_sparse
@@ -51,18 +50,14 @@ from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.graph.wrappers import Wrappers, changed_among
 from framejit.guards.dynamic import STATIC, Dynamic
-from framejit.guards.kinds import Guard, with_article
+from framejit.guards.kinds import Guard
 from framejit.guards.source import Call, Source, UserLine
-from framejit.objects.dictobject import dict_of
-from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.storageobject import StorageObject
 from framejit.objects.tensorobject import TensorObject
-from framejit.objects.torchobject import struct_sequence
-from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import UnbackedNumber
-from framejit.torch_classes import is_jagged, stays_itself
+from framejit.torch_classes import is_jagged
 from framejit.torch_modes import MODE_CHANGES
 
 if TYPE_CHECKING:
@@ -157,6 +152,7 @@ class GraphBuilder:
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.inputs = GraphInputs(self)
         self.wrappers = Wrappers(self)
+        self.results = Results(self)
         self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
         self.readers: tuple[LaterReader, ...] = ()
         self.listening = Listening()
@@ -198,6 +194,10 @@ class GraphBuilder:
     def size_node(self, obj: TensorObject, dim: int, size: Any) -> fx.Node:
         """The node that gives a size of a tensor."""
         return self._node("call_method", "size", (self._argument(obj), dim), EMPTY, size)
+
+    def item_node(self, node: fx.Node, index: Any, item: Any) -> fx.Node:
+        """The node that takes an item of an operator's result."""
+        return self._node("call_function", operator.getitem, (node, index), EMPTY, item)
 
     def number_node(self, function: Callable[..., Any], operands: Sequence[Object], sym: Any) -> fx.Node:
         """The node of arithmetic on numbers of which one at least is symbolic, in the graph that gives one of them. `sym`: what it gives."""
@@ -330,7 +330,7 @@ class GraphBuilder:
 
     def result_of(self, node: fx.Node) -> Object:
         """What a node gives."""
-        return self._wrap(node.meta["example_value"], node, node.name)
+        return self.results.wrap(node.meta["example_value"], node, node.name)
 
     def nodes_of(self, values: Iterable[Object]) -> tuple[Any, ...]:
         """Values as arguments of a node of the innermost graph. Raises NotConstant."""
@@ -386,12 +386,12 @@ class GraphBuilder:
                 if known is not None:
                     return known
             elif not has_tensor(result) and not has_unbacked(result):
-                return self._constant(result, name)
+                return self.results.constant(result, name)
         node = self._node(op, target, fx_args, fx_kwargs, result, place)
         self.unbacked.bind(node, bindings)
         if changes:
             self.body.keep(node)
-        return self._wrap(result, node, name)
+        return self.results.wrap(result, node, name)
 
     def _with_switches(self, target: Callable[..., Any], switched: Switched) -> Callable[..., Any]:
         """An operator that runs with settings as the program has set them."""
@@ -522,54 +522,6 @@ class GraphBuilder:
             )
         return known[1]
 
-    # Results.
-
-    def _wrap(self, result: Any, node: fx.Node, name: str) -> Object:
-        if isinstance(result, torch.Tensor):
-            known = self.fakes.object_of(result)
-            if known is not None:
-                return known
-            obj = TensorObject(node, type(result) if stays_itself(type(result)) else torch.Tensor)
-            self.fakes.belongs_to(result, obj)
-            if is_jagged(type(result)):
-                self.wrappers.meet_nested()
-                self.wrappers.note_nested(obj)
-            return obj
-        if is_unbacked(result):
-            return self.unbacked.known(result) or self.unbacked.number(result, node)
-        if isinstance(result, (tuple, list)) and (has_tensor(result) or has_unbacked(result)):
-            items = [self._item(item, node, index, name) for index, item in enumerate(result)]
-            if isinstance(result, list):
-                return ListObject(items)
-            return TupleObject(items) if type(result) is tuple else struct_sequence(type(result), items)
-        if type(result) is dict and has_tensor(result):
-            return dict_of(self.vm, [(self._constant(key, name), self._item(item, node, key, name)) for key, item in result.items()])
-        return self._constant(result, name)
-
-    def _item(self, item: Any, node: fx.Node, index: Any, name: str) -> Object:
-        """What an operator has given at a place of its result."""
-        if has_tensor(item) or is_unbacked(item):
-            return self._wrap(item, self._node("call_function", operator.getitem, (node, index), EMPTY, item), name)
-        return self._constant(item, name)
-
-    def _constant(self, result: Any, name: str) -> Object:
-        """What an operator has given that is no tensor, be it symbolic numbers or a container of them."""
-        if isinstance(result, (tuple, list)) and any(type(item) is torch.SymInt for item in result):
-            return self.vm.from_real(with_items(result, [self._constant(item, name) for item in result]))
-        if type(result) is torch.SymInt:
-            return self.wrappers.size(result) if is_nested_int(result) else self.shapes.number(result)
-        if type(result) is torch.SymBool:
-            outcome = bool(result)
-            self.shapes.note_lines()
-            return self.vm.const(outcome)
-        if type(result) is torch.SymFloat:
-            self.vm.unsupported(breaks.UnsupportedOperation(f"a symbolic float from {name}"))
-        if type(result) is torch.Size:
-            return self.vm.const(result)
-        if not is_made_of_constants(result):
-            self.vm.unsupported(breaks.UnsupportedOperation(f"{name}, which gives {with_article(classes.qualname(type(result)))}"))
-        return self.vm.from_real(result)
-
     def refresh(self) -> None:
         """Make all fakes again if undoing has made them stale."""
         if self.fakes.stale:
@@ -593,7 +545,7 @@ class GraphBuilder:
             dissolve_drawing_regions(graph.nodes)
         with self.fakes.running():  # autograd makes the zeros that stand for a gradient which nothing gives
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
-            self._check_moved(outputs)
+            check_moved(self.vm, self.moved, outputs)
         mutated = self.fakes.changed_inputs(kept)
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
@@ -609,18 +561,6 @@ class GraphBuilder:
         repeatable = not indices and not any(node in kept and runs_for_its_effect(node) for node in graph.nodes)
         late = tuple(checks_behind_changes(graph, kept, storages(self.input_fakes()), self.demands))
         return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent)
-
-    def _check_moved(self, outputs: Sequence[fx.Node]) -> None:
-        """Gradients of what leaves the graph must reach the program's leaves, not what stands for them since they were given other memory, or thawed."""
-        if not self.moved:
-            return
-        stored = {id(node.meta["example_value"]): (place, name) for node, place, name in self.moved}
-        for output in outputs:
-            fake = output.meta["example_value"]
-            reached = gradient_paths([fake]).leaves if isinstance(fake, torch.Tensor) and fake.requires_grad else ()
-            place, name = next((stored[id(leaf)] for leaf in reached if id(leaf) in stored), (None, ""))
-            if place is not None and spent_error(fake) is None:
-                self.vm.restart(place, breaks.MutatedInputUnsupported(f"{name} of a tensor of which gradients are asked outside"))
 
     def _detached(self, output: fx.Node) -> fx.Node:
         """A node for an output, of which autograd doesn't know what it is computed from."""

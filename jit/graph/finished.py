@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import fx
 
+from framejit import breaks
 from framejit.errors import UserFrame
+from framejit.graph.autograd_node import spent_error
+from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.inputs import GraphInput
 from framejit.graph.prune import output_nodes
 from framejit.graph.state import Modes
+from framejit.objects.object import VM
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,20 @@ class GraphResult:
     def is_empty(self) -> bool:
         """Nothing to run: no outputs, no effects."""
         return not self.has_effects and not output_nodes(self.gm.graph)
+
+
+def check_moved(vm: VM, moved: Sequence[tuple[fx.Node, tuple[CodeType, int], str]], outputs: Sequence[fx.Node]) -> None:
+    """Gradients of what leaves the graph must reach the program's leaves, not what stands for them since they were given other memory, or thawed.
+
+    `moved`: the nodes that stand for such leaves, each with the instruction that has stored to an attribute, and the attribute's name.
+    """
+    stored = {id(node.meta["example_value"]): (place, name) for node, place, name in moved}
+    for output in outputs if moved else ():
+        fake = output.meta["example_value"]
+        reached = gradient_paths([fake]).leaves if isinstance(fake, torch.Tensor) and fake.requires_grad else ()
+        place, name = next((stored[id(leaf)] for leaf in reached if id(leaf) in stored), (None, ""))
+        if place is not None and spent_error(fake) is None:
+            vm.restart(place, breaks.MutatedInputUnsupported(f"{name} of a tensor of which gradients are asked outside"))
 
 
 def module_with(modules: dict[str, fx.GraphModule]) -> torch.nn.Module:
