@@ -408,7 +408,10 @@ def converted(vm: VM, operation: str, obj: Object) -> Object | None:
     elif operation in MAY_FAIL:
         if not is_sure(vm, obj, lambda within: bounds_of(operation, within, within) is not None):
             return None
-    made = DeferredNumber(operation, (obj,), OPERATIONS[operation](obj.value))
+    try:
+        made = DeferredNumber(operation, (obj,), OPERATIONS[operation](obj.value))
+    except (OverflowError, ValueError):  # int() of what isn't finite, which now raises
+        return None
     return made if made.symbol(vm) is not None else None
 
 

@@ -137,6 +137,22 @@ def test_functions_of_floats_that_may_fail() -> None:
         assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.parametrize("to_int", [int, math.floor, math.ceil, round])
+def test_ints_of_computed_floats_that_are_not_finite(to_int) -> None:
+    def program(x: torch.Tensor, t: float, n: int) -> torch.Tensor:
+        return x * to_int(t * n)
+
+    def outcome(function, *args: float) -> str:
+        try:
+            return repr(function(torch.ones(2), *args))
+        except (ValueError, OverflowError) as error:
+            return repr(error)
+
+    compiled = framejit.compile(program, backend="eager")
+    for args in ((0.5, 1), (1.5, 2), (2.5, 3), (math.inf, 4), (-math.inf, 5), (math.nan, 6), (1.5, 7)):
+        assert outcome(compiled, *args) == outcome(program, *args)
+
+
 def test_a_float_that_becomes_an_int() -> None:
     agrees(lambda x, t: (x.long() * t, t * 2), [(0.5,), (0.25,), (2,), (3,), (True,), (1.5,)])
 
