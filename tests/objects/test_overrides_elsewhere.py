@@ -107,8 +107,9 @@ UNDER_A_MODE: dict[str, Callable[[Any], Any]] = {
     "a declared node": node,
     "torch.func.grad": lambda x: torch.func.grad(lambda y: torch.sin(y).sum())(x),
     "torch.vmap": lambda x: torch.vmap(torch.sin)(x),
-    "map": lambda x: map_rows(lambda row: row * 2, x.detach()),
 }
+if torch.__version__ >= "2.13":  # in eager, torch 2.11's own compiler fails there
+    UNDER_A_MODE["map"] = lambda x: map_rows(lambda row: row * 2, x.detach())
 
 
 @pytest.mark.parametrize("name", UNDER_A_MODE)
