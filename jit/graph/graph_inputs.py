@@ -223,17 +223,24 @@ class GraphInputs:
         told_apart = [described.node in mutated | compared for described in inputs]
         groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
         if self._graph.demands.one_autograd_node:
-            self._refuse_overlaps([described.value for described in inputs], [described.node in mutated for described in inputs])
+            self._refuse_overlaps(inputs, [described.node in mutated for described in inputs])
         self._graph.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
         self._guard_arrays(inputs)
 
-    def _refuse_overlaps(self, tensors: list[torch.Tensor], written: list[bool]) -> None:
-        """Break for changes of tensors that AOTAutograd makes nothing right of."""
+    def _refuse_overlaps(self, inputs: list[GraphInput], written: list[bool]) -> None:
+        """Break for changes of tensors that AOTAutograd makes nothing right of. What is no view of a tensor is put together with others by `set_`, which
+        torch can't do with memory of a symbolic size.
+        """
+        tensors = [described.value for described in inputs]
+        of_any_size = {id(described.value) for described in inputs if has_symbolic_sizes(described.node.meta["example_value"])}
         with torch._C.DisableTorchFunction():
             if any(changed and overlaps_itself(tensor) for tensor, changed in zip(tensors, written, strict=True)):
                 self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose elements lie in the same memory"))
-            if any(not have_one_base(together) for together in overlaps(tensors, written)):
-                self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base"))
+            for together in overlaps(tensors, written):
+                if not have_one_base(together):
+                    self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base"))
+                if len(together) > 1 and together[0]._base is None and any(id(tensor) in of_any_size for tensor in together):
+                    self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose size varies, and that has the memory of another one"))
 
     def _parts(self, described: GraphInput) -> list[GraphInput]:
         """The inputs in whose memory the data of one is; of a sparse tensor, the tensors in which it has its data, as inputs in its place."""
@@ -252,6 +259,10 @@ class GraphInputs:
         if overlapping([place for place in ranges if place is not None], of_array):
             self._graph.vm.unsupported(breaks.MutatedInputUnsupported("an array that shares memory with another array or tensor"))
         self._graph.vm.relate(ArraysApart, inputs[0].source, tuple(described.source for described in inputs), of_array)
+
+
+def has_symbolic_sizes(fake: torch.Tensor) -> bool:
+    return any(type(size) is torch.SymInt for size in fake.size())
 
 
 def without_symbols(spec: TensorSpec, fake: torch.Tensor) -> TensorSpec:

@@ -649,3 +649,16 @@ def test_tensors_that_overlap_and_have_other_bases_are_written_to(backend):
         mine, theirs = make(), make()
         same(framejit.compile(program, backend=backend)(*mine[1:]), program(*theirs[1:]))
         same(mine, theirs)
+
+
+@pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
+def test_a_tensor_of_any_size_with_the_memory_of_another_one_is_written_to(backend):
+    def program(x, y):
+        x.mul_(2)
+        return x + y
+
+    compiled = framejit.compile(program, backend=backend)
+    for size in (4, 5, 6):
+        mine, theirs = torch.arange(float(size)), torch.arange(float(size))
+        same(compiled(mine, mine.detach()), program(theirs, theirs.detach()))
+        same(mine, theirs)
