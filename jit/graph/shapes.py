@@ -58,7 +58,9 @@ OPERATORS: dict[Any, str] = {
     functions.Max: "max", functions.Min: "min", sympy.Max: "max", sympy.Min: "min",
 }  # fmt: skip
 """Functions of sympy's, by the operation on Python's ints that they are."""
-FUNCTIONS = frozenset({"math.exp", "math.log", "math.log2", "math.log10", "math.log1p", "math.tanh", "math.sin", "math.cos"})
+FUNCTIONS = frozenset({
+    "math.exp", "math.log", "math.log2", "math.log10", "math.log1p", "math.tanh", "math.sin", "math.cos", "round", "abs", "sum",
+})  # fmt: skip
 """Functions that are computed in Python only: sympy has exact ones."""
 FLOAT_OPERATIONS = frozenset({"+", "-", "*", "/", "**", "float", "max", "min", "math.sqrt"}) | FUNCTIONS
 """The operations on symbolic floats that can wait. That they don't fail is guarded before."""

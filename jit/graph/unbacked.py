@@ -251,6 +251,10 @@ class Unbacked:
 
     # Checks.
 
+    def may_check(self) -> bool:
+        """Whether the graph can check here what may turn out not to hold."""
+        return self.may_begin() and not self._graph.is_inner() and not self._graph.has_changed_outside()
+
     def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
         """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph. What the graph raises is not
         what comes out: the call runs as written then. `is_sure`: it always holds."""

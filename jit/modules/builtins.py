@@ -21,13 +21,14 @@ from framejit.objects.finalizers import guard_address
 from framejit.objects.iteratorfields import STEPS, FieldIterator
 from framejit.objects.iterobject import callable_iterator
 from framejit.objects.listobject import ListObject
-from framejit.objects.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded
+from framejit.objects.numberobject import converted, extreme_of, magnitude, quotient_and_remainder, rounded, rounded_to, total_of
 from framejit.objects.object import FOLDABLE, VM, IdentityConstant, Object, Raise, call_found_special, call_special, fold
 from framejit.objects.registry import models, pure, refuse
 from framejit.objects.sequence import sort
 from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import attribute_name
+from framejit.objects.waitingtext import joined, waits
 
 pure(ord, complex, str.maketrans)
 STEPS[id(callable_iterator)] = plain.call_until_step
@@ -163,7 +164,10 @@ def sum_(vm: VM, iterable: Object, start: Object | None = None) -> Object:
 
 
 def sum_of_numbers(vm: VM, total: Object, numbers: list[Object]) -> Object:
-    """CPython may add floats more exactly than one after the other: their values are asked for."""
+    """CPython may add floats more exactly than one after the other: the generated code calls `sum` for them, or their values are asked for."""
+    waiting = unbackednumber.total_of(vm, [total, *numbers]) or total_of(vm, [total, *numbers])
+    if waiting is not None:
+        return waiting
     if not any(number.is_symbolic(vm) for number in numbers) or any(number.cls is not int for number in (total, *numbers)):
         return fold(vm, sum, [number.constant(vm) for number in numbers], total.constant(vm))
     for number in numbers:
@@ -241,11 +245,15 @@ def special(vm: VM, obj: Object, name: str, refuse: Callable[[type], str], *args
 
 @models(round)
 def round_(vm: VM, number: Object, ndigits: Object | None = None) -> Object:
-    args = [] if ndigits is None or vm.observe(ndigits).cls is type(None) else [ndigits]
+    args = [] if ndigits is None or vm.observe(ndigits).cls is type(None) else [vm.observe(ndigits)]
     number = vm.observe(number)
+    if args and args[0].cls is int and number.cls is float:
+        waiting = unbackednumber.rounded_to(number, args[0].constant(vm)) or rounded_to(vm, number, args[0].constant(vm))
+        if waiting is not None:
+            return waiting
     if not args and number.cls is int and number.is_symbolic(vm):
         return number
-    whole = None if args else rounded(vm, "round", number)
+    whole = None if args else rounded(vm, "round", number) or unbackednumber.checked(vm, "round", [number], int)
     if whole is not None:
         return whole
     return special(vm, number, "__round__", lambda cls: f"type {type_name(cls)} doesn't define __round__ method", *args)
@@ -389,7 +397,7 @@ def str_join(vm: VM, separator: Object, iterable: Object) -> Object:
     for position, part in enumerate(parts):
         if not issubclass(part.cls, str):
             vm.raise_(TypeError, f"sequence item {position}: expected str instance, {part.type_name} found")
-    return vm.const(separator.constant(vm).join([part.constant(vm) for part in parts]))
+    return joined(vm, parts, separator.constant(vm)) or vm.const(separator.constant(vm).join([part.constant(vm) for part in parts]))
 
 
 @models(str.format)
@@ -397,7 +405,8 @@ def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> 
     """Constants at once; others through their own `__format__`, where the template names them simply."""
     observed = [vm.observe(arg) for arg in args]
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}
-    if all(would_be_knowable(arg) and arg.cls in FOLDABLE and arg.cls is not tuple for arg in (*observed, *named.values())):
+    given = [*observed, *named.values()]
+    if all(would_be_knowable(arg) and arg.cls in FOLDABLE and not waits(vm, arg) for arg in given):
         real = {name: arg.constant(vm) for name, arg in named.items()}
         return fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
     pieces = template_fields(template.constant(vm), len(args))

@@ -10,7 +10,10 @@ from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
 from framejit.objects.numberobject import NumberObject, converted, deferred, rounded
 from framejit.objects.object import VM, Object, call_special, fold
+from framejit.objects.pythonnumbers import OF_ONE
 from framejit.objects.registry import models, pure
+from framejit.objects.unbackednumber import checked
+from framejit.objects.waitingtext import waits
 
 for _module in (math, cmath):
     pure(*[_function for _function in vars(_module).values() if isinstance(_function, BuiltinFunctionType)])
@@ -30,13 +33,13 @@ def of_one_number(name: str) -> None:
 
     def model(vm: VM, x: Object, *others: Object) -> Object:
         x = vm.observe(x)
-        symbolic = None if others else converted(vm, f"math.{name}", x)
+        symbolic = None if others else converted(vm, f"math.{name}", x) or checked(vm, f"math.{name}", [x], float)
         return symbolic or fold(vm, function, x.as_real(vm), *[other.as_real(vm) for other in others])
 
     models(function)(model)
 
 
-for _name in ("sqrt", "exp", "log", "log2", "log10", "log1p", "tanh", "sin", "cos"):
+for _name in sorted(OF_ONE - {"floor", "ceil", "trunc"}):
     of_one_number(_name)
 
 
@@ -45,7 +48,10 @@ def power(vm: VM, x: Object, y: Object) -> Object:
     """Of floats between 0 and 1, and of what comes to them, it is the operator."""
     x, y = vm.observe(x), vm.observe(y)
     numbers = [converted(vm, "float", number) or number for number in (x, y)]
-    if all(isinstance(number, NumberObject) for number in numbers) and any(number.is_symbolic(vm) for number in (x, y)):
+    waiting = checked(vm, "math.pow", [x, y], float)
+    if waiting is not None:
+        return waiting
+    if all(isinstance(number, NumberObject) for number in numbers) and any(waits(vm, number) for number in (x, y)):
         base, exponent = (vm.const(float(number.value)) if number.is_known() else number for number in numbers)
         symbolic = deferred(vm, "**", base, exponent) if isinstance(base, NumberObject) and isinstance(exponent, NumberObject) else None
         if symbolic is not None:
@@ -60,7 +66,7 @@ def rounding(name: str) -> None:
     def model(vm: VM, number: Object) -> Object:
         number = vm.observe(number)
         symbolic = number if number.is_symbolic(vm) and number.cls is int else converted(vm, f"math.{name}", number) if name != "trunc" else None
-        symbolic = symbolic or rounded(vm, f"math.{name}", number)
+        symbolic = symbolic or rounded(vm, f"math.{name}", number) or checked(vm, f"math.{name}", [number], int)
         if symbolic is not None:
             return symbolic
         if number.is_knowable():

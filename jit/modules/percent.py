@@ -13,6 +13,7 @@ from framejit.objects.dictobject import DictObject
 from framejit.objects.object import FOLDABLE, VM, Object, fold
 from framejit.objects.registry import models
 from framejit.objects.tupleobject import TupleObject
+from framejit.objects.waitingtext import format_by_percent, formatted, is_waiting, joined, waits
 
 CONVERSION = re.compile(r"%(?P<key>\()?(?P<flags>[#0\- +]*)(?P<width>\*|\d*)(?P<precision>\.(?:\*|\d*))?[hlL]?(?P<kind>.)?", re.DOTALL)
 KEYED = re.compile(r"%\((?P<key>[^()]*)\)(?P<how>[#0\- +]*\d*(?:\.\d*)?)[hlL]?(?P<kind>[^%])|%%", re.DOTALL)
@@ -25,11 +26,14 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
     """`template % values`: what `%s`, `%r` and `%a` show is made by the objects' own methods, in order; the rest is real formatting."""
     template = self.constant(vm)
     values = vm.observe(values)
-    if values.is_knowable() and values.cls in FOLDABLE and values.cls is not tuple:
+    if values.is_knowable() and values.cls in FOLDABLE and not waits(vm, values):
         return fold(vm, operator.mod, template, values.constant(vm))
     if isinstance(values, DictObject) and "%" not in KEYED.sub("", template):
         return percent_of_mapping(vm, template, values)
     given = values.items(vm) if isinstance(values, TupleObject) else [values]
+    waiting = percent_of_waiting(vm, template, given)
+    if waiting is not None:
+        return waiting
     real: list[Any] = []
     pieces = []
     end = 0
@@ -52,6 +56,33 @@ def percent(vm: VM, self: Object, values: Object) -> Object:
     if isinstance(values, TupleObject) or not is_mapping(vm, values):
         real += [None] * (len(given) - len(real))  # too many are an error
     return fold(vm, operator.mod, "".join(pieces) + template[end:], tuple(real))
+
+
+def percent_of_waiting(vm: VM, template: str, given: list[Object]) -> Object | None:
+    """`template % values` where one of the values isn't known yet: each conversion makes a text of its own. None of others, and where it must be made now."""
+    conversions, values = list(CONVERSION.finditer(template)), [vm.observe(value) for value in given]
+    taking = [found for found in conversions if found["kind"] != "%"]
+    if len(taking) != len(values) or not any(waits(vm, value) for value in values):
+        return None
+    if any(found["key"] or found["kind"] is None or "*" in found[0] for found in conversions):
+        return None
+    waiting = [percent_of_one(vm, found[0], value) if waits(vm, value) else value for found, value in zip(taking, values, strict=True)]
+    pieces: list[Object] = []
+    end, left = 0, iter(waiting)
+    for found in conversions if None not in waiting else ():
+        pieces.append(vm.const(template[end : found.start()]))
+        end = found.end()
+        piece = vm.const("%") if found["kind"] == "%" else next(left)
+        assert piece is not None
+        pieces.append(piece if is_waiting(piece) or found["kind"] == "%" else vm.observe(percent(vm, vm.const(found[0]), TupleObject([piece]))))
+    return joined(vm, [*pieces, vm.const(template[end:])]) if pieces else None
+
+
+def percent_of_one(vm: VM, conversion: str, value: Object) -> Object | None:
+    """A value that waits by one conversion; None where that may fail, or has to be known now."""
+    if is_waiting(value):
+        return value if conversion == "%s" else None
+    return formatted(vm, value, format_by_percent, conversion)
 
 
 def is_mapping(vm: VM, values: Object) -> bool:

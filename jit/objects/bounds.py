@@ -47,6 +47,10 @@ def ends(operation: str, first: Bounds, last: Bounds) -> Bounds | None:
     if operation in NEARLY_ASCENDING:
         least, greatest = NEARLY_ASCENDING[operation](first.least), NEARLY_ASCENDING[operation](first.greatest)
         return Bounds(least - abs(least) * ROUNDING, greatest + abs(greatest) * ROUNDING)
+    if operation == "round":
+        return Bounds(round(first.least, int(last.least)), round(first.greatest, int(last.least)))
+    if operation == "abs":
+        return Bounds(max(first.least, -first.greatest, 0.0), max(-first.least, first.greatest))
     if operation in ("math.sin", "math.cos"):
         return Bounds(-1.0, 1.0)
     if operation == "+":

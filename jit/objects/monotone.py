@@ -48,7 +48,7 @@ def course_of(operation: str, parts: Sequence[Part]) -> Course | None:
     if len(courses) < len(parts):
         return None
     first, last = courses[0], courses[-1]
-    if operation in ASCENDING:
+    if operation in ASCENDING or (operation == "round" and last is Course.STAYS):
         return first
     if operation in ("+", "min", "max"):
         return together(first, last)

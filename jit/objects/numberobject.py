@@ -30,10 +30,17 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 16
 """How deeply deferred computations may be nested. A deeper one is written anew, as what it simplifies to, or asked for its value."""
+
+
+def sum_of(*numbers: float) -> float:
+    """`sum(numbers[1:], numbers[0])`, of which a Python may round otherwise than one addition after the other."""
+    return sum(numbers[1:], numbers[0])
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "/": operator.truediv, "**": operator.pow,
     "max": max, "min": min, "float": float, "int": int, "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt,
-    "math.sin": math.sin, "math.cos": math.cos, **NEARLY_ASCENDING,
+    "math.sin": math.sin, "math.cos": math.cos, "round": round, "abs": abs, "sum": sum_of, **NEARLY_ASCENDING,
 }  # fmt: skip
 """What can be deferred."""
 MAY_FAIL = frozenset({"math.sqrt", "math.sin", "math.cos", *NEARLY_ASCENDING})
@@ -263,7 +270,9 @@ def as_arithmetic(operation: str, left: NumberObject, right: NumberObject) -> tu
     """Shifts, and masks of the lowest bits, as the operations on whole numbers that they are; others as they are."""
     if operation == "&" and not left.pending:
         left, right = right, left
-    if right.pending or left.cls is not int or right.cls is not int:
+    if operation == "**" and left.cls is int and right.cls is float and not left.pending and abs(left.value) <= EXACT_IN_FLOAT:
+        return operation, NumberObject(float(left.value)), right
+    if right.pending or not are_ints(left, right):
         return operation, left, right
     if operation in ("<<", ">>") and 0 <= right.value < LARGEST_SHIFT:
         return "*" if operation == "<<" else "//", left, NumberObject(1 << right.value)
@@ -400,7 +409,7 @@ def bounds_of_float(vm: VM, number: NumberObject, largest: float = sys.float_inf
 
 def converted(vm: VM, operation: str, obj: Object) -> Object | None:
     """A function of one number, computed from symbolic ones, as a deferred number; None where it must be computed now."""
-    if not isinstance(obj, NumberObject) or not obj.pending or sym_of(vm, obj) is None:
+    if operation not in OPERATIONS or not isinstance(obj, NumberObject) or not obj.pending or sym_of(vm, obj) is None:
         return None
     if operation == "math.sqrt" and obj.cls is int:
         if obj.value < 0 or not vm.graph.shapes.decide(operator.ge, sym_of(vm, obj), 0):
@@ -510,8 +519,29 @@ def rounded(vm: VM, operation: str, obj: Object) -> Object | None:
     return vm.const(whole) if all(compared_with_float(vm, symbol, obj, NumberObject(limit)) is not None for symbol, limit in sides) else None
 
 
+def total_of(vm: VM, numbers: Sequence[Object]) -> Object | None:
+    """`sum()` of floats, and of ints that are known, of which a float is symbolic; None where it must be computed now."""
+    found = [number for number in numbers if isinstance(number, NumberObject) and (number.cls is float or not number.pending)]
+    if len(found) < len(numbers) or not any(number.pending and number.cls is float for number in found) or syms_of(vm, found) is None:
+        return None
+    if any(number.cls is int and abs(number.value) > EXACT_IN_FLOAT for number in found):
+        return None
+    made = DeferredNumber("sum", tuple(found), sum_of(*[number.value for number in found]))
+    return made if made.depth <= MAX_DEPTH and made.symbol(vm) is not None else None
+
+
+def rounded_to(vm: VM, number: Object, digits: int) -> Object | None:
+    """`round(number, digits)` of a symbolic float, which can't fail so long as no digit before the point is asked for; None where it must be computed now."""
+    if digits < 0 or not isinstance(number, NumberObject) or number.symbol(vm) is None:
+        return None
+    made = DeferredNumber("round", (number, NumberObject(digits)), round(number.value, digits))
+    return made if made.symbol(vm) is not None else None
+
+
 def magnitude(vm: VM, obj: Object) -> Object | None:
-    """`abs()` of a symbolic int, whose sign is guarded; None for others."""
+    """`abs()` of a symbolic float, or of a symbolic int, whose sign is guarded; None for others."""
+    if isinstance(obj, NumberObject) and obj.cls is float:
+        return converted(vm, "abs", obj)
     if not isinstance(obj, NumberObject) or obj.symbolic(vm) is None:
         return None
     return obj if vm.graph.shapes.decide(operator.ge, obj.symbolic(vm), 0) else negated(vm, obj, "-")

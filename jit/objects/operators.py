@@ -15,6 +15,7 @@ from framejit._runtime import type_name
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, identities, unbackednumber
 from framejit.objects.object import FOLDABLE, VM, Object, Raise, call_found_special, call_special, fold, settle
+from framejit.objects.waitingtext import waits
 
 BINARY: dict[str, tuple[str, str, Callable[[Any, Any], Any]]] = {
     "+": ("__add__", "__radd__", operator.add),
@@ -99,7 +100,8 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
             if found is not None and not abstract.is_not_implemented(found):
                 return found
     left, right, real = BINARY[plain]
-    if a.cls in FOLDABLE and b.cls in FOLDABLE and a.is_knowable() and b.is_knowable():
+    is_template = plain == "%" and a.cls is str and waits(vm, b)
+    if not is_template and a.cls in FOLDABLE and b.cls in FOLDABLE and a.is_knowable() and b.is_knowable():
         return fold(vm, real if plain == symbol else INPLACE_REAL[symbol], a.constant(vm), b.constant(vm))
     found = binary_slots(vm, a, b, left, right)
     if found is None and plain in SEQUENCE_SLOTS:

@@ -47,7 +47,7 @@ def waiting_text(vm: VM, obj: Object, conversion: str | None, spec: str) -> Obje
     """The text of what varies or depends on the data of tensors, to be made by the generated code; None where somebody has to ask for it now."""
     if waitingtext.is_waiting(obj):
         return obj if conversion in (None, "s") and not spec else None
-    return waitingtext.formatted(vm, obj, conversion is not None, spec)
+    return waitingtext.formatted(vm, obj, format if conversion is None else waitingtext.format_as_text, spec)
 
 
 def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:

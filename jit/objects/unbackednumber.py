@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from framejit import breaks
-from framejit.objects.numberobject import COMPARISONS, LARGEST_SYMBOL, NumberObject, is_nonzero, sym_of
+from framejit.objects import abstract
+from framejit.objects.listobject import ListObject
+from framejit.objects.numberobject import COMPARISONS, LARGEST_SYMBOL, NumberObject, is_nonzero, sum_of, sym_of
 from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.pythonnumbers import FUNCTIONS as PYTHONS
+from framejit.objects.pythonnumbers import PYTHON, TYPES
 from framejit.objects.torchcall import enter
 
 if TYPE_CHECKING:
@@ -31,9 +35,13 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
 DIVISIONS = frozenset({"/", "//", "%"})
-FUNCTIONS: dict[str, Callable[..., Any]] = {"int": int, "float": float, "bool": bool, "not": operator.not_, "abs": abs, "min": min, "max": max}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "int": int, "float": float, "bool": bool, "not": operator.not_, "abs": abs, "min": min, "max": max, "round": round, "sum": sum_of,
+}  # fmt: skip
 OPERATIONS = ARITHMETIC | COMPARISONS | FUNCTIONS
 """What can wait until the graph has run."""
+PYTHONS_OWN = frozenset({"abs", "min", "max", "round", "sum", "//", "%"})
+"""What can wait, and torch computes otherwise than Python: nodes call Python's."""
 NUMBERS = (int, float, bool)
 
 
@@ -269,7 +277,42 @@ def as_tensor(vm: VM, number: Object) -> Object | None:
     if number.operation in ("+", "-", "*", "/") and (number.operation != "/" or divides_as_floats(*number.operands)):
         parts = [as_tensor(vm, part) for part in number.operands]
         return None if None in parts else enter(vm, ARITHMETIC[number.operation], [part for part in parts if part is not None])
-    return None
+    found = by_python(vm, number.operation, number.operands, float) if number.operation in PYTHONS_OWN else None
+    return None if found is None else found[0]
+
+
+def by_python(vm: VM, function: str, numbers: Sequence[Object], cls: type) -> list[Object] | None:
+    """A tensor of what a function gives for numbers, and one of whether it doesn't fail; None where these can't be in the graph."""
+    parts = [part_of(vm, number) for number in numbers] if vm.graph.unbacked.may_begin() else [None]
+    if None in parts:
+        return None
+    found = enter(vm, PYTHON, [vm.const(function), ListObject([part for part in parts if part is not None]), vm.const(TYPES[cls])])
+    return list(abstract.each(vm, found))
+
+
+def part_of(vm: VM, number: Object) -> Object | None:
+    """A number as a tensor; None where that can't be in the graph."""
+    number = operand(number) or number
+    if isinstance(number, NumberObject):
+        settled(vm, number)
+    tensor = as_tensor(vm, number) if number.cls is float else whole_as_tensor(vm, number) if number.cls is int else None
+    if not isinstance(tensor, NumberObject):
+        return tensor
+    value = tensor.constant(vm)
+    return enter(vm, torch.full, [vm.const(()), vm.const(value)], {"dtype": vm.const(TYPES[type(value)]), "device": vm.const("cpu")})
+
+
+def checked(vm: VM, function: str, numbers: Sequence[Object], cls: type) -> Object | None:
+    """What a function that may fail gives for numbers of which one at least depends on data; None of others, and where the graph can't compute it, or not
+    check that it doesn't fail."""
+    if not any(isinstance(number, UnbackedNumber) for number in numbers) or not vm.graph.unbacked.may_check():
+        return None
+    found = by_python(vm, function, numbers, cls)
+    if found is None:
+        return None
+    result, is_right = [enter(vm, torch.Tensor.item, [tensor]) for tensor in found]
+    assert isinstance(is_right, UnbackedNumber)
+    return result if vm.graph.unbacked.checks(is_right) else None
 
 
 def comparison_as_tensor(vm: VM, number: Object) -> Object | None:
@@ -341,11 +384,11 @@ def bits_of_pending(number: NumberObject) -> int:
 def arithmetic(vm: VM, symbol: str, left: Object, right: Object) -> Object | None:
     """`left symbol right`, to be computed once the graph has run; None where that may fail, so that somebody has to ask for the values now."""
     first, second = operand(left), operand(right)
-    if symbol not in ARITHMETIC or first is None or second is None:
-        return None
-    if symbol in DIVISIONS and not (isinstance(second, NumberObject) and may_divide(vm, second)):
+    if first is None or second is None or (symbol not in ARITHMETIC and symbol not in PYTHONS):
         return None
     cls = float if symbol == "/" or float in (first.cls, second.cls) else int
+    if symbol not in ARITHMETIC or (symbol in DIVISIONS and not (isinstance(second, NumberObject) and may_divide(vm, second))):
+        return checked(vm, symbol, (first, second), cls)
     if cls is float:
         for number in (first, second):
             if number.cls is int and isinstance(number, NumberObject):
@@ -370,8 +413,10 @@ def settled(vm: VM, number: NumberObject) -> None:
 
 def converted(vm: VM, cls: type, number: Object) -> Object | None:
     """`int(number)`, `float(number)` or `bool(number)` of one whose value isn't known; None of others, and where it may fail."""
-    if not isinstance(number, UnbackedNumber) or (cls is int and number.cls is float) or (cls is float and bits_of(number) >= MANY_BITS):
+    if not isinstance(number, UnbackedNumber) or (cls is float and bits_of(number) >= MANY_BITS):
         return None
+    if cls is int and number.cls is float:
+        return checked(vm, "int", [number], int)
     if number.cls is cls:
         return number
     if cls is bool and vm.graph.unbacked.value(number.truth_value()) is not None:
@@ -387,6 +432,25 @@ def function_of(name: str, numbers: Sequence[Object]) -> Object | None:
     if not any(isinstance(number, UnbackedNumber) for number in numbers):
         return None
     return Computed(cls, name, tuple(numbers))
+
+
+def total_of(vm: VM, numbers: Sequence[Object]) -> Object | None:
+    """`sum()` of numbers of which one at least is a float whose value isn't known; None of others, and where it may fail."""
+    if not any(isinstance(number, UnbackedNumber) and number.cls is float for number in numbers):
+        return None
+    found = [operand(number) for number in numbers]
+    for number in found:
+        if isinstance(number, NumberObject):
+            settled(vm, number)
+    if None in found or any(number is None or bits_of(number) >= MANY_BITS for number in found):
+        return None
+    made = Computed(float, "sum", tuple([number for number in found if number is not None]))
+    return made if made.depth <= MAX_DEPTH else None
+
+
+def rounded_to(number: Object, digits: int) -> Object | None:
+    """`round(number, digits)` of a float whose value isn't known; None of others, and where it may fail."""
+    return Computed(float, "round", (number, NumberObject(digits))) if isinstance(number, UnbackedNumber) and digits >= 0 else None
 
 
 OPPOSITES = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">": "<=", ">=": "<"}

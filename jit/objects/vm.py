@@ -114,6 +114,9 @@ class UnbackedView(Protocol):
     def may_begin(self) -> bool:
         """Whether a number out of a tensor can be in the graph that is being made."""
 
+    def may_check(self) -> bool:
+        """Whether the graph can check here what may turn out not to hold."""
+
     def value(self, number: Any) -> Any:
         """What a number must be, by what the graph checks; None where that isn't said."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from framejit.objects.constobject import ConstObject
@@ -15,8 +15,8 @@ SAMPLES: dict[type, tuple[Any, ...]] = {
 }  # fmt: skip
 """A format that has no error for these has none for any number of their type."""
 
-Part = str | tuple[Object, bool, str]
-"""A piece of a text, or a number in it, with whether it is made text first, and its format spec."""
+Part = str | tuple[Object, Callable[[Any, str], str], str]
+"""A piece of a text, or a number in it, with the function that writes it, and how that is to write it."""
 
 
 class DeferredText(Deferred):
@@ -26,7 +26,7 @@ class DeferredText(Deferred):
 
     def __init__(self, parts: Sequence[Part]) -> None:
         numbers = [part[0] for part in parts if not isinstance(part, str)]
-        super().__init__("".join([part if isinstance(part, str) else formatted_value(part[0].value, *part[1:]) for part in parts]), None, pending=True)
+        super().__init__("".join([part if isinstance(part, str) else part[1](part[0].value, part[2]) for part in parts]), None, pending=True)
         self.parts = parts
         self.operands = tuple(number for number in numbers if isinstance(number, NumberObject))
 
@@ -60,7 +60,7 @@ class UnbackedText(UnbackedValue):
         self.parts = parts
 
     def constant(self, vm: VM) -> Any:
-        return "".join([part if isinstance(part, str) else formatted_value(part[0].constant(vm), *part[1:]) for part in self.parts])
+        return "".join([part if isinstance(part, str) else part[1](part[0].constant(vm), part[2]) for part in self.parts])
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         return added(vm, symbol, self, other, reflected)
@@ -82,37 +82,49 @@ def write(cg: Codegen, parts: Sequence[Part]) -> None:
             cg.load_const(part)
         else:
             cg.load(part[0])
-            cg.load_const(part[1])
             cg.load_const(part[2])
-            cg.call_const(formatted_value, 3)
+            cg.call_const(part[1], 2)
     cg.build_tuple(len(parts))
     cg.call_const("".join, 1)
 
 
-def formatted_value(number: Any, as_text: bool, spec: str) -> str:
-    """A number as an f-string has it."""
-    return format(str(number) if as_text else number, spec)
+def format_as_text(number: Any, spec: str) -> str:
+    """`f"{number!s:spec}"`."""
+    return format(str(number), spec)
 
 
-def formatted(vm: VM, number: Object, as_text: bool = False, spec: str = "") -> Object | None:
+def format_by_percent(number: Any, template: str) -> str:
+    """A number by a printf-style template with one conversion."""
+    return template % (number,)
+
+
+def waits(vm: VM, obj: Object) -> bool:
+    """Whether an Object is a number that the trace doesn't rest on, or a text with such a number in it."""
+    if isinstance(obj, NumberObject):
+        return obj.pending and has_symbols(vm, obj)
+    return isinstance(obj, UnbackedNumber) or is_waiting(obj)
+
+
+def formatted(vm: VM, number: Object, function: Callable[[Any, str], str] = format, spec: str = "") -> Object | None:
     """The text of a number that the trace doesn't rest on; None of others, and where making it may fail."""
-    waits = isinstance(number, UnbackedNumber) or (isinstance(number, NumberObject) and number.pending and has_symbols(vm, number))
-    if not waits or bits_of(number) >= MANY_BITS:
+    if is_waiting(number) or not waits(vm, number) or bits_of(number) >= MANY_BITS:
         return None
     try:
         for sample in SAMPLES[number.cls]:
-            formatted_value(sample, as_text, spec)
+            function(sample, spec)
     except (ValueError, OverflowError):
         return None
-    return text_of([(number, as_text, spec)])
+    return text_of([(number, function, spec)])
 
 
-def joined(vm: VM, texts: Sequence[Object]) -> Object | None:
+def joined(vm: VM, texts: Sequence[Object], separator: str = "") -> Object | None:
     """Texts one behind the other; None where the values of all are known."""
     if not any(map(is_waiting, texts)):
         return None
     parts: list[Part] = []
     for text in texts:
+        if separator and text is not texts[0]:
+            parts.append(separator)
         if isinstance(text, (DeferredText, UnbackedText)) and is_waiting(text):
             parts += text.parts
         else:

@@ -11,7 +11,7 @@ from framejit.objects.bounds import Bounds, bounds_of
 from framejit.objects.numberobject import OPERATIONS
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.floats(0, 2) | st.integers(-(2**63), 2**63).map(float)
-FUNCTIONS = ["math.sqrt", "math.log", "math.log2", "math.log10", "math.log1p", "math.exp", "math.tanh", "math.sin", "math.cos"]
+FUNCTIONS = ["math.sqrt", "math.log", "math.log2", "math.log10", "math.log1p", "math.exp", "math.tanh", "math.sin", "math.cos", "abs"]
 TWO = ["+", "-", "*", "/", "**", "min", "max", "//", "%"]
 
 

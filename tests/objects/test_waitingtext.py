@@ -88,3 +88,51 @@ def test_a_format_that_fails() -> None:
             return x, str(error)[:10]
 
     told(function, [65, 66, -1, 2**40, 67])
+
+
+WRITTEN = {
+    "f-string": lambda t: f"lr {t:.2f}|{t}|{t!r:>9}", "percent": lambda t: "lr %.3f of 100%%, %s, %r" % (t, "a", t), "percent of one": lambda t: "%8.2f" % t,
+    "format": lambda t: "{0:.3f} {x} {0!r}".format(t, x=t), "str": lambda t: (str(t), repr(t), format(t, ".1e")),
+    "join": lambda t: ", ".join(["a", str(t), f"{t}"]),
+    "round": lambda t: (round(t, 2), round(-t, 0), f"{round(t, 3)}"), "sum": lambda t: (sum([t, 1, t]), sum([t], 0.5)), "abs": lambda t: (abs(t), abs(-t)),
+    "a template that refuses": lambda t: ("%d" % t, "%s" % (t,), "%(a).1f" % {"a": t}),
+}  # fmt: skip
+VALUES = (0.5, 1.25, -2.125, 3.3, 4.7, 5.9, 1e20)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_floats_that_vary_compile_twice_at_most(name: str) -> None:
+    program = WRITTEN[name]
+    framejit.reset()
+    compiled = framejit.compile(lambda x, t: (x * t, program(t)), backend="eager")
+    for value in VALUES:
+        x = torch.randn(3)
+        Comparison().same((x * value, program(value)), compiled(x, value))
+    assert framejit.statistics()["graphs"] == (7 if "refuses" in name else 2)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_numbers_out_of_tensors_break_nothing(name: str) -> None:
+    program = WRITTEN[name]
+    framejit.reset()
+    compiled = framejit.compile(lambda x: (x * 2, program(x.max().item())), backend="aot_eager")
+    for value in (*VALUES, float("nan"), float("inf")) if "refuses" not in name else VALUES:
+        x = torch.full((3,), value, dtype=torch.float64)
+        Comparison().same((x * 2, program(value)), compiled(x))
+    assert framejit.statistics()["graph_breaks"] == ("refuses" in name)
+
+
+def test_sizes_in_texts_compile_twice() -> None:
+    framejit.reset()
+    compiled = framejit.compile(lambda x: (x * 2, f"{x.shape[0]} rows", "%d" % x.shape[0], "{}".format(x.shape[0] + 1)), backend="eager", fullgraph=True)
+    for size in (3, 4, 5, 6):
+        assert compiled(torch.ones(size))[1:] == (f"{size} rows", str(size), str(size + 1))
+    assert framejit.statistics()["graphs"] == 2
+
+
+def test_a_text_that_is_looked_at_is_guarded() -> None:
+    framejit.reset()
+    table = {"0.5": 1, "1.5": 2}
+    compiled = framejit.compile(lambda x, t: x * table.get(str(t), 3) + t, backend="eager", fullgraph=True)
+    for value in (0.5, 1.5, 2.5, 0.5):
+        assert torch.equal(compiled(torch.ones(2), value), torch.ones(2) * table.get(str(value), 3) + value)

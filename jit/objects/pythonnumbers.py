@@ -1,0 +1,48 @@
+"""An operator that calls Python's functions of numbers: `math.exp(loss.item())`, `int(random.random() * n)`, `norm.item() ** 2`.
+
+Such a function may fail. The operator gives whether it hasn't, which the graph checks: where it has, the call runs as written, and raises what Python raises.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from framejit.objects.numberobject import sum_of
+
+OF_ONE = frozenset({
+    "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "radians",
+    "degrees", "fabs", "floor", "ceil", "trunc",
+})  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"math.{name}": getattr(math, name) for name in OF_ONE}, "math.pow": math.pow, "math.hypot": math.hypot, "math.atan2": math.atan2,
+    "int": int, "round": round, "abs": abs, "max": max, "min": min, "sum": sum_of, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+    "**": operator.pow,
+}  # fmt: skip
+"""What a node may compute."""
+TYPES: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64}
+
+_library = torch.library.Library("framejit", "FRAGMENT")
+_library.define("python(str function, Tensor[] numbers, ScalarType dtype) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compliant_tag,))
+PYTHON = torch.ops.framejit.python.default
+
+
+@torch.library.impl(_library, "python", "CompositeExplicitAutograd")
+def run(function: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a function gives for some numbers, and whether it gives a number of this type."""
+    try:
+        found = FUNCTIONS[function](*[number.item() for number in numbers])
+        if TYPES.get(type(found)) is dtype:
+            return torch.tensor(found, dtype=dtype), torch.tensor(True)
+    except (ArithmeticError, ValueError, RuntimeError):  # torch has no such number: RuntimeError
+        pass
+    return torch.zeros((), dtype=dtype), torch.tensor(False)
+
+
+@torch.library.register_fake("framejit::python", lib=_library)
+def on_fakes(function: str, numbers: Sequence[torch.Tensor], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty((), dtype=dtype, device="cpu"), torch.empty((), dtype=torch.bool, device="cpu")
