@@ -15,7 +15,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from framejit import breaks
-from framejit.errors import BadArgument, Unsupported
+from framejit.errors import BadArgument, Unsupported, suggestion
 from framejit.user.exporting.captured import CapturedCall, Leaf, captured, names_of_tensors
 
 TRANSFORMS = "framejit.graph.transforms"
@@ -86,7 +86,7 @@ def symbolic(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mappin
     found: dict[str, list[int]] = {}
     for name, shapes in dynamic_shapes.items():
         if name not in bound:
-            raise BadArgument(f"export(): dynamic_shapes names {name!r}, which is no argument of the call; there are {', '.join(bound)}")
+            raise BadArgument(f"export(): dynamic_shapes names {name!r}, which is no argument of the call{suggestion(name, bound, listing=True)}")
         collect(name, bound[name], shapes, found)
     return found
 
