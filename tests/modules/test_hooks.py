@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from agreement import Comparison
+from hooked import BACKENDS, State, does_as_eager, story
 from named import Programs
-from torch import nn
 
 import framejit
 
-BACKENDS = ("eager", "aot_eager")
 PROGRAMS = Programs()
 """By name: takes a State, and gives a loss or nothing. Each is one graph with both backends."""
 SPLIT = Programs()
 """Programs that the graph can't hold."""
 program, split = PROGRAMS.add, SPLIT.add
-
-
-class State:
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-        self.w, self.v = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
-        self.x = torch.randn(5, 3)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        self.seen: list[Any] = []
-        self.scale = 2.0
-
-    def scaled(self, grad):
-        return grad * self.scale
-
-    def portrait(self) -> list[Any]:
-        leaves = [self.w, self.v, *self.model.parameters()]
-        grads = [None if leaf.grad is None else leaf.grad.clone() for leaf in leaves]
-        return [[leaf.detach().clone() for leaf in leaves], grads, [item.clone() if isinstance(item, torch.Tensor) else item for item in self.seen]]
 
 
 @program
@@ -346,32 +324,10 @@ def two_backwards(s):
 LISTENED = {fn.__name__: fn for fn in (whole_step, gradient_that_is_kept, one_gradient_for_two, gradients_of_some, two_backwards)}
 
 
-def outcome(call: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return call(*args)
-    except (RuntimeError, KeyError) as error:
-        return type(error)
-
-
-def story(call: Callable[..., Any], kind: type[State] = State) -> list[Any]:
-    """Three calls; what they give is differentiated."""
-    state, told = kind(), []
-    for seed in range(3):
-        torch.manual_seed(seed)
-        loss = outcome(call, state)
-        if isinstance(loss, torch.Tensor) and loss.requires_grad:
-            told.append(outcome(loss.backward))
-        told += [loss.detach() if isinstance(loss, torch.Tensor) else loss, state.portrait()]
-    return told
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", [*PROGRAMS, *SPLIT])
 def test_programs(name: str, backend: str) -> None:
-    fn = PROGRAMS.get(name) or SPLIT[name]
-    framejit.reset()
-    Comparison().same(story(framejit.compile(fn, backend=backend)), story(fn))
-    found = framejit.statistics()
+    found = does_as_eager(PROGRAMS.get(name) or SPLIT[name], backend)
     if name in PROGRAMS:
         assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 from agreement import Comparison
+from hooked import BACKENDS, State, does_as_eager, story
 from named import Programs
-from test_hooks import BACKENDS, State, story
 from torch import nn
 from torch.nn.modules import module as torch_module
 
@@ -117,9 +117,7 @@ CASES = [(Told, block), (Told, of_what_needs_no_gradient), (Told, twice), (Told,
 @pytest.mark.parametrize(("kind", "fn"), CASES)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_hooks(kind: type[Hooked], fn: Callable[..., Any], backend: str) -> None:
-    framejit.reset()
-    Comparison().same(story(framejit.compile(fn, backend=backend), kind), story(fn, kind))
-    found = framejit.statistics()
+    found = does_as_eager(fn, backend, kind)
     assert fn is of_what_needs_no_gradient or (found["graph_breaks"] == 0 and found["graphs"] <= 2), found  # that warns, and tests see warnings
 
 
@@ -158,9 +156,7 @@ def test_grad_cam(backend: str) -> None:
             handle.remove()
         return (kept["gradient"].mean(0) * kept["activation"].detach()).sum(1).relu()
 
-    framejit.reset()
-    Comparison().same(story(framejit.compile(fn, backend=backend)), story(fn))
-    found = framejit.statistics()
+    found = does_as_eager(fn, backend)
     assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found
 
 
@@ -215,9 +211,7 @@ def without_gradients_first(s):
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_a_backward_pass_behind_the_graph(name: str, kind: type[Hooked], backend: str) -> None:
     fn = BEHIND[name]
-    framejit.reset()
-    Comparison().same(story(framejit.compile(fn, backend=backend), kind), story(fn, kind))
-    found = framejit.statistics()
+    found = does_as_eager(fn, backend, kind)
     assert found["graph_breaks"] == 0 and found["graphs"] <= 2, found
 
 

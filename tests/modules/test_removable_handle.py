@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agreement import Comparison
+from hooked import State, does_as_eager
 from named import Programs
-from test_hooks import State, story
 from torch.nn.modules import module as torch_module
 
 import framejit
@@ -94,10 +93,7 @@ def ids(s):
 
 @pytest.mark.parametrize("name", [*PROGRAMS, *SPLIT])
 def test_programs(name: str) -> None:
-    fn = PROGRAMS.get(name) or SPLIT[name]
-    framejit.reset()
-    Comparison().same(story(framejit.compile(fn, backend="aot_eager"), WithHandle), story(fn, WithHandle))
-    found = framejit.statistics()
+    found = does_as_eager(PROGRAMS.get(name) or SPLIT[name], "aot_eager", WithHandle)
     if name in PROGRAMS:
         assert found["graph_breaks"] == 0 and found["graphs"] == 1, found
     assert not State().model[1]._forward_hooks and not torch_module._global_forward_hooks
