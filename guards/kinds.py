@@ -391,6 +391,34 @@ class DictKeys(Guard):
 
 
 @dataclass(frozen=True, eq=False)
+class InOrderOfDict(Guard):
+    """An OrderedDict with so many items, whose keys are constants, and whose own order is that of the dict that it is: it hasn't been reordered."""
+
+    length: int
+    leaf: ClassVar[str] = "in_order_of_dict"
+    cost: ClassVar[int] = 2
+    of_contents: ClassVar[bool] = True
+    advice: ClassVar[str | None] = "register the same number of hooks on every call"
+
+    def native(self) -> Any:
+        return self.length
+
+    def check(self, value: Any, call: Call) -> bool:
+        if not issubclass(type(value), OrderedDict) or dict.__len__(value) != self.length:
+            return False
+        return same_constant(keys_in_order(value), tuple(dict.keys(value)))
+
+    def expected(self) -> str:
+        return f"has {self.length} items, in the order in which they came in"
+
+    def found(self, value: Any, call: Call) -> str:
+        return f"{dict.__len__(value)} items" if issubclass(type(value), OrderedDict) else super().found(value, call)
+
+    def key(self) -> Any:
+        return self.length
+
+
+@dataclass(frozen=True, eq=False)
 class SetEquals(Guard):
     """A set or frozenset with exactly these (constant) elements, in this order of iteration."""
 

@@ -137,6 +137,32 @@ static const Registered<LeafKind> dict_keys({
     .knows_keys = true,
 });
 
+/* An OrderedDict, with so many constants as keys, whose own order is that of the dict that it is. */
+static bool is_in_order_of_dict(PyObject *dict, Py_ssize_t length) {
+    if (!PyODict_Check(dict) || PyDict_GET_SIZE(dict) != length) return false;
+    PyObject *keys = PyTuple_New(length), *key;
+    if (keys == nullptr) {
+        PyErr_Clear();
+        return false;
+    }
+    Py_ssize_t position = 0, count = 0;
+    while (count < length && PyDict_Next(dict, &position, &key, nullptr)) PyTuple_SET_ITEM(keys, count++, Py_NewRef(key));
+    const bool same = count == length && has_ordered_keys(dict, keys);
+    Py_DECREF(keys);
+    return same;
+}
+
+static const Registered<LeafKind> in_order_of_dict({
+    .name = "in_order_of_dict",
+    .read = [](GuardTree &, Leaf &leaf, PyObject *payload) {
+        leaf.length = PyLong_AsSsize_t(payload);
+        return PyErr_Occurred() == nullptr;
+    },
+    .holds = [](const Leaf &leaf, PyObject *value) { return is_in_order_of_dict(value, leaf.length); },
+    .vouch = [](Memo &memo, int32_t node, PyObject *value, const Leaf &) { return memo.has_version(node) && add_word(memo, node, value, order_of(value)); },
+    .knows_keys = true,
+});
+
 static const Registered<LeafKind> set_equals({
     .name = "set_equals",
     .read = read_tuple,

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
-from framejit.objects import abstract, operators, text, typefields
+from framejit.objects import abstract, numbereddict, operators, text, typefields
 from framejit.objects.calls import mapping_items
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
@@ -176,7 +176,7 @@ def contains(vm: VM, self: DictObject, key: Object) -> Object:
 
 @models(dict.__len__)
 def length(vm: VM, self: DictObject) -> Object:
-    return vm.const(len(self.open(vm)))
+    return vm.const(numbereddict.length(vm, self))
 
 
 @models(dict.get)

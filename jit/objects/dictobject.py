@@ -27,10 +27,10 @@ FAMILIES: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 class DictObject(Namespace):
     """A dict or an instance of a subclass. `rewritten`: the original's contents no longer matter (cleared, reordered).
 
-    `taken`: the keys that were removed so far, one after the other, for iterators.
+    `taken`: the keys that were removed so far, one after the other, for iterators. `by_place`: see numbereddict.py.
     """
 
-    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken")
+    __slots__ = ("entries", "complete", "stores", "removed", "rewritten", "factory", "plain_keys", "taken", "by_place")
 
     def __init__(self, cls: type = dict, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -45,6 +45,7 @@ class DictObject(Namespace):
         self.factory: Object | None = None
         self.plain_keys: bool | None = None
         self.taken: list[Any] = []
+        self.by_place = False
 
     @property
     def family(self) -> Any:
@@ -151,7 +152,9 @@ class DictObject(Namespace):
         return self.lookup(vm, vm.observe(key).hash_key(vm))
 
     def has(self, vm: VM, key: Object) -> bool:
-        """Whether the key is there."""
+        """Whether the key is there. Of a constant nobody asks which it is if the dict is empty."""
+        if self.source is not None and not self.stores and not dict.__len__(self.value) and isinstance(vm.observe(key), ConstObject):
+            return bool(self.open(vm))
         return self.get_item(vm, key) is not None
 
     # Writing.

@@ -12,6 +12,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators, text
 from framejit.objects.constobject import NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
+from framejit.objects.numbereddict import PlaceIterator, goes_by_place
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import models, wraps
 from framejit.objects.sequence import COMPARISONS
@@ -35,7 +36,7 @@ class DictView(Object):
         return [view_item(vm, self.kind, entry) for entry in self.mapping.open(vm).values()]
 
     def iter(self, vm: VM) -> Object:
-        return DictIterator(vm, self.mapping, self.kind)
+        return PlaceIterator(vm, self.mapping, self.kind) if goes_by_place(self.mapping) else DictIterator(vm, self.mapping, self.kind)
 
     def truth(self, vm: VM) -> bool:
         return bool(self.mapping.open(vm))

@@ -16,6 +16,7 @@ from torch.nn.modules import module as torch_module
 from framejit.objects import abstract
 from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import FunctionObject
+from framejit.objects.numbereddict import go_by_place
 from framejit.objects.object import VM, Object, object_setattr
 from framejit.objects.registry import models
 
@@ -85,8 +86,10 @@ def inline(
 
 def has_hooks(vm: VM, self: Object) -> bool:
     """Whether a hook of the module or a global one would run at a call; all of them are guarded to be empty as long as none is found."""
-    for name in INSTANCE_HOOKS:
-        hooks = space(vm, self, name)
+    spaces = [space(vm, self, name) for name in INSTANCE_HOOKS]
+    for hooks in spaces:
+        go_by_place(vm, hooks)
+    for hooks in spaces:
         if hooks is None or abstract.truth(vm, hooks):
             return True
     namespace = vm.globals_of(torch_module.__dict__)

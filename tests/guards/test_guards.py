@@ -24,6 +24,7 @@ from framejit.guards.kinds import (
     Distinct,
     Equals,
     Guard,
+    InOrderOfDict,
     IsMissing,
     IsPresent,
     KeyAbsent,
@@ -201,6 +202,18 @@ def test_dict_keys_sees_move_to_end_of_an_ordered_dict() -> None:
     assert not agrees(built, ordered)
 
 
+@given(st.lists(st.integers(), max_size=4, unique=True), st.data(), values)
+@settings(deadline=None)
+def test_in_order_of_dict(keys: list[int], data: st.DataObject, value: Any) -> None:
+    built = one(InOrderOfDict, len(keys))
+    ordered = OrderedDict.fromkeys(keys)
+    agrees(built, value)
+    assert agrees(built, ordered) and not agrees(built, dict(ordered)) and not agrees(built, OrderedDict.fromkeys([*keys, "k"]))
+    for key in keys:
+        ordered.move_to_end(key, last=data.draw(st.booleans()))
+        agrees(built, ordered)
+
+
 @given(st.frozensets(scalars, max_size=3), values)
 @settings(deadline=None)
 def test_set_equals(elements: frozenset[Any], value: Any) -> None:
@@ -264,7 +277,7 @@ def test_every_kind_explains_itself() -> None:
     x, y = slot(root), slot(root, 1)
     guards: list[Guard] = [
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
-        DictKeys(x, HERE, ("k",)), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
+        DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
         IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))), Same(x, HERE, y), Distinct(x, HERE, (y,)),
         StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), ArraysApart(x, HERE, (x, y), (1, 0)), global_state_guard(root, HERE),
         ShapesHold(x, HERE, (x,), (Read(0, "size", 1),), ShapeProgram(1, (2,), (ShapeInstruction("need_le", 1, 0),), (0,)), (HERE,)),
