@@ -123,6 +123,9 @@ bool is_plain(const Reader &tensor) {
 /* Whether strides and offset do too. */
 bool has_strides(const Reader &tensor) { return !tensor.has_custom_strides() && tensor.layout() == c10::kStrided; }
 
+/* Whether strides do. Those of a tensor that `torch.vmap` maps are said to be custom, but are not (BatchedTensorImpl::strides_custom). */
+bool keeps_strides(const Reader &tensor) { return !tensor.has_custom_strides() || tensor.key_set().has(c10::DispatchKey::FuncTorchBatched); }
+
 bool all_equal(const std::vector<int64_t> &expected, c10::IntArrayRef found, bool any) {
     if (found.size() != expected.size()) return false;
     if (!any) {
@@ -344,7 +347,7 @@ static bool tensor_matches(const Leaf &leaf, PyObject *value) {
     if (tensor.dtype().toScalarType() != facts.dtype || !all_equal(facts.sizes, tensor.sizes(), facts.any_size)) return false;
     if (!tensor.has_device() || tensor.device() != facts.device || tensor.needs_grad() != facts.requires_grad) return false;
     if (tensor.layout() != facts.layout) return false;
-    return !facts.has_strides || (!tensor.has_custom_strides() && all_equal(facts.strides, tensor.strides(), facts.any_stride));
+    return !facts.has_strides || (keeps_strides(tensor) && all_equal(facts.strides, tensor.strides(), facts.any_stride));
 }
 
 static const Registered<LeafKind> tensor_match({.name = "tensor_match", .read = read_tensor_facts, .holds = tensor_matches, .looks_at_tensor = true});

@@ -37,6 +37,7 @@ from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_reco
 from framejit.tracing import boundary
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, WithFirstSteps, WithoutUnbacked
 from framejit.tracing.tracer import Tracer
+from framejit.transforms_in_force import temporarily_clear_interpreter_stack
 
 _frames = itertools.count()
 
@@ -115,12 +116,13 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     """The stages, one after the other, and what is to be told of them. Raises Restart where the trace has to be restarted."""
     tracer = attempt.tracer
     try:
-        planned = plan(trace(attempt))
-        if isinstance(planned, AsWritten):
-            entry = make(spec_as_written(planned))
-        else:
-            entry = make(specify(compile_planned(planned)))
-            report(planned, entry)
+        with temporarily_clear_interpreter_stack():
+            planned = plan(trace(attempt))
+            if isinstance(planned, AsWritten):
+                entry = make(spec_as_written(planned))
+            else:
+                entry = make(specify(compile_planned(planned)))
+                report(planned, entry)
     finally:
         tracer.graph.modes.restore()
     if "compile" in tracer.config.checks():

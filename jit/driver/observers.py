@@ -9,8 +9,8 @@ Anomaly detection notes the line of the program at which each operator is called
 say neither.
 
 Inside the program's own `dual_level`, tensors may have tangents, of which no compiled code but the operators of a graph knows: so backends that compile a
-graph to anything else aren't asked. Inside the program's own `vmap` or `grad`, what runs on tensors is the transform's too: compiled code could not be
-transformed.
+graph to anything else aren't asked. So it is inside the program's own `vmap` or `grad`, where what runs on tensors is the transform's too: other compiled
+code could not be transformed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from framejit import breaks
 from framejit.torch_modes import forward_level
+from framejit.transforms_in_force import are_in_force, only_transform_operators
 
 TRANSFORM = breaks.Observed("a transform of torch.func's")
 FORWARD_MODE = breaks.Observed("a dual_level of torch.autograd.forward_ad")
@@ -35,7 +36,7 @@ def observer(runs_operators: bool) -> breaks.Observed | None:
         return breaks.Observed(f"{named(_get_current_dispatch_mode())}, a mode that sees each operator,")
     if _len_torch_dispatch_stack_pre_dispatch():
         return breaks.Observed("a mode that sees each operator before it is decomposed")
-    if torch._C._functorch.maybe_current_level() is not None:
+    if are_in_force() and not (runs_operators and only_transform_operators()):
         return TRANSFORM
     if torch.is_anomaly_enabled():
         return ANOMALY_DETECTION

@@ -206,6 +206,8 @@ class Body:
 
     def hides_records(self) -> bool:
         """Whether what is computed here may require a gradient of which its fake knows nothing."""
+        if self.outer is None and self.transform is not None:
+            return True
         if self.transform is None:
             return self.outer is not None and self.outer.hides_records()
         if self.leaves_transform:

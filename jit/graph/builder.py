@@ -59,6 +59,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.unbackednumber import UnbackedNumber
 from framejit.torch_classes import is_jagged
 from framejit.torch_modes import MODE_CHANGES
+from framejit.transforms_in_force import are_in_force
 
 if TYPE_CHECKING:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -71,6 +72,7 @@ INPLACE = re.compile(r"(?<!_)_$")
 """Names of operators that change their argument, maybe only its metadata: `add_`, `unsqueeze_`; not `__iadd__`."""
 UNDER_FLAGS = breaks.GlobalStateUnsupported("an operator that computes by a setting of torch, which the compiled function has changed")
 BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
+AROUND_THE_CALL = Transforming("a transform of torch.func's around the call", records=False)
 FEW_NODES = 8
 """A graph of so few nodes has hardly a layer that repeats: what its operators give isn't noted."""
 
@@ -147,7 +149,7 @@ class GraphBuilder:
         self.shapes = Shapes(self, self.fakes.shape_env, dynamic, vm.user_line, demands.takes_unbacked)
         self.modes = GlobalModes(self.effect_node, self.trail)
         self.function_modes = FunctionModes(self.trail)
-        self.body = self.outermost = Body(self.trail)
+        self.body = self.outermost = Body(self.trail, transform=AROUND_THE_CALL if are_in_force() else None)
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.inputs = GraphInputs(self)
@@ -267,6 +269,11 @@ class GraphBuilder:
     def transforms_around(self) -> Iterator[str]:
         """The transforms of torch.func's inside of which the trace is, by name, the innermost first."""
         return (transforming.name for _, transforming in transforms_of(self.body))
+
+    def refuse_transformed(self, what: str) -> None:
+        """Stop the trace at what means something else where the whole call is inside a transform of the program's."""
+        if self.outermost.transform is not None:
+            self.vm.unsupported(breaks.InsideTransform(self.outermost.transform.name, f"and {what} inside of it"))
 
     def check_record(self, obj: TensorObject) -> None:
         """The program asks what autograd knows of a tensor: inside a transform that may be more than the fake's."""

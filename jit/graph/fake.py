@@ -21,7 +21,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, S
 from framejit import breaks, classes
 from framejit.graph.parts import PartsContext
 from framejit.graph.sparse import is_sparse
+from framejit.guards.tensor_spec import tensor_spec
 from framejit.torch_classes import overrides_operators, stays_itself
+from framejit.transforms_in_force import is_functorch_wrapped_tensor
 
 
 def make_fake_mode(shape_env: ShapeEnv | None) -> FakeTensorMode:
@@ -70,9 +72,17 @@ def refusal_of_class(cls: type) -> breaks.Break | None:
     return None
 
 
+def plain_fake(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+    """The fake of a tensor inside a transform of torch.func's, as functions under the transform see it."""
+    spec = tensor_spec(tensor)
+    with mode, torch.inference_mode(tensor.is_inference()):
+        found = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+        return found.requires_grad_(spec.requires_grad)
+
+
 def refusal(tensor: torch.Tensor) -> breaks.Break | None:
     """Why a real tensor, of a class that overrides nothing, can't be an input of a graph, or None."""
-    if torch._is_functional_tensor(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if torch._is_functional_tensor(tensor) or is_functorch_wrapped_tensor(tensor):
         return breaks.UnsupportedValue("a tensor inside a function transform (torch.func)")
     if (tensor.layout is not torch.strided and not is_sparse(tensor)) or tensor.is_nested:
         return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
-from framejit.graph.fake import make_fake_mode, to_fake, version_of
+from framejit.graph.fake import make_fake_mode, plain_fake, to_fake, version_of
 from framejit.graph.inputs import GraphInput
 from framejit.graph.jagged import memory_of
 from framejit.graph.on_fakes import written_by
@@ -83,6 +83,10 @@ class Fakes:
         """A new fake of a real tensor. `symbolic`: which of its sizes are symbolic; None if none is."""
         self.symbolic = self.symbolic or symbolic is not None
         return to_fake(self.mode, tensor, symbolic)
+
+    def of_transformed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A new fake of a tensor inside a transform of torch.func's, without that."""
+        return plain_fake(self.mode, tensor)
 
     def sharing_memory(self, fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
         """The fakes that the trace knows that share memory with some of these."""

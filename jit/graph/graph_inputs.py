@@ -40,6 +40,7 @@ from framejit.objects.storageobject import StorageObject, key_of
 from framejit.objects.tensorobject import TensorObject
 from framejit.torch_classes import as_class, is_disguised, is_distributed, is_jagged, is_wrapper
 from framejit.trail import Trail
+from framejit.transforms_in_force import is_functorch_wrapped_tensor
 
 
 class GraphWithInputs(Protocol):
@@ -90,8 +91,9 @@ class GraphInputs:
             return self._jagged_input(source, tensor)
         is_subclass, of_others = is_disguised(type(tensor)), is_wrapper(type(tensor))
         plain = as_class(tensor, torch.Tensor) if is_subclass else tensor
+        transformed = self._graph.outermost.transform is not None and is_functorch_wrapped_tensor(plain) and plain.layout is torch.strided
         with torch._C.DisableTorchFunctionSubclass():
-            reason = refusal(plain)
+            reason = None if transformed else refusal(plain)
         if reason is not None:
             self._graph.vm.unsupported(reason)
         if is_sparse(plain) and not of_others:
@@ -101,10 +103,10 @@ class GraphInputs:
             self._graph.wrappers.meet_distributed()
         elif of_others:
             self._graph.wrappers.meet_wrapper()
-        static = of_others or is_static(source, plain)
+        static = of_others or transformed or is_static(source, plain)
         try:
             symbolic = self._graph.shapes.context_of_wrapper(source, plain) if of_others else None if static else self._graph.shapes.context_of(source, plain)
-            fake = self._graph.fakes.of_input(tensor, symbolic)
+            fake = self._graph.fakes.of_transformed(plain) if transformed else self._graph.fakes.of_input(tensor, symbolic)
         except (AttributeError, RuntimeError, NotImplementedError, TypeError) as error:
             if not of_others:
                 raise
@@ -216,6 +218,7 @@ class GraphInputs:
         asked = {key_of(storage.tensor.fake) for storage in self._graph.storages}
         used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
         tensors = [described for described in self.known.values() if described.is_tensor and not described.is_state]
+        tensors = [described for described in tensors if not is_functorch_wrapped_tensor(described.value)]  # their memory is that of others
         compared = {described.node for described in tensors if not storages([described.node.meta["example_value"]]).isdisjoint(asked)}
         inputs = list({id(part.value): part for described in tensors if described.node in used | compared for part in self._parts(described)}.values())
         if not inputs:

@@ -67,6 +67,7 @@ class Question:
         """The leaves that a gradient reaches; or why the graph can't ask: gradients would go on from its inputs, or what computes them is Python.
         In a backward, they are those of what that computes itself."""
         graph = vm.graph
+        graph.refuse_transformed("gradients asked for")
         tensors = [tensor for tensor in (*self.outputs, *(self.inputs or ())) if isinstance(tensor, TensorObject)]
         can_ask = graph.body is graph.outermost or (graph.body.is_backward and graph.transform_around() is None)
         if not graph.demands.takes_gradients or not can_ask or len(tensors) != len(self.outputs) + len(self.inputs or ()):

@@ -87,6 +87,7 @@ class Functions:
         self.operator = operator
         if asks_modes and vm.graph.function_modes.asks_modes():
             self.refuse("under a function mode, which is asked what the operator gives")
+        vm.graph.refuse_transformed(operator)
         self.copied = False
         """Whether a function gives copies of tensors that it would give itself, or views of them."""
 

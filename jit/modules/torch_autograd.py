@@ -40,6 +40,7 @@ APPLY = inspect.getattr_static(torch.autograd.Function, "apply")
 def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     """Stops the trace where the backward does something besides computing gradients: autograd runs it later, and maybe more than once."""
     real = vm.observe(cls).constant(vm)
+    vm.graph.refuse_transformed(f"the autograd.Function {real.__name__}")
     transforms, function = list(vm.graph.transforms_around()), vm.const(real)
     if transforms and not abstract.truth(vm, vm.call_app(plain.sets_up_context, [function])):
         vm.unsupported(breaks.InsideTransform(transforms[0], "of a function that uses an autograd.Function without a setup_context"))

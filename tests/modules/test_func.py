@@ -482,7 +482,7 @@ def test_what_torch_refuses(wrong: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("transform", [vmap, lambda f: grad(lambda x: f(x).sum()), jacrev, lambda f: lambda x: jvp(f, (x,), (x,))])
 def test_a_compiled_function_inside_a_transform_of_the_program(transform: Callable[..., Any], backend: str) -> None:
-    """It runs as written there, before and after it has been compiled outside."""
+    """With AOTAutograd it runs as written there, before and after it has been compiled outside."""
     framejit.reset()
     net = Net()
 
@@ -494,7 +494,7 @@ def test_a_compiled_function_inside_a_transform_of_the_program(transform: Callab
     torch.testing.assert_close(transform(compiled)(x), expected)
     torch.testing.assert_close(compiled(x), f(x))
     torch.testing.assert_close(transform(compiled)(x), expected)
-    assert framejit.statistics()["graphs"] == 1
+    assert framejit.statistics()["graphs"] == (2 if backend == "eager" else 1)
 
 
 def test_per_sample_gradients_of_a_compiled_module() -> None:
