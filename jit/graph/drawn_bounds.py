@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from framejit.graph.draws import DRAW
+from framejit.graph.draws import DRAW, ORDERS
 from framejit.graph.fake import version_of
 from framejit.graph.generator_draws import DRAW_FROM
 from framejit.graph.generator_states import DRAW_NUMBERS
@@ -45,6 +45,16 @@ def gives_part(node: fx.Node) -> bool:
     return node.target is operator.getitem or (node.op == "call_method" and node.target in PARTS)
 
 
+def draw_of_number(number: fx.Node) -> fx.Node | None:
+    """The node that draws a number, which is the one before, or which Python's generator draws in a list of such. None of numbers that aren't drawn."""
+    node: Any = number.args[0] if number.args else None
+    if isinstance(node, fx.Node) and node.target is DRAW:
+        return node
+    while isinstance(node, fx.Node) and node.target is not DRAW:
+        node = node.args[1] if node.target is torch.take else node.args[0] if gives_part(node) or node.target in (torch.mul, torch.add) else None
+    return node if node is not None and node.args[0] == "random" else None
+
+
 def bounds_by_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[int, int] | None:
     """Of what a function of torch's draws."""
     ends = [arg for arg in args if not isinstance(arg, (list, tuple))] + [kwargs[name] for name in ("low", "high", "n") if name in kwargs]
@@ -57,6 +67,8 @@ def bounds_of_numbers(is_python: bool, function: str, numbers: tuple[Any, ...], 
     """Of what a function of Python's or NumPy's draws."""
     if not all(type(number) in (int, bool) for number in numbers):
         return None
+    if function in ORDERS:
+        return 0, numbers[0] - 1
     if is_python:
         return tuple(numbers) if function == "randint" else None  # type: ignore[return-value]
     if function == "permutation" and isinstance(size, (tuple, list)) and type(size[0]) is int:

@@ -64,8 +64,24 @@ BY_DIMENSIONS = frozenset({"rand", "randn", "permutation"})
 """Functions that are told the size of their arrays by arguments of its own."""
 
 
+def shuffled(holder: Any, count: int) -> list[int]:
+    """So many places, in an order that Python's `shuffle` makes of them."""
+    places = list(range(count))
+    holder.shuffle(places)
+    return places
+
+
+ORDERS: dict[str, Callable[..., Any]] = {
+    "choice_of": lambda holder, count: holder.choice(range(count)), "sample": lambda holder, count, k: holder.sample(range(count), k),
+    "choices": lambda holder, count, k: holder.choices(range(count), k=k), "shuffle": shuffled,
+}  # fmt: skip
+"""Functions of Python's that choose among things: here among their places, which draws as much."""
+
+
 def numbers_from(holder: Any, function: str, arguments: Sequence[float], size: Sequence[int] | None, dtype: torch.dtype) -> torch.Tensor:
     """What a function draws, as a tensor. `holder`: the module, or a generator."""
+    if function in ORDERS:
+        return torch.tensor(ORDERS[function](holder, *map(int, arguments)), dtype=dtype)
     call = getattr(holder, function)
     if function == "choice":
         found = call(int(arguments[0]), size=size, replace=bool(arguments[1]))

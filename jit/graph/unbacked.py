@@ -28,7 +28,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from framejit import breaks
 from framejit.errors import CHECK_FAILED
-from framejit.graph.draws import DRAW
+from framejit.graph.drawn_bounds import draw_of_number
 from framejit.graph.fake import meaning_of
 from framejit.graph.packed import PACKED_MEMO
 from framejit.objects.object import VM
@@ -286,8 +286,8 @@ class Unbacked:
 
     def _stop(self, reason: breaks.Break, number: InputNumber) -> NoReturn:
         """Break the trace for a number: here, or where the number is drawn."""
-        draw = number.node.args[0] if isinstance(number, Datum) and number.node.args else None
-        if isinstance(draw, fx.Node) and draw.target is DRAW:
+        draw = draw_of_number(number.node) if isinstance(number, Datum) else None
+        if draw is not None:
             place = self._graph.instruction_of(draw)
             assert place is not None
             self._graph.vm.restart(place, breaks.Random(f"`{number.told}`, of which `{self._place()[0]}` needs the value"))

@@ -18,6 +18,7 @@ from framejit.guards.kinds import ValueIs
 from framejit.modules.app import random as app
 from framejit.modules.random_functions import PYTHON, STATES, DrawingFunction, asked
 from framejit.modules.random_objects import by_numpy, default_rng
+from framejit.modules.random_orders import NAMES, drawn_order
 from framejit.modules.torch_seeds import is_seed
 from framejit.objects import abstract, operators
 from framejit.objects.naming import callable_name
@@ -83,9 +84,11 @@ for _module, _functions in ((random, PYTHON), (numpy.random, STATES)):
         else:
             builtin(_method, _module.__name__, _function)
 SHUFFLE = numpy.random.shuffle.__func__  # type: ignore[attr-defined]
+MODULES: dict[str, Any] = {"random": random, "numpy.random": numpy.random}
 OTHERS: dict[Any, tuple[Any, str, None]] = {
-    random.Random.seed: (random.seed.__self__, "random", None), SHUFFLE: (numpy.random.shuffle.__self__, "numpy.random", None),  # type: ignore[attr-defined]
-}  # fmt: skip
+    random.Random.seed: (random.seed.__self__, "random", None),  # type: ignore[attr-defined]
+    **{function: (MODULES[module].shuffle.__self__, module, None) for function, (module, _) in NAMES.items()},
+}
 """Functions that give no number, by what their bound methods are of; with the object that holds the process's generator, and its module."""
 ON_ARRAYS = {numpy.random.permutation.__func__: app.permutation, SHUFFLE: app.shuffle, numpy.random.choice.__func__: app.choice}  # type: ignore[attr-defined]
 """Functions that may be given an array, by what their bound methods are of, with what they do then."""
@@ -101,10 +104,12 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
     if on_array is not None and len(args) > 1 and isinstance(vm.observe(args[1]), ArrayObject):
         draws_order = vm.pin(getattr(numpy.random, "choice" if on_array is app.choice else "permutation"))
         found: Object | None = vm.call_app(on_array, [draws_order, *args[1:]], kwargs)
+    elif function.value in NAMES:
+        found = drawn_order(vm, function.value, args[1:], kwargs, last_draw(vm))
     elif drawing is not None:
         found = draw(vm, module, drawing, args[1:], kwargs)
     else:
-        found = None if kwargs or function.value is SHUFFLE else seed(vm, module, args[1:])
+        found = None if kwargs else seed(vm, module, args[1:])
     for obj in (function, receiver):
         if found is not None and obj.source is not None:
             vm.guard(ValueIs, obj.source, obj.value)

@@ -16,6 +16,7 @@ from framejit.graph.drawn_bounds import bounds_of
 from framejit.graph.packed import first_size, number_of_sequences
 from framejit.graph.unbacked import is_unbacked
 from framejit.objects import abstract, operators
+from framejit.objects.listobject import ListObject
 from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
 from framejit.objects.object import Object
 from framejit.objects.registry import models
@@ -84,16 +85,26 @@ def parts_of(vm: TorchVM, key: Object) -> list[Object]:
 
 
 def with_tensors(vm: TorchVM, key: Object) -> Object:
-    """A key with tensors in the place of NumPy's arrays, as torch takes them."""
+    """A key with tensors in the place of NumPy's arrays, as torch takes them, and of lists of numbers that aren't known."""
     parts = parts_of(vm, key)
-    if not any(map(is_array, parts)):
+    if not any(is_array(part) or is_list_of_numbers(vm, part) for part in parts):
         return key
     for number, part in enumerate(parts):
+        if is_list_of_numbers(vm, part):
+            parts[number] = vm.observe(abstract.call(vm, vm.pin(torch.tensor), [part]))
         if isinstance(part, ArrayObject) and is_array(part):
             parts[number] = tensor = tensor_of_array(vm, part)
             if tensor.look(vm).dtype not in INDICES or tensor.fake.dim() == 0:
                 vm.unsupported(breaks.ArrayOperation("indexing a tensor with an array that is neither one of places nor a mask"))
     return TupleObject(parts) if vm.observe(key).cls is tuple else parts[0]
+
+
+def is_list_of_numbers(vm: TorchVM, part: Object) -> bool:
+    """Whether a part of a key is a list of ints of which one isn't known."""
+    if part.cls is not list or not isinstance(part, ListObject) or not vm.graph.unbacked.may_begin():
+        return False
+    items = [vm.observe(item) for item in part.items(vm)]
+    return any(isinstance(item, UnbackedNumber) for item in items) and all(item.cls is int for item in items)
 
 
 def is_array(part: Object) -> bool:
