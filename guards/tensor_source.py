@@ -10,6 +10,7 @@ import numpy
 import torch
 
 from framejit import torch_function_stack
+from framejit._runtime import has_plain_strides
 from framejit.guards.source import MISSING, Source
 from framejit.guards.tensor_spec import size_of, strides_and_offset
 
@@ -115,6 +116,33 @@ class SparsePart(Source):
         return f"{of(self.base)}.{self.payload.__name__}()"
 
 
+MOST_BYTES = 8192
+"""Tensors with more data aren't compared by it."""
+
+
+def data_of(tensor: torch.Tensor) -> bytes | None:
+    """The data of a small tensor in the memory of the CPU, if it lies there in order. None of others."""
+    if not has_plain_strides(tensor) or tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.numel() * tensor.itemsize > MOST_BYTES:
+        return None
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        return tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+class TensorData(Source):
+    """The data of a small tensor, as bytes. MISSING where it doesn't lie in the memory of the CPU, or not in order."""
+
+    __slots__ = ()
+    accessor = "tensor_data"
+
+    def step(self, value: Any) -> Any:
+        found = data_of(value) if isinstance(value, torch.Tensor) else None
+        return MISSING if found is None else found
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"the data of {of(self.base)}"
+
+
 class FunctionModeInForce(Source):
     """A mode on the stack of torch's function modes at the call. Payload: its place, the outermost is 0. MISSING where there are fewer."""
 
@@ -132,5 +160,5 @@ class FunctionModeInForce(Source):
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
 """The steps from a tensor to a number; the C++ side has one accessor for each."""
 
-TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, SparsePart, FunctionModeInForce)
+TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, SparsePart, TensorData, FunctionModeInForce)
 """All steps of this file."""

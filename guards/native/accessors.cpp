@@ -199,6 +199,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         }
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
         case Accessor::sparse_part: return keep(tree, sparse_part(base, node.object));
+        case Accessor::tensor_data: return keep(tree, tensor_bytes(base));
         case Accessor::function_mode: return keep(tree, function_mode(node.number));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;

@@ -415,6 +415,18 @@ bool tensor_numbers(PyObject *value, TensorNumbers *found) {
     return true;
 }
 
+/* The data of a small tensor in the CPU's memory, where it lies in order, as bytes: a new reference; NULL of others. */
+PyObject *tensor_bytes(PyObject *value) {
+    if (!Py_IS_TYPE(value, plain_tensor) && !PyObject_TypeCheck(value, tensor_base)) return nullptr;
+    const Reader &tensor = read(value);
+    if (!is_plain(tensor) || !has_strides(tensor) || !tensor.has_storage() || !tensor.device().is_cpu() || !tensor.is_contiguous()) return nullptr;
+    const size_t bytes = static_cast<size_t>(tensor.numel()) * tensor.itemsize();
+    if (bytes > most_data) return nullptr;
+    const auto *data = static_cast<const char *>(tensor.unsafe_storage().data());
+    if (bytes != 0 && data == nullptr) return nullptr;
+    return PyBytes_FromStringAndSize(bytes == 0 ? nullptr : data + tensor.offset() * static_cast<int64_t>(tensor.itemsize()), static_cast<Py_ssize_t>(bytes));
+}
+
 /* The storages, numbered by first appearance, and the offsets are those of the trace. Two numbers for each tensor: of its storage, -1 where that is none of
  * the numbered ones, and its offset, -1 for any. */
 static bool storages_match(const Relation &relation, const std::vector<PyObject *> &values) {

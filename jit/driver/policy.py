@@ -14,6 +14,7 @@ from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, short
 from framejit.guards.source import Call, Path
+from framejit.guards.tensor_source import TensorData
 from framejit.reporting import recompiles
 
 FEW = 2
@@ -101,6 +102,10 @@ def note_varying(subject: Subject) -> bool:
                     continue
                 found[path] = with_more(found.get(path, NONE), frozenset({number.dim}) if is_size else None)
                 told[f"{number.place(guard.source.told())}: {short(number.before)} -> {short(number.now)}"] = None
+        path = guard.source.path()
+        if isinstance(guard.source, TensorData) and path not in subject.history.varying and not guard.check(guard.source.fetch(subject.call), subject.call):
+            found[path] = None
+            told[guard.source.told()] = None
     if not found:
         return False
     subject.history.vary(found)

@@ -38,6 +38,7 @@ from framejit.graph.gradient_hooks import Listening
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
 from framejit.graph.jagged import is_nested_int
+from framejit.graph.known_data import KnownData
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
 from framejit.graph.region import dissolve_drawing_regions, is_of_drawing_region
@@ -155,6 +156,7 @@ class GraphBuilder:
         self.inputs = GraphInputs(self)
         self.wrappers = Wrappers(self)
         self.results = Results(self)
+        self.known = KnownData(self)
         self.autograd_node = AutogradNode(self) if demands.one_autograd_node else None
         self.readers: tuple[LaterReader, ...] = ()
         self.listening = Listening()
@@ -371,6 +373,9 @@ class GraphBuilder:
             if self.shapes.rest_on_floats((*fx_args, *fx_kwargs.values())):
                 self.fakes.stale = True
                 return self.call(op, target, args, kwargs)
+            if self.unbacked.settles(failed.error, fakes, (fake_args, fake_kwargs)):
+                self.fakes.stale = True
+                return self.call(op, target, args, kwargs)
             self.vm.unsupported(self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs), target))
         if self.modes.current.dtype is not self.modes.initial.dtype and self.is_one_autograd_node and not changes:
             named = with_dtype(op, target, fake_args, fake_kwargs, result, self.modes.initial.dtype, self.fakes.running)
@@ -554,6 +559,7 @@ class GraphBuilder:
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
             check_moved(self.vm, self.moved, outputs)
         mutated = self.fakes.changed_inputs(kept)
+        self.known.check_unchanged(mutated)
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
         self.fakes.shape_env.pending_fresh_unbacked_symbols.clear()

@@ -14,7 +14,8 @@ class GraphDemands:
     takes_unbacked: the graph may hold numbers out of tensors, and sizes that depend on data.
     takes_gradients: it may ask autograd for gradients.
     takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that comes once, the graph would run once.
-    takes_objects: it may be given tensors that stand for objects of the program: states of generators, tokens of modules with hooks.
+    takes_objects: it may be given tensors that stand for objects of the program (states of generators, tokens of modules with hooks), and be for what small
+        tensors hold that objects hold.
     draws_in_order: it draws from torch's generators of the process where the program does, between seeds and other changes of their states.
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself.
     takes_nested: it may hold nested tensors.

@@ -31,8 +31,9 @@ from framejit.errors import CHECK_FAILED
 from framejit.graph.drawn_bounds import draw_of_number
 from framejit.graph.fake import meaning_of
 from framejit.graph.packed import PACKED_MEMO
-from framejit.objects.object import VM
-from framejit.objects.unbackednumber import Datum, InputNumber, UnbackedNumber, sharper
+from framejit.objects.numberobject import NumberObject
+from framejit.objects.object import VM, Object
+from framejit.objects.unbackednumber import Computed, Datum, InputNumber, UnbackedNumber, sharper
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from framejit.errors import UserFrame
     from framejit.graph.body import Body
     from framejit.graph.fakes import Fakes
+    from framejit.objects.tensorobject import TensorObject
+    from framejit.objects.vm import KnownDataView
 
 ASSERT = torch.ops.aten._assert_scalar.default
 BOOLEAN = sympy.logic.boolalg.Boolean
@@ -95,6 +98,16 @@ class GraphOfNumbers(Protocol):
     def body(self) -> Body:
         """The innermost graph."""
 
+    @property
+    def known(self) -> KnownDataView:
+        """The data that is known."""
+
+    def object_of(self, fake: torch.Tensor) -> TensorObject | None:
+        """The Object of a fake that the trace knows."""
+
+    def size(self, obj: TensorObject, dim: int) -> Object:
+        """A size of a tensor as a number of the program's."""
+
     def is_inner(self) -> bool:
         """Whether the innermost graph is another than the outermost."""
 
@@ -145,9 +158,9 @@ class Unbacked:
             numbers = [number for number in numbers_in(args) if is_unbacked(number)]
             for number in numbers:
                 if name in POWERS or name == "setitem" or (type(number) is SymFloat and name not in FLOAT_OPERATORS):
-                    self._refuse(number.node.expr)
+                    self._need(number.node.expr)
             if name == "select" and numbers and not is_in_range(*args[:3]):
-                self._refuse(numbers[0].node.expr)
+                self._need(numbers[0].node.expr)
         for fake in fakes:
             for dim, size in enumerate(fake.shape):
                 if is_unbacked(size):
@@ -157,13 +170,13 @@ class Unbacked:
         """Stop the trace at an operator that can't be told of, for all that this size may be."""
         size = fake.shape[dim]
         if name in SQUEEZES and not is_squeeze_elsewhere(fake, dim, args):
-            self._refuse(sympy.Eq(size.node.expr, 1))
+            self._need(sympy.Eq(size.node.expr, 1))
         if name in TELL_LAYOUT:
-            self._refuse(size.node.expr)
+            self._need(size.node.expr)
         if self._graph.is_one_autograd_node and name in NEED_ELEMENTS and not statically_known_true(size > 0):
-            self._refuse(size.node.expr > 0)
+            self._need(size.node.expr > 0)
         if self._graph.is_one_autograd_node and name == "setitem" and fake is not args[0] and any(type(part) is slice for part in parts_of(args[1])):
-            self._refuse(size.node.expr)
+            self._need(size.node.expr)
 
     def failed(self, error: Exception, name: str, args: Any, target: Any) -> breaks.Break:
         """Why the trace stops where an operator has raised on fakes."""
@@ -194,7 +207,8 @@ class Unbacked:
             self._graph.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
             if id(fact) not in self._facts and not is_size(fact.expr) and not is_of_result(fact.expr, (bindings or {}).keys()):
-                self._refuse(fact.expr)
+                if not self.settle(fact.expr.free_symbols) or self._env.replace(fact.expr) is not sympy.true:
+                    self._refuse(fact.expr)
         if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
             self._refuse(next(filter(is_unbacked, fakes[0].shape)).node.expr)
         return bindings
@@ -278,6 +292,37 @@ class Unbacked:
         vm.trail.log(self.checked.pop, made)
         return True
 
+    def settle(self, symbols: Set[sympy.Basic]) -> bool:
+        """Rest on the values of those of these symbols that come of data which is known: whether there are any."""
+        found = False
+        for symbol in sorted(symbols & self._told.keys(), key=str):
+            number = self._numbers.get(symbol) or self._size(symbol)
+            value = None if number is None else self._graph.known.number(number)
+            if type(value) is int and not self._graph.is_inner():
+                assert number is not None
+                found = self.checks(Computed(bool, "==", (number, NumberObject(value))), is_sure=True) or found
+        return found
+
+    def settles(self, error: Exception, fakes: Sequence[torch.Tensor], args: Any) -> bool:
+        """Whether an operator that has failed on fakes may succeed now, as the trace has come to rest on numbers that it needs."""
+        if not self.present:
+            return False
+        self._env.pending_fresh_unbacked_symbols.clear()
+        if isinstance(error, GuardOnDataDependentSymNode):
+            return self.settle(error.cond.free_symbols)
+        used = (*numbers_in(args), *(size for fake in fakes for size in fake.shape))
+        return self.settle({symbol for number in used for symbol in free_unbacked_symbols(number)})
+
+    def _size(self, symbol: sympy.Basic) -> Datum | None:
+        """The size of an operator's result that a symbol stands for."""
+        for node in self._made_by:
+            path = node.meta.get("unbacked_bindings", {}).get(symbol, ())
+            obj = self._graph.object_of(node.meta["example_value"]) if len(path) == 2 and str(path[0]) == ".size()" else None
+            if obj is not None:
+                number = self._graph.size(obj, path[1].idx)
+                return number if isinstance(number, Datum) else None
+        return None
+
     # Reports.
 
     def ask(self, number: UnbackedNumber) -> NoReturn:
@@ -295,6 +340,11 @@ class Unbacked:
 
     def _asks(self, number: UnbackedNumber) -> breaks.Break:
         return number.leaf().why(f"`{self._place()[0]}`", number.told if number.cls is bool else f"{number.told} == ...")
+
+    def _need(self, condition: sympy.Basic) -> None:
+        """An operator that comes needs what a condition, or a number, is worth: stop the trace, if that isn't known."""
+        if not self.settle(condition.free_symbols) or self._env.replace(condition).free_symbols:
+            self._refuse(condition)
 
     def _refuse(self, condition: sympy.Basic) -> NoReturn:
         self._env.pending_fresh_unbacked_symbols.clear()

@@ -81,6 +81,7 @@ class CachedFunctionObject(Object):
 
 if hasattr(torch.cpu, "get_capabilities"):
     pure(torch.cpu.get_capabilities)
+pure(torch.backends.mps.is_available)
 
 
 @wraps(CachedFunction, by_identity=True)

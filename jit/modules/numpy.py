@@ -14,6 +14,7 @@ from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import Pinned, Source
 from framejit.modules.app import numpy as plain
 from framejit.modules.numpy_arrays import on_constants
+from framejit.modules.numpy_tensors import has_tensor, of_tensors
 from framejit.objects import abstract, arrayfunctions, operators
 from framejit.objects.arraycall import call_changing, call_function, call_ufunc, call_ufunc_method
 from framejit.objects.arrayoperands import has_array
@@ -24,7 +25,6 @@ from framejit.objects.naming import callable_name
 from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
 from framejit.objects.object import VM, IdentityConstant, Object, fold
 from framejit.objects.registry import app, call_model, model_of, models, pure, refuse, wraps
-from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 
 SCALAR_TYPES: tuple[type, ...] = tuple(
@@ -134,8 +134,8 @@ class NumpyFunction(ConstObject):
         assert callable(real)
         if model is not None:
             return call_model(vm, model, real, args, kwargs)
-        if any(isinstance(vm.observe(arg), TensorObject) for arg in args):
-            vm.unsupported(breaks.ArrayOperation(f"numpy.{name} of a tensor"))
+        if any(has_tensor(vm, arg) for arg in args):
+            return of_tensors(vm, name, real, args, kwargs)
         if any(has_array(vm, arg) for arg in (*args, *kwargs.values())):
             if isinstance(real, numpy.ufunc):
                 return call_ufunc(vm, real, args, kwargs)

@@ -85,13 +85,16 @@ def parts_of(vm: TorchVM, key: Object) -> list[Object]:
 
 
 def with_tensors(vm: TorchVM, key: Object) -> Object:
-    """A key with tensors in the place of NumPy's arrays, as torch takes them, and of lists of numbers that aren't known."""
+    """A key with tensors in the place of NumPy's arrays, as torch takes them, and of lists of numbers that aren't known; and with ints in the place of
+    NumPy's whole numbers."""
     parts = parts_of(vm, key)
-    if not any(is_array(part) or is_list_of_numbers(vm, part) for part in parts):
+    if not any(isinstance(part, ArrayObject) or is_list_of_numbers(vm, part) for part in parts):
         return key
     for number, part in enumerate(parts):
         if is_list_of_numbers(vm, part):
             parts[number] = vm.observe(abstract.call(vm, vm.pin(torch.tensor), [part]))
+        if isinstance(part, ArrayObject) and part.is_scalar and part.dtype(vm).kind == "i":
+            parts[number] = part.number(vm)
         if isinstance(part, ArrayObject) and is_array(part):
             parts[number] = tensor = tensor_of_array(vm, part)
             if tensor.look(vm).dtype not in INDICES or tensor.fake.dim() == 0:

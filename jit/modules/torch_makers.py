@@ -22,6 +22,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject, number_out_of
 from framejit.objects.torchcall import enter
+from framejit.objects.tupleobject import TupleObject
 from framejit.objects.unbackednumber import as_tensor
 from framejit.torch_classes import is_disguised
 
@@ -223,6 +224,15 @@ def as_size(vm: TorchVM, size: Object) -> Object:
 
 for _function in (torch.zeros, torch.ones, torch.empty):
     models(_function)(sized(_function))
+
+
+@models(torch.nn.functional.pad)
+def pad(vm: TorchVM, input: Object, pad: Object, *args: Object, **kwargs: Object) -> Object:
+    """Tensors among the numbers of elements to be added stand for their items."""
+    given = vm.observe(pad)
+    if given.cls in (list, tuple):
+        given = TupleObject([as_size(vm, vm.observe(size)) for size in abstract.iterate(vm, given)])
+    return enter(vm, torch.nn.functional.pad, [input, given, *args], kwargs)
 
 
 # Constructors of classes, which take sizes or numbers.

@@ -393,9 +393,12 @@ def scalar_method(name: str) -> Model:
     def read(vm: VM, self: TensorObject, *args: Object) -> Object:
         if getattr(self.look(vm), "constant", None) is None:
             found = None if args or name == "__bool__" else number_out_of(vm, self, name)
-            if found is None:
+            if found is not None:
+                return found
+            known = MISSING if args else vm.graph.known.of(self.node)
+            if known is MISSING:
                 vm.unsupported(breaks.DataDependent(told))
-            return found
+            return vm.const(method(known))
         return enter(vm, method, [self])
 
     return read

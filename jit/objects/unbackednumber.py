@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from framejit import breaks
+from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import COMPARISONS, LARGEST_SYMBOL, NumberObject, is_nonzero, sum_of, sym_of
@@ -95,7 +96,10 @@ class UnbackedNumber(UnbackedValue):
 
     def constant(self, vm: VM) -> Any:
         known = vm.graph.unbacked.value(self)
-        return vm.graph.unbacked.ask(self) if known is None else known
+        if known is not None:
+            return known
+        known = vm.graph.known.number(self)
+        return vm.graph.unbacked.ask(self) if known is MISSING else known
 
     def truth_value(self) -> UnbackedNumber:
         """The bool that its truth is."""

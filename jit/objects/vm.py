@@ -130,6 +130,16 @@ class UnbackedView(Protocol):
         """Break the trace, because the program needs the value of a number."""
 
 
+class KnownDataView(Protocol):
+    """The data of tensors that the trace knows (graph/known_data.py)."""
+
+    def of(self, node: Any) -> Any:
+        """What a node gives: a tensor that nobody may write to, or a number. MISSING where it isn't known."""
+
+    def number(self, number: Any) -> Any:
+        """A number out of such data. MISSING where it isn't known."""
+
+
 class FunctionModesView(Protocol[Obj_co]):
     """What is asked before one of torch's functions becomes an operator (graph/function_modes.py)."""
 
@@ -160,6 +170,10 @@ class Graph(Protocol[Obj]):
     @property
     def unbacked(self) -> UnbackedView:
         """The numbers that depend on data."""
+
+    @property
+    def known(self) -> KnownDataView:
+        """The data that is known."""
 
     def size(self, obj: Any, dim: int) -> Obj:
         """A size of a tensor as a number of the program's."""

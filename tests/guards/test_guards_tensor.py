@@ -24,7 +24,7 @@ from framejit.guards.source import (
     MISSING,
     Root,
 )
-from framejit.guards.tensor_source import ArrayTensor, SparsePart
+from framejit.guards.tensor_source import ArrayTensor, SparsePart, TensorData
 from framejit.guards.tensor_spec import spec_without_sizes, tensor_spec
 from framejit.torch_modes import read_state
 
@@ -196,6 +196,18 @@ def test_the_parts_of_a_sparse_tensor() -> None:
     built = build([Equals(coalesced, HERE, True)], [], [])
     assert agrees(built, torch.eye(2).to_sparse()) and not agrees(built, torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (5,)))
     assert not agrees(built, torch.eye(2).to_sparse_csr()) and not agrees(built, torch.eye(2))
+
+
+def test_the_data_of_a_tensor() -> None:
+    source = slot(Root()).child(TensorData)
+    built = build([Equals(source, HERE, torch.tensor([1, 2]).numpy().tobytes())], [source], [])
+    same = [torch.tensor([1, 2]), torch.tensor([0, 1, 2, 3])[1:3], torch.tensor([[1], [2]]), torch.tensor([1, 0, 2, 0], dtype=torch.int32)]
+    for value in same:
+        assert agrees(built, value), value
+    for value in (torch.tensor([1, 3]), torch.tensor([1, 9, 2, 9])[::2], torch.tensor([1, 2, 3]), torch.empty(2, device="meta"), [1, 2], MISSING):
+        assert not agrees(built, value), value
+    empty = build([Equals(source, HERE, b"")], [source], [])
+    assert agrees(empty, torch.zeros(0)) and not agrees(empty, torch.zeros(1)) and not agrees(empty, torch.zeros(100_000))
 
 
 MODES: list[Any] = [

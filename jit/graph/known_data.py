@@ -1,0 +1,249 @@
+"""Data of tensors that a trace knows where the program asks for it: computed from constants, or from small tensors that modules and other objects hold.
+
+Nothing is computed before the program asks (`if t > 0`, `range(n.item())`). Then the nodes by which the tensor comes about run on real tensors. Tensors that
+objects hold are guarded to have the same data in each call from then on. Arguments aren't looked at, for they vary, nor is what has been seen to vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from framejit import breaks
+from framejit.graph.body import Body
+from framejit.graph.demands import GraphDemands
+from framejit.graph.fakes import Fakes, arguments_of, storages
+from framejit.graph.graph_inputs import GraphInputs
+from framejit.graph.inputs import GraphInput
+from framejit.graph.on_fakes import written_by
+from framejit.graph.prune import PURE_TARGETS, draws
+from framejit.graph.shapes import Shapes
+from framejit.guards.dynamic import is_argument
+from framejit.guards.kinds import Equals
+from framejit.guards.source import MISSING, Source
+from framejit.guards.tensor_source import MOST_BYTES, ArrayTensor, TensorData, data_of
+from framejit.objects.numberobject import NumberObject
+from framejit.objects.numpyoperator import NUMPY
+from framejit.objects.object import VM, Object
+from framejit.objects.unbackednumber import OPERATIONS, Computed, Datum, UnbackedNumber
+
+MOST_NODES = 500
+"""What is computed by more nodes isn't known."""
+BUILTINS = (BuiltinFunctionType, BuiltinMethodType, MethodDescriptorType, OpOverload, OpOverloadPacket)
+WRITES = frozenset({"add_", "sub_", "mul_", "div_", "copy_", "fill_", "zero_", "clamp_", "neg_", "masked_fill_"})
+"""Methods that write to a tensor what they compute."""
+OF_ARRAYS = frozenset({"framejit.objects.arrayfunctions", "framejit.objects.arrayindexing"})
+MODULES = OF_ARRAYS | {"torch", "torch.functional", "torch.nn.functional", "torch._tensor"}
+"""Where functions in Python live that only compute. What they call is looked at while they run."""
+
+
+class GraphOfKnown(Protocol):
+    """What is asked of the graph."""
+
+    fakes: Fakes
+    shapes: Shapes
+    inputs: GraphInputs
+    outermost: Body
+    demands: GraphDemands
+
+    @property
+    def vm(self) -> VM:
+        """The running trace."""
+
+    def refresh(self) -> None:
+        """Make all fakes again if undoing has made them stale."""
+
+
+class NotKnown(Exception):
+    """Signal: the data of a tensor isn't known while tracing."""
+
+
+class OnlyComputes(TorchDispatchMode):
+    """Stops operators that do more than compute their results: they draw random numbers, aren't torch's own, or write where nothing `may_write`."""
+
+    def __init__(self, may_write: bool) -> None:
+        super().__init__()
+        self._may_write = may_write
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        is_known = func is NUMPY or (isinstance(func, OpOverload) and func.namespace in ("aten", "prims") and bool(func._schema.returns))
+        if not is_known or (torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs)):
+            raise NotKnown
+        if not self._may_write and written_by(func, args, kwargs):
+            raise NotKnown
+        return func(*args, **kwargs)
+
+
+class KnownData:
+    """The data that one trace knows, and the tensors from outside on whose data it rests."""
+
+    def __init__(self, graph: GraphOfKnown) -> None:
+        self._graph = graph
+        self._unknown: set[fx.Node] = set()
+        self._rests_on: list[tuple[fx.Node, Any]] = []
+
+    def of(self, node: fx.Node) -> Any:
+        """What a node of the outermost graph gives: a tensor that nobody may write to, or a number. MISSING where it isn't known."""
+        if node.graph is not self._graph.outermost.fx:
+            return MISSING
+        self._graph.refresh()
+        needed = self._needed(node)
+        if needed is None:
+            self._unknown.add(node)
+            return MISSING
+        try:
+            found = self._computed(sorted(needed))[node]
+        except NotKnown:
+            self._unknown.add(node)
+            return MISSING
+        for part in needed:
+            if part.op == "placeholder":
+                self._rest_on(self._input_of(part))
+        return found
+
+    def number(self, number: Object) -> Any:
+        """A number out of such data. MISSING where it isn't known."""
+        if isinstance(number, Datum):
+            return self.of(number.node)
+        if isinstance(number, Computed):
+            found = {id(part): self.number(part) for part in number.operands if isinstance(part, UnbackedNumber)}
+            if MISSING in found.values():
+                return MISSING
+            operands = [found[id(part)] if id(part) in found else self.number(part) for part in number.operands]
+            return MISSING if MISSING in operands else OPERATIONS[number.operation](*operands)
+        if isinstance(number, NumberObject) and not number.is_symbolic(self._graph.vm):
+            return number.constant(self._graph.vm)
+        return MISSING
+
+    def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
+        """Restart the trace if the graph changes what it rests on: the next call would find other data."""
+        changed = set(mutated)
+        for node, place in self._rests_on:
+            if node in changed:
+                self._graph.vm.restart(place, breaks.DataDependent("what the program asks for, of a tensor that it changes in the same call,"))
+
+    # What a node is computed from.
+
+    def _needed(self, node: fx.Node) -> set[fx.Node] | None:
+        """The nodes that give and change what a node gives; None if one of them can't be known."""
+        found: set[fx.Node] = set()
+        waiting = [node]
+        while waiting:
+            part = waiting.pop()
+            if part in found:
+                continue
+            if part in self._unknown or len(found) > MOST_NODES or not self._may_know(part):
+                return None
+            found.add(part)
+            waiting += part.all_input_nodes
+            if not waiting:
+                waiting += self._writers(found)
+        return found
+
+    def _may_know(self, node: fx.Node) -> bool:
+        body = self._graph.outermost
+        if node.op == "placeholder":
+            return self._may_rest_on(node)
+        fake = node.meta.get("example_value")
+        if isinstance(fake, torch.Tensor) and (fake.device.type != "cpu" or is_large(fake)):
+            return False
+        if node in body.kept and not writes(node):
+            return False
+        return (node.op == "call_method" and only_plain(node)) or (node.op == "call_function" and computes(node.target))
+
+    def _writers(self, found: set[fx.Node]) -> list[fx.Node]:
+        """The nodes, of those that change something, that may write to the memory of tensors that these give."""
+        fakes = [fake for part in found if isinstance(fake := part.meta.get("example_value"), torch.Tensor)]
+        memory = storages(fakes)
+        changing = self._graph.outermost.kept - found
+        return [node for node in changing if storages(fake for _, fake in arguments_of(node)) & memory]
+
+    def _input_of(self, node: fx.Node) -> GraphInput:
+        return next(described for described in self._graph.inputs.known.values() if described.node is node)
+
+    def _may_rest_on(self, node: fx.Node) -> bool:
+        """Whether a placeholder is a small tensor that an object holds, as it was when the call began."""
+        described = next((described for described in self._graph.inputs.known.values() if described.node is node), None)
+        if described is None or not self._graph.demands.takes_objects:
+            return False
+        if not described.is_tensor or described.is_subclass or described.is_wrapper or described.is_state:
+            return False
+        tensor, obj = described.value, described.obj
+        if described.symbolic is not None or tensor.requires_grad or tensor.dtype.is_complex or data_of(tensor) is None or is_given(described.source):
+            return False
+        if getattr(obj, "data", MISSING) is not MISSING or node in self._graph.fakes.changed_inputs(self._graph.outermost.kept):
+            return False
+        return described.source.child(TensorData).path() not in self._graph.shapes.dynamic.varying
+
+    def _rest_on(self, described: GraphInput) -> None:
+        vm = self._graph.vm
+        vm.guard(Equals, described.source.child(TensorData), data_of(described.value))
+        self._rests_on = [*self._rests_on, (described.node, vm.place())]
+
+    # Computing.
+
+    def _computed(self, nodes: list[fx.Node]) -> dict[fx.Node, Any]:
+        """What nodes give, which are in the order of the graph."""
+        values: dict[fx.Node, Any] = {}
+        body = self._graph.outermost
+        for node in nodes:
+            if node.op == "placeholder":
+                with torch.no_grad():
+                    values[node] = self._input_of(node).value.detach().clone()
+                continue
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            try:
+                with body.notes[node].modes.applied(), torch.no_grad(), OnlyComputes(node in body.kept):
+                    value = getattr(args[0], str(node.target))(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+            except Exception:
+                raise NotKnown from None
+            if not looks_like(value, node.meta["example_value"]):
+                raise NotKnown
+            values[node] = value
+        return values
+
+
+def is_large(fake: torch.Tensor) -> bool:
+    """Whether it is known that a tensor has more data than is compared in each call."""
+    return all(type(size) is int for size in fake.shape) and fake.numel() * fake.itemsize > MOST_BYTES
+
+
+def is_given(source: Source) -> bool:
+    """Whether a path leads to an argument, an array among them, and not to what an object holds."""
+    return is_argument(source.base if isinstance(source, ArrayTensor) else source)
+
+
+def only_plain(node: fx.Node) -> bool:
+    """Whether a method is called of a plain tensor."""
+    owner = node.args[0]
+    return isinstance(owner, fx.Node) and isinstance(owner.meta["example_value"], torch.Tensor)
+
+
+def writes(node: fx.Node) -> bool:
+    """Whether a node changes a tensor to what it computes, and does nothing else."""
+    if node.op == "call_method":
+        return node.target in WRITES
+    return node.target in PURE_TARGETS or getattr(node.target, "__module__", None) in OF_ARRAYS
+
+
+def computes(target: Any) -> bool:
+    """Whether the target of a node is a function that computes its result with torch's operators, and does nothing else."""
+    if target in PURE_TARGETS or isinstance(target, BUILTINS):
+        return True
+    return getattr(target, "__module__", None) in MODULES
+
+
+def looks_like(value: Any, fake: Any) -> bool:
+    """Whether a value is what the trace has taken it for."""
+    if not isinstance(fake, torch.Tensor):
+        return not isinstance(value, torch.Tensor)
+    if not isinstance(value, torch.Tensor) or value.dtype != fake.dtype or value.device != fake.device or value.dim() != fake.dim():
+        return False
+    return all(type(size) is not int or size == real for size, real in zip(fake.shape, value.shape, strict=True))
