@@ -22,6 +22,7 @@ from framejit.errors import BackendError
 from framejit.graph.generator_states import state_of
 from framejit.graph.hooked_modules import token_of
 from framejit.graph.state import Modes
+from framejit.graph.tokens import token_for
 from framejit.torch_classes import as_class
 from framejit.torch_function_stack import put, take
 from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
@@ -177,14 +178,20 @@ def with_plain(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> C
     return run
 
 
+def standing_for(value: Any) -> torch.Tensor:
+    """The tensor that a graph is given for what is none, or none of its own: the token of a module or tensor, the state of a generator."""
+    if isinstance(value, torch.Tensor):
+        return token_for(value)
+    return token_of(value) if isinstance(value, nn.Module) else state_of(value)
+
+
 def with_states(fn: Callable[..., Any], boxed: bool, indices: Sequence[int]) -> Callable[..., Any]:
-    """`fn`, given tensors for the inputs of these indices: the states of generators, and tokens of modules."""
+    """`fn`, given tensors for the inputs of these indices: the states of generators, and tokens of modules and tensors."""
 
     def run(*args: Any) -> Any:
         inputs = args[0] if boxed else list(args)
         for index in indices:
-            given = inputs[index]
-            inputs[index] = token_of(given) if isinstance(given, nn.Module) else state_of(given)
+            inputs[index] = standing_for(inputs[index])
         return fn(inputs) if boxed else fn(*inputs)
 
     return run

@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from framejit.graph.metadata import CONTEXT_FN
+from framejit.graph.repeated_changes import change_again_
 
 REGION, RECOMPUTE = "ac_graph_id", "recompute"
 """Metadata of nodes that come of a checkpoint under AOTAutograd: which checkpoint (one inside another counts as the outer one), and a CheckpointPolicy."""
@@ -78,7 +79,7 @@ def mark(gm: fx.GraphModule) -> None:
     It can't draw random numbers a second time: what was drawn is saved, whatever the program's own policy says.
     """
     asking = [node for node in gm.graph.nodes if node.target is torch.autograd.grad]
-    for node in asking:
+    for node in (*asking, *gm.graph.find_nodes(op="call_function", target=change_again_)):
         node.meta["autograd_backward"] = True
     for module in checkpointed_graphs(gm) if asking else ():
         module.meta[CONTEXT_FN] = functools.partial(saving_what_is_drawn, module.meta.get(CONTEXT_FN))

@@ -20,6 +20,7 @@ from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.jagged import memory_of
 from framejit.graph.recurrent import RECURRENT
+from framejit.graph.repeated_changes import Repeating
 from framejit.graph.sparse import is_sparse
 from framejit.torch_classes import is_distributed
 from framejit.torch_modes import AUTOCAST
@@ -88,7 +89,7 @@ class AutogradNode:
 
     `asks`: inside the graph the program asks for gradients. `asks_twice`: and for such as it can differentiate in turn. `differentiated_twice`: behind
     the graph the program asks for gradients that it differentiates in turn, for which autograd has to record the graph's operators after all.
-    `changes_input`: a tensor from outside that requires a gradient is changed in place.
+    `changes_input`: a tensor from outside that requires a gradient is changed in place. `repeating`: what backward passes behind the graph change once more.
     """
 
     def __init__(self, graph: OperatorGraph) -> None:
@@ -99,6 +100,7 @@ class AutogradNode:
         self._once: list[fx.Node] = []
         self._listened: list[tuple[TensorObject, tuple[CodeType, int]]] = []
         self._leaves: list[tuple[fx.Node, tuple[CodeType, int]]] = []
+        self.repeating: tuple[Repeating, ...] = ()
 
     def before(self, target: Any, name: str, fakes: Sequence[torch.Tensor], changes: bool) -> TensorSnapshot | None:
         """Check an operator and its arguments; gives what its change of arguments will be compared with."""
@@ -172,6 +174,10 @@ class AutogradNode:
         """The present instruction puts a hook on the gradient of this tensor."""
         self._listened.append((obj, self._graph.vm.place()))
         self._graph.vm.trail.log(self._listened.pop)
+
+    def repeats(self, repeating: Repeating) -> None:
+        """The present instruction has a backward pass change statistics once more."""
+        self._graph.vm.trail.set(self, "repeating", (*self.repeating, repeating))
 
     def differentiable_once(self, node: fx.Node) -> None:
         """The results of this node can be differentiated, but not twice, though the program's could."""

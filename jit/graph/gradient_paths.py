@@ -60,6 +60,21 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     return GradientPaths(tuple(leaves.values()), tuple(functions), tuple(once))
 
 
+def leads_to(fake: torch.Tensor, wanted: Iterable[Any]) -> bool:
+    """Whether a backward pass from a fake comes by one of these nodes of autograd's."""
+    targets = set(wanted) - {None}
+    waiting: list[Any] = [fake.grad_fn]
+    seen = set(waiting)
+    for node in waiting:
+        if node in targets:
+            return True
+        for following, _ in node.next_functions if node is not None else ():
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return False
+
+
 def needs_what_was_changed(results: Iterable[torch.Tensor], operands: Iterable[torch.Tensor]) -> bool:
     """Whether the gradients of results, on the way to operands, need a tensor that has been changed in place since autograd saved it."""
     seen: set[Any] = {fake.grad_fn for fake in operands}

@@ -1,24 +1,22 @@
 """Full backward hooks of modules that autograd calls behind the graph: nodes that put them on, and operators by which AOTAutograd's backward calls them.
 
 A graph that is run as it is has torch's own code put them on. AOTAutograd runs that code once, on tensors without data; so there the functions that
-are put on make operators of the backward graph, which call the hooks. A graph gets the module as a *token*, a tensor with a number: that is saved for
-the backward pass like any other tensor, and its memory holds the module.
+are put on make operators of the backward graph, which call the hooks. A graph gets the module as a *token* (tokens.py).
 """
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
 import torch
 from torch import nn
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils.hooks import BackwardHook
+
+from framejit.graph.tokens import of_token, token_for
 
 Gradients = Sequence[torch.Tensor | None]
 Hook = Callable[[Gradients, Gradients], Gradients | None]
@@ -33,17 +31,6 @@ class Hooks:
     before: list[Any]
 
 
-class Number(numpy.ndarray[Any, Any]):
-    """The number of a token, which holds what the token stands for."""
-
-    hooks: Hooks
-
-
-NUMBERS = itertools.count(1)
-STANDS_FOR: weakref.WeakValueDictionary[int, Number] = weakref.WeakValueDictionary()
-"""What there are tokens for, by their numbers: for as long as there is memory with the number."""
-
-
 def hooks_of(module: nn.Module) -> Hooks:
     """A module with its present hooks, those of all modules included."""
     return Hooks(module, module._get_backward_hooks()[0], module._get_backward_pre_hooks())
@@ -51,19 +38,7 @@ def hooks_of(module: nn.Module) -> Hooks:
 
 def token_of(module: nn.Module) -> torch.Tensor:
     """A tensor that stands for a module with its present hooks."""
-    number = next(NUMBERS)
-    array = numpy.array(number).view(Number)
-    array.hooks = hooks_of(module)
-    STANDS_FOR[number] = array
-    return torch.from_numpy(array)
-
-
-def of_token(token: torch.Tensor) -> Hooks:
-    """What a token stands for."""
-    array = STANDS_FOR.get(int(token))
-    if array is None:
-        raise RuntimeError("backward hooks of a module can't be called: hooks on saved tensors have put another tensor in the place of its token")
-    return array.hooks
+    return token_for(hooks_of(module))
 
 
 # Nodes of graphs.

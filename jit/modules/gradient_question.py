@@ -13,6 +13,7 @@ from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.gradient_hooks import grad_listening
 from framejit.graph.gradient_paths import accumulates_with_hooks, gradient_paths, is_laid_out_as_grad, layout_of_grad
+from framejit.graph.repeated_changes import Repeating, change_again_, not_changing_again_
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import CAttr
 from framejit.modules.changes import check_read_later
@@ -78,6 +79,8 @@ class Question:
             return ", which other processes may listen to"
         if graph.listening.tokens:
             return ", where backward hooks of modules are called behind the graph"
+        if graph.autograd_node is not None and not self.can_change_again(vm, graph.autograd_node.repeating):
+            return ", through BatchNorm in a checkpoint, of which another backward pass may follow"
         paths = gradient_paths([tensor.look(vm) for tensor in tensors])
         for name in (*paths.functions, *(paths.once if self.create_graph else ())):
             return f", through the autograd.Function {name.removesuffix('Backward')}"
@@ -86,6 +89,26 @@ class Question:
         if len(found) != len(known) or (graph.body.is_backward and not all(graph.body.makes(leaf.node) for leaf in found)):
             return ", of what was computed before"
         return found if all(leaf.fake.layout is torch.strided for leaf in found) else ", of sparse tensors"
+
+    def can_change_again(self, vm: TorchVM, repeating: Sequence[Repeating]) -> bool:
+        """Whether the backward pass, if it changes statistics, is the only one that does."""
+        if not any(change.follows(output.look(vm)) for change in repeating for output in self.outputs if isinstance(output, TensorObject)):
+            return True
+        retains = self.create_graph or abstract.truth(vm, vm.observe(self.retain_graph))
+        return not retains and not vm.graph.is_inner() and all(len(change.results) == 1 for change in repeating)
+
+    def change_again(self, vm: TorchVM, inputs: Sequence[Object]) -> None:
+        """Change the statistics that the backward pass changes."""
+        node = vm.graph.autograd_node
+        for change in () if node is None else node.repeating:
+            outputs, wanted = ([one.look(vm) for one in some if isinstance(one, TensorObject)] for some in (self.outputs, inputs))
+            with vm.graph.fakes.running():
+                reached = change.is_reached(outputs, wanted)
+            if reached:
+                assert node is not None
+                vm.graph.node_of(not_changing_again_, (change.handles,))
+                vm.graph.node_of(change_again_, change.now)
+                vm.trail.set(node, "repeating", tuple([other for other in node.repeating if other is not change]))
 
     def rest_on(self, vm: TorchVM, leaf: TensorObject, listens: bool) -> None:
         """Guard that an input is a leaf and, unless hooks are taken care of, that nobody listens to its gradient."""
@@ -114,6 +137,7 @@ class Question:
     def ask(self, vm: TorchVM, inputs: Sequence[Object], function: Callable[..., Any] = torch.autograd.grad, **further: Object) -> Object:
         """Have the graph compute the gradients of these tensors, by this function."""
         self.note(vm)
+        self.change_again(vm, inputs)
         given = {} if self.gradients is None else {"grad_outputs": TupleObject(self.gradients)}
         options = {"retain_graph": self.retain_graph, "create_graph": vm.const(self.create_graph)}
         return enter(vm, function, [TupleObject(self.outputs), TupleObject(list(inputs))], {**given, **options, **further})
@@ -121,6 +145,7 @@ class Question:
     def ask_listening(self, vm: TorchVM, leaves: Sequence[Object], taps: tuple[fx.Node, ...], changes: tuple[Any, ...]) -> fx.Node:
         """The node by which the graph computes the gradients of leaves, and tells of others (`grad_listening`)."""
         self.note(vm)
+        self.change_again(vm, leaves)
         graph = vm.graph
         options: dict[str, Any] = {"allow_unused": True}
         (options["retain_graph"],) = graph.nodes_of([self.retain_graph])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
@@ -21,12 +21,11 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
-from framejit.graph.custom_gradient import gives_gradients
-from framejit.graph.gradient_paths import needs_what_was_changed
 from framejit.graph.inner import InnerGraph
 from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
+from framejit.modules.checkpoint_changes import changes, check, repeated, without_statistics
 from framejit.modules.functools import PartialObject
 from framejit.modules.inner_function import trace_inside
 from framejit.modules.torch_autograd_settings import HOOKS_FORBIDDEN
@@ -41,7 +40,7 @@ from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.tupleobject import TupleObject
 from framejit.torch_classes import is_disguised, is_wrapper
-from framejit.torch_modes import AUTOCAST_DEVICES, MODE_CHANGES, autocast_depth, autocast_of, leave_autocast
+from framejit.torch_modes import AUTOCAST_DEVICES, autocast_depth, autocast_of, leave_autocast
 
 SIGNATURE = inspect.signature(checkpoint)
 OPTIONS = ("determinism_check", "debug", "early_stop", "preserve_rng_state")
@@ -243,25 +242,6 @@ def call_checkpoint(vm: TorchVM, function: Object, *args: Object, **kwargs: Obje
     return captured(vm, function, args, kwargs, how, reentrant)
 
 
-def check_changes(vm: TorchVM, body: Body, results: Sequence[TensorObject], reentrant: bool) -> dict[str, Any]:
-    """Options for a function that changes tensors in place. Stops the trace where its changes can't come twice as they do in eager.
-
-    Tensors from around the function, such as the running statistics of BatchNorm, are changed in the forward, and once more in the backward pass, at the
-    latest where it has computed all that it needs; the reentrant way goes to the end. AOTAutograd makes its changes once, or refuses.
-    """
-    if all(node.target in MODE_CHANGES or gives_gradients(node.target) for node in body.kept):
-        return {}
-    if vm.graph.autograd_node is not None:
-        refuse(vm, " of a function that changes tensors in place, with a backend that uses AOTAutograd")
-    changed = body.changed_lifted()
-    if any(fake.requires_grad for fake in changed):
-        refuse(vm, " of a function that changes in place a tensor that requires a gradient")
-    operands = [node.meta["example_value"] for node in body.lifted.values()]
-    if needs_what_was_changed([result.look(vm) for result in results], [fake for fake in operands if isinstance(fake, torch.Tensor)]):
-        refuse(vm, " of a function that changes in place what its gradient needs")
-    return {"early_stop": False} if changed and reentrant else {}
-
-
 def requires_gradient(vm: VM, arg: Object) -> bool:
     arg = vm.observe(arg)
     return isinstance(arg, TensorObject) and arg.look(vm).requires_grad
@@ -282,11 +262,20 @@ def captured(
     )
     if reentrant and not result.is_differentiable():
         refuse(vm, " with use_reentrant=True, of a function some of whose results require no gradient")
-    how = how | check_changes(vm, graph.body, result.computed, reentrant)
+    changed = changes(graph.body)
+    outside = check(vm, graph.body, changed, result.computed)
+    if outside and reentrant:
+        how = how | {"early_stop": False}
+    if graph.autograd_node is not None and changed and "context_fn" in how:
+        refuse(vm, " with a context_fn, of a function that changes tensors in place, with a backend that uses AOTAutograd")
+    again = repeated(vm, graph.body, changed, result.computed) if graph.autograd_node is not None and changed else None
+    batches = [] if again is None else [batch for batch in again.batches if graph.body.makes(batch.node)]
     arguments = [graph.body.own(arg.node) for arg in map(vm.observe, args) if isinstance(arg, TensorObject)]
     indices = frozenset(index for index, node in enumerate(graph.body.lifted.values()) if node in arguments)
     operators = [node for node in graph.body.fx.nodes if node.op != "placeholder"]
-    inner = graph.end_inner(result.computed)
+    inner = graph.end_inner([*result.computed, *batches])
+    if again is not None:
+        inner = without_statistics(inner, graph.fakes.running)
     if not result.computed:
         if operators:
             refuse(vm, " of a function that computes nothing that it returns")
@@ -300,7 +289,10 @@ def captured(
         keeps = how.get("preserve_rng_state", True)
         computed = graph.call_inner(tag_activation_checkpoint, inner, meta, {"use_reentrant": False, "preserve_rng_state": keeps})
     assert isinstance(computed, TupleObject)
-    return result.with_outputs(computed.items(vm))
+    outputs, given = computed.items(vm)[: len(result.computed)], dict(zip(batches, computed.items(vm)[len(result.computed) :]))
+    if again is not None:
+        again.change(vm, outputs, [given.get(batch, batch) for batch in again.batches])
+    return result.with_outputs(outputs)
 
 
 def runs_functions(inner: InnerGraph) -> bool:

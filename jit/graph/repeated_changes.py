@@ -1,0 +1,137 @@
+"""Running statistics that a checkpoint changes once more in the backward pass, as it computes again what it normalises.
+
+In a graph for AOTAutograd, what is checkpointed changes nothing, and an operator behind it makes the changes of the forward pass. For the second time an
+operator of the backward graph makes them, on the tensors that are there by then; the graph gets those as tokens (tokens.py), so that it doesn't take them for
+its own. Where the backward pass is in the graph too, that is an operator of it like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+from torch.utils.hooks import RemovableHandle
+
+from framejit.graph.gradient_paths import leads_to
+from framejit.graph.tokens import of_token
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatistics:
+    """How much BatchNorms, one after the other, change their running statistics by a batch (`momenta`), and by what counters of batches grow (`steps`)."""
+
+    momenta: tuple[float, ...]
+    steps: tuple[int, ...]
+
+
+def changing_again_(
+    how: BatchStatistics,
+    results: Sequence[torch.Tensor],
+    batches: Sequence[torch.Tensor],
+    means: Sequence[torch.Tensor],
+    variances: Sequence[torch.Tensor],
+    counters: Sequence[torch.Tensor],
+) -> list[RemovableHandle]:
+    """Have the backward pass change statistics as soon as one of these results has a gradient. `means`, `variances` and `counters` are tokens.
+
+    Its name says to the graph that it changes the results: what autograd knows of them.
+    """
+    done: list[bool] = []
+
+    def change(gradient: torch.Tensor) -> torch.Tensor | None:
+        if done:
+            return None
+        done.append(True)
+        return torch.ops.framejit.change_statistics(  # type: ignore[no-any-return]
+            gradient, [batch.detach() for batch in batches], list(means), list(variances), list(how.momenta), list(counters), list(how.steps)
+        )
+
+    return [result.register_hook(change) for result in results if result.requires_grad]
+
+
+def not_changing_again_(handles: Sequence[RemovableHandle]) -> None:
+    """Take back `changing_again_`."""
+    for handle in handles:
+        handle.remove()
+
+
+def change_(
+    how: BatchStatistics, batches: Sequence[torch.Tensor], means: Sequence[torch.Tensor], variances: Sequence[torch.Tensor], counters: Sequence[torch.Tensor]
+) -> None:
+    """Change statistics in the graph: what is checkpointed there only normalises."""
+    with torch.no_grad():
+        for counter, step in zip(counters, how.steps, strict=True):
+            counter.add_(step)
+        for batch, mean, variance, momentum in zip(batches, means, variances, how.momenta, strict=True):
+            F.batch_norm(batch.detach(), mean, variance, training=True, momentum=momentum)
+
+
+def change_again_(*args: Any) -> None:
+    """Change statistics where the graph's own backward pass begins."""
+    change_(*args)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeating:
+    """What a graph does so that a backward pass changes statistics.
+
+    Attributes:
+        results: the nodes with whose gradients it does.
+        handles: the node of `changing_again_`.
+        now: the arguments of `change_`.
+    """
+
+    results: tuple[fx.Node, ...]
+    handles: fx.Node
+    now: tuple[Any, ...]
+
+    def follows(self, fake: torch.Tensor) -> bool:
+        """Whether a backward pass from a fake comes by the results."""
+        return leads_to(fake, [result.meta["example_value"].grad_fn for result in self.results])
+
+    def is_reached(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether a backward pass of fakes from the one to the others comes by the results."""
+        reached: list[torch.Tensor] = []
+        handles = [result.meta["example_value"].register_hook(reached.append) for result in self.results]
+        try:
+            torch.autograd.grad(outputs, inputs, [torch.zeros_like(output) for output in outputs], retain_graph=True, allow_unused=True)
+        except RuntimeError:
+            return False  # nor can the program's backward pass run
+        finally:
+            not_changing_again_(handles)
+        return bool(reached)
+
+
+_library = torch.library.Library("framejit", "FRAGMENT")
+_library.define(
+    "change_statistics(Tensor gradient, Tensor[] batches, Tensor[] means, Tensor[] variances, float[] momenta, Tensor[] counters, int[] steps) -> Tensor"
+)
+
+
+@torch.library.impl(_library, "change_statistics", "CompositeExplicitAutograd")
+def change_statistics(
+    gradient: torch.Tensor,
+    batches: Sequence[torch.Tensor],
+    means: Sequence[torch.Tensor],
+    variances: Sequence[torch.Tensor],
+    momenta: Sequence[float],
+    counters: Sequence[torch.Tensor],
+    steps: Sequence[int],
+) -> torch.Tensor:
+    """Change what tokens stand for. Gives the gradient, in memory of its own."""
+    for token, step in zip(counters, steps, strict=True):
+        of_token(token).add_(step)
+    for batch, mean, variance, momentum in zip(batches, means, variances, momenta, strict=True):
+        changed = of_token(mean), of_token(variance)
+        torch.batch_norm_update_stats(batch, *changed, momentum)
+        torch.autograd.graph.increment_version(changed)
+    return gradient.clone()
+
+
+@torch.library.register_fake("framejit::change_statistics", lib=_library)
+def fake_change_statistics(gradient: torch.Tensor, *args: object) -> torch.Tensor:
+    return torch.empty_like(gradient)

@@ -1,0 +1,41 @@
+"""Tokens: tensors with a number, by which operators of a graph get at what is no tensor of the graph.
+
+AOTAutograd saves a token for the backward pass like any other tensor; its memory holds what it stands for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+import numpy
+import torch
+
+
+class Number(numpy.ndarray[Any, Any]):
+    """The number of a token, which holds what the token stands for."""
+
+    stands_for: Any
+
+
+NUMBERS = itertools.count(1)
+KNOWN: weakref.WeakValueDictionary[int, Number] = weakref.WeakValueDictionary()
+"""What there are tokens for, by their numbers: for as long as there is memory with the number."""
+
+
+def token_for(value: Any) -> torch.Tensor:
+    """A tensor that stands for a value."""
+    number = next(NUMBERS)
+    array = numpy.array(number).view(Number)
+    array.stands_for = value
+    KNOWN[number] = array
+    return torch.from_numpy(array)
+
+
+def of_token(token: torch.Tensor) -> Any:
+    """What a token stands for."""
+    array = KNOWN.get(int(token))
+    if array is None:
+        raise RuntimeError("a backward pass can't go on: hooks on saved tensors have put another tensor in the place of a token of the graph's")
+    return array.stands_for

@@ -1,0 +1,188 @@
+"""Changes in place by what is checkpointed, of tensors from around it: in eager they come once more in the backward pass."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from framejit import breaks
+from framejit.graph.body import Body
+from framejit.graph.builder import TorchVM
+from framejit.graph.custom_gradient import gives_gradients
+from framejit.graph.gradient_paths import leads_to, needs_what_was_changed
+from framejit.graph.inner import InnerGraph
+from framejit.graph.prune import Running
+from framejit.graph.repeated_changes import BatchStatistics, Repeating, change_, changing_again_
+from framejit.graph.tokens import token_for
+from framejit.objects.object import VM, Object
+from framejit.objects.tensorobject import TensorObject
+from framejit.torch_modes import MODE_CHANGES
+
+NATIVE_NORM = ("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps", "cudnn_enabled")
+NORMS = {F.batch_norm: tuple(inspect.signature(F.batch_norm).parameters), torch.batch_norm: NATIVE_NORM}
+"""Functions that change running statistics, though nothing says so, with the names of their arguments."""
+OTHER_NORMS = {F.instance_norm: tuple(inspect.signature(F.instance_norm).parameters), torch.instance_norm: NATIVE_NORM}
+
+
+STATISTICS = ("running_mean", "running_var")
+
+
+def refuse(vm: VM, why: str) -> NoReturn:
+    vm.unsupported(breaks.UnsupportedOperation(f"torch.utils.checkpoint.checkpoint of a function that changes in place {why}"))
+
+
+def changes(body: Body) -> list[fx.Node]:
+    """The nodes that change tensors, be it without saying so."""
+    return [
+        node
+        for node in body.fx.nodes
+        if statistics_of(node) is not None or (node in body.kept and node.target not in MODE_CHANGES and not gives_gradients(node.target))
+    ]
+
+
+def statistics_of(node: fx.Node) -> dict[str, Any] | None:
+    """The arguments by name of a normalisation that changes running statistics; None of any other node."""
+    names = NORMS.get(node.target, OTHER_NORMS.get(node.target)) if callable(node.target) else None
+    if names is None:
+        return None
+    given = {**dict(zip(names, node.args)), **node.kwargs}
+    trains = given.get("training", given.get("use_input_stats", node.target is F.instance_norm))
+    return given if trains and isinstance(given.get("running_mean"), fx.Node) else None
+
+
+def check(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Sequence[TensorObject]) -> list[torch.Tensor]:
+    """Stops the trace where changes can't come twice as they do in eager; gives the tensors from around the function that are changed."""
+    fakes = body.changed_lifted() if changed else []
+    if any(fake.requires_grad for fake in fakes):
+        refuse(vm, "a tensor that requires a gradient")
+    operands = [node.meta["example_value"] for node in body.lifted.values()]
+    if needs_what_was_changed([result.look(vm) for result in results], [fake for fake in operands if isinstance(fake, torch.Tensor)]):
+        refuse(vm, "what its gradient needs")
+    return fakes
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Running statistics that the backward pass changes once more.
+
+    Attributes:
+        how: by how much.
+        batches: the tensors of which statistics are taken.
+        means, variances, counters: the nodes of the tensors that are changed, in the graph around.
+    """
+
+    how: BatchStatistics
+    batches: tuple[TensorObject, ...]
+    means: tuple[fx.Node, ...]
+    variances: tuple[fx.Node, ...]
+    counters: tuple[fx.Node, ...]
+
+    def change(self, vm: TorchVM, results: Iterable[Object], batches: Sequence[Object]) -> None:
+        """Add the nodes that change them, and have the backward pass do it. `batches`: as nodes around know them."""
+        graph = vm.graph
+        tokens = [tuple([token_of(vm, node) for node in nodes]) for nodes in (self.means, self.variances, self.counters)]
+        differentiable = [result for result in results if isinstance(result, TensorObject) and result.look(vm).requires_grad]
+        hooked, given = graph.nodes_of(differentiable), graph.nodes_of(batches)
+        now = self.how, given, self.means, self.variances, self.counters
+        graph.node_of(change_, now)
+        handles = graph.node_of(changing_again_, (self.how, hooked, given, *tokens))
+        assert graph.autograd_node is not None
+        graph.autograd_node.repeats(Repeating(hooked, handles, now))
+
+
+def token_of(vm: TorchVM, node: fx.Node) -> fx.Node:
+    """The placeholder of a token for an input of the graph."""
+    described = next(described for described in vm.graph.inputs.known.values() if described.node is node)
+    return vm.graph.inputs.of_state(described.source, token_for(described.value)).node
+
+
+def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Sequence[TensorObject]) -> Repeated | None:
+    """What AOTAutograd's backward has to change once more; None where that is nothing. Stops the trace where it can't be.
+
+    It can for BatchNorm in training, whose statistics say nothing to the rest of the function.
+    """
+    found = {node: given for node in changed if (given := statistics_of(node)) is not None}
+    fakes = {id(fake) for fake in body.changed_lifted()}
+    counts = [node for node in changed if (tensor := changed_by(node)) is not None and id(tensor.meta["example_value"]) in fakes]
+    if not all(node in found or node in counts or computes(body, node) for node in changed):
+        refuse(vm, "what its own operators have not computed, with a backend that uses AOTAutograd")
+    differentiable = [result.look(vm) for result in results if result.look(vm).requires_grad]
+    if not (found or fakes) or not differentiable:
+        return None
+    last = [node for node in changed if node in found or node in counts][-1:]
+    means, variances = ([given[name] for given in found.values()] for name in STATISTICS)
+    if (
+        body.outer is not vm.graph.outermost
+        or not vm.graph.demands.takes_objects
+        or len(counts) != len(fakes)
+        or not all(grows(node) for node in counts)
+        or not all(node.target in NORMS and type(given.get("momentum", 0.1)) is float for node, given in found.items())
+        or not are_apart(body, [*means, *variances, *[node.args[0] for node in counts]])
+        or any(is_changed_behind(node, given["input"], changed) for node, given in found.items())
+        or not all(leads_to(fake, [node.meta["example_value"].grad_fn for node in last if node in found]) for fake in differentiable)
+    ):
+        refuse(vm, "tensors from around it, and not as BatchNorm does, with a backend that uses AOTAutograd")
+    outside = {inner: outer for outer, inner in body.lifted.items()}
+    batches = [vm.graph.object_of(given["input"].meta["example_value"]) for given in found.values()]
+    inputs = {described.node for described in vm.graph.inputs.known.values() if described.is_tensor}
+    nodes = [tuple([outside[node] for node in part]) for part in (means, variances, [node.args[0] for node in counts])]
+    tensors = tuple([batch for batch in batches if batch is not None])
+    known = {node for change in vm.graph.autograd_node.repeating for part in change.now[2:] for node in part} if vm.graph.autograd_node else set()
+    if len(tensors) != len(batches) or not all(node in inputs and node not in known for part in nodes for node in part):
+        refuse(vm, "what the graph computes, or another checkpoint changes too, with a backend that uses AOTAutograd")
+    how = BatchStatistics(tuple([given.get("momentum", 0.1) for given in found.values()]), tuple([node.args[1] for node in counts]))
+    return Repeated(how, tensors, *nodes)
+
+
+def without_statistics(inner: InnerGraph, running: Running) -> InnerGraph:
+    """A graph like this one, that changes no statistics."""
+    copy = inner.taking(inner.operands, running)
+    for node in list(copy.graph.nodes):
+        if statistics_of(node) is not None:
+            names = NORMS[node.target]
+            node.args = tuple([None if name in STATISTICS else arg for name, arg in zip(names, node.args)])
+            node.kwargs = {name: None if name in STATISTICS else arg for name, arg in node.kwargs.items()}
+        elif (tensor := changed_by(node)) is not None and tensor.op == "placeholder":
+            copy.graph.erase_node(node)
+    used = [operand for operand, given in zip(copy.operands, copy.graph.find_nodes(op="placeholder"), strict=True) if given.users]
+    return replace(copy, kept=copy.kept.intersection(copy.graph.nodes)).taking(used, running)
+
+
+def changed_by(node: fx.Node) -> fx.Node | None:
+    """The tensor that an operator changes in place, if it is the first argument and what the operator gives."""
+    first = node.args[0] if node.args else None
+    return first if isinstance(first, fx.Node) and node.meta["example_value"] is first.meta["example_value"] else None
+
+
+def computes(body: Body, node: fx.Node) -> bool:
+    """Whether an operator changes in place what another of the function has computed."""
+    tensor = changed_by(node)
+    return tensor is not None and body.makes(tensor)
+
+
+def grows(node: fx.Node) -> bool:
+    """Whether a node counts batches: it adds a known int to a tensor."""
+    return node.target == "add_" and len(node.args) == 2 and type(node.args[1]) is int and not node.kwargs
+
+
+def are_apart(body: Body, tensors: Sequence[fx.Node]) -> bool:
+    """Whether these tensors are all from around the function, are used by one node each, and share no memory with others that are used."""
+    memory = [fake.untyped_storage()._cdata for node in body.lifted.values() if isinstance(fake := node.meta["example_value"], torch.Tensor)]
+    lifted = set(body.lifted.values())
+    return all(tensor in lifted and len(tensor.users) == 1 and memory.count(memory_of(tensor)) == 1 for tensor in tensors)
+
+
+def is_changed_behind(norm: fx.Node, batch: fx.Node, changed: Sequence[fx.Node]) -> bool:
+    """Whether what a BatchNorm has normalised is changed in place later."""
+    later = changed[changed.index(norm) + 1 :]
+    return any((tensor := changed_by(node)) is not None and memory_of(tensor) == memory_of(batch) for node in later if statistics_of(node) is None)
+
+
+def memory_of(node: fx.Node) -> int:
+    return node.meta["example_value"].untyped_storage()._cdata  # type: ignore[no-any-return]
