@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.masked.maskedtensor.core import MaskedTensor
 from torch.nested._internal.nested_tensor import NestedTensor
 
 from framejit import classes
@@ -15,7 +16,7 @@ PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 def overrides_functions(cls: type) -> bool:
     """Whether values of a class are asked what functions of torch's mean (`__torch_function__`), by code that is to be traced."""
-    if is_plain(cls) or is_jagged(cls):
+    if is_plain(cls) or brings_its_own(cls):
         return False
     return classes.lookup(cls, "__torch_function__", DISABLED_TORCH_FUNCTION) is not DISABLED_TORCH_FUNCTION
 
@@ -60,9 +61,19 @@ def is_jagged(cls: type) -> bool:
     return cls is NestedTensor
 
 
+def is_masked(cls: type) -> bool:
+    """Whether tensors of a class are torch's masked ones. A graph has those that it makes as they are; from outside, none."""
+    return cls is MaskedTensor
+
+
+def brings_its_own(cls: type) -> bool:
+    """Whether the `__torch_function__` of a class is torch's own, and belongs to each operator of a graph: nested tensors, masked ones."""
+    return is_jagged(cls) or is_masked(cls)
+
+
 def stays_itself(cls: type) -> bool:
-    """Whether a graph has tensors of a class as they are, and not as plain ones: what wraps others, nested tensors."""
-    return is_jagged(cls) or is_wrapper(cls)
+    """Whether a graph has tensors of a class as they are, and not as plain ones: what wraps others, nested tensors, masked ones."""
+    return brings_its_own(cls) or is_wrapper(cls)
 
 
 def is_disguised(cls: type) -> bool:

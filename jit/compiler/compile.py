@@ -27,7 +27,7 @@ from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError
-from framejit.graph.demands import GraphDemands, WithoutGradients, WithoutNested, WithoutSparse
+from framejit.graph.demands import GraphDemands, Without, WithoutGradients
 from framejit.guards.build import check_all
 from framejit.guards.dynamic import FIXED
 from framejit.guards.explain import describe, explain_failure
@@ -74,10 +74,8 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
             demands = replace(demands, takes_unbacked=False)
         except WithoutGradients:
             demands = replace(demands, takes_gradients=False)
-        except WithoutNested:
-            demands = replace(demands, takes_nested=False)
-        except WithoutSparse:
-            demands = replace(demands, takes_sparse=False)
+        except Without as without:
+            demands = replace(demands, **{without.demand: False})
         except WithFirstSteps:
             demands = replace(demands, takes_first_steps=True)
         except Ahead as ahead:

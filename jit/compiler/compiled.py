@@ -25,7 +25,7 @@ from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
 from framejit.errors import BackendError
-from framejit.graph.demands import WithoutGradients, WithoutNested, WithoutSparse
+from framejit.graph.demands import Without, WithoutGradients
 from framejit.graph.draws import drawn_from
 from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
@@ -62,10 +62,11 @@ def compile_planned(planned: Planned) -> Compiled:
             raise WithoutGradients from None
         if attempt.tracer.graph.unbacked.present:
             raise WithoutUnbacked from None
-        if attempt.tracer.graph.wrappers.nested:
-            raise WithoutNested from None
-        if attempt.tracer.graph.inputs.has_sparse():
-            raise WithoutSparse from None
+        wrappers = attempt.tracer.graph.wrappers
+        kinds = {"takes_nested": bool(wrappers.nested), "takes_masked": wrappers.has_masked, "takes_sparse": attempt.tracer.graph.inputs.has_sparse()}
+        for demand, present in kinds.items():
+            if present:
+                raise Without(demand) from None
         raise
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:

@@ -22,7 +22,7 @@ from framejit.graph.jagged import memory_of
 from framejit.graph.recurrent import RECURRENT
 from framejit.graph.repeated_changes import Repeating
 from framejit.graph.sparse import is_sparse
-from framejit.torch_classes import is_distributed
+from framejit.torch_classes import is_distributed, is_masked
 from framejit.torch_modes import AUTOCAST
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ MAKES_LEAF = breaks.NotInsideAutogradNode("making a leaf, a tensor with a gradie
 MAKES_VIEW = breaks.NotInsideAutogradNode("a view under no_grad, which has a gradient of its own,")
 TAKES_SPARSE = breaks.NotInsideAutogradNode("taking a sparse tensor with a gradient, or in a compressed layout where gradients are recorded,")
 MAKES_SPARSE = breaks.NotInsideAutogradNode("making a sparse tensor with a gradient")
+MAKES_MASKED = breaks.NotInsideAutogradNode("making a masked tensor with a gradient, which is masked too,")
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 PARTLY_INFERENCE = breaks.GlobalStateUnsupported("inference mode in a part of a graph whose backward is made as a whole")
 
@@ -124,6 +125,8 @@ class AutogradNode:
         """Check what an operator has done to fakes, and its result."""
         if any(is_lost_if_sparse(tensor) for tensor in tensors_of(result)):
             self._graph.vm.unsupported(MAKES_SPARSE)
+        if any(is_masked(type(tensor)) and tensor.requires_grad for tensor in tensors_of(result)):
+            self._graph.vm.unsupported(MAKES_MASKED)
         if self._graph.transform_around() is not None:
             return
         lost = None if snapshot is None else snapshot.change_that_is_lost(name)
@@ -149,6 +152,9 @@ class AutogradNode:
         self._check_made_leaves(fakes)
         self._check_leaves(fakes)
         self._check_views_of_distributed(outputs)
+        for node in outputs:
+            if is_masked(type(node.meta["example_value"])):
+                self._make_natively(node, breaks.NotInsideAutogradNode("a masked tensor, which leaves the graph,"))
         memory = memory_of(fake for fake in fakes if isinstance(fake, torch.Tensor)) if self._listened else set()
         for obj, place in self._listened:
             if memory_of([obj.fake]) & memory:  # the program may go on to change it, and what its hooks are told

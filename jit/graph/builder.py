@@ -58,7 +58,7 @@ from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.storageobject import StorageObject
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.unbackednumber import UnbackedNumber
-from framejit.torch_classes import is_jagged
+from framejit.torch_classes import brings_its_own
 from framejit.torch_modes import MODE_CHANGES
 from framejit.transforms_in_force import are_in_force
 
@@ -361,8 +361,8 @@ class GraphBuilder:
         fake_args = tuple([fake_of(arg, fakes) for arg in fx_args])
         fake_kwargs = {name: fake_of(arg, fakes) for name, arg in fx_kwargs.items()} if kwargs else EMPTY
         name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
-        if self.wrappers.nested and not self.function_modes.asks_subclasses() and any(is_jagged(type(fake)) for fake in fakes):
-            self.vm.unsupported(breaks.TensorSubclass("NestedTensor, whose __torch_function__ is switched off"))
+        if self.fakes.wrappers and not self.function_modes.asks_subclasses() and any(brings_its_own(type(fake)) for fake in fakes):
+            self.vm.unsupported(breaks.TensorSubclass("NestedTensor or MaskedTensor, whose __torch_function__ is switched off"))
         switched = self.modes.switches.mattering(fakes)
         if switched:
             op, target = "call_function", self._with_switches(getattr(type(fake_args[0]), target) if isinstance(target, str) else target, switched)

@@ -21,6 +21,7 @@ class GraphDemands:
     takes_nested: it may hold nested tensors.
     takes_distributed: it may hold distributed tensors.
     takes_sparse: it may be given sparse tensors.
+    takes_masked: it may make masked tensors.
     """
 
     one_autograd_node: bool = False
@@ -34,6 +35,7 @@ class GraphDemands:
     takes_nested: bool = True
     takes_distributed: bool = True
     takes_sparse: bool = True
+    takes_masked: bool = True
 
 
 DEFAULT = GraphDemands()
@@ -43,9 +45,11 @@ class WithoutGradients(Exception):
     """Signal: the graph can't ask autograd for gradients after all. The trace is restarted, and breaks where the program asks for them."""
 
 
-class WithoutNested(Exception):
-    """Signal: the backend can't compile this graph, which holds nested tensors. The trace is restarted, and breaks where there is one."""
+class Without(Exception):
+    """Signal: the backend can't compile this graph, with tensors of some kind in it. The trace is restarted, and breaks where there is one.
 
+    `demand`: the field of GraphDemands that lets such tensors in."""
 
-class WithoutSparse(Exception):
-    """Signal: the backend can't compile this graph, which is given sparse tensors. The trace is restarted, and breaks where there is one."""
+    def __init__(self, demand: str) -> None:
+        super().__init__(demand)
+        self.demand = demand

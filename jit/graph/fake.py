@@ -22,7 +22,7 @@ from framejit import breaks, classes
 from framejit.graph.parts import PartsContext
 from framejit.graph.sparse import is_sparse
 from framejit.guards.tensor_spec import tensor_spec
-from framejit.torch_classes import overrides_operators, stays_itself
+from framejit.torch_classes import is_masked, overrides_operators, stays_itself
 from framejit.transforms_in_force import is_functorch_wrapped_tensor
 
 
@@ -65,7 +65,7 @@ def refusal_of_class(cls: type) -> breaks.Break | None:
     """Why tensors of a class can't be inputs of a graph, or None."""
     if issubclass(cls, FakeTensor):
         return breaks.UnsupportedValue("a fake tensor (of another tracer)")
-    if overrides_operators(cls) and not stays_itself(cls):
+    if overrides_operators(cls) and (not stays_itself(cls) or is_masked(cls)):
         return breaks.TensorSubclass(classes.qualname(cls))
     if issubclass(cls, torch.nn.parameter.UninitializedTensorMixin):
         return breaks.UnsupportedValue(f"an uninitialized {classes.qualname(cls)}")

@@ -22,9 +22,11 @@ from torch.nested._internal.nested_tensor import NestedTensor
 from framejit.graph.parts import PartsContext
 from framejit.graph.sparse import is_sparse, parts_of_sparse
 from framejit.guards.source import InstanceDict, Item, Source
-from framejit.torch_classes import is_jagged, stays_itself
+from framejit.torch_classes import brings_its_own, is_masked, stays_itself
 
 CACHE = "_metadata_cache"
+MASKED = ("_masked_data", "_masked_mask")
+"""The attributes of a masked tensor."""
 PATHS: dict[str, tuple[str, ...]] = {
     "_values": ("_values",),
     "_offsets": ("_offsets",),
@@ -72,6 +74,8 @@ def computed_from_outside(fake: NestedTensor) -> NestedTensor:
 
 def parts_of(nested: torch.Tensor) -> dict[str, torch.Tensor]:
     """What a nested tensor, or another that wraps some, consists of, by name: tensors, and of a distributed one its device mesh."""
+    if is_masked(type(nested)):
+        return {name: nested.__dict__[name] for name in MASKED}
     return {name: getattr(nested, name) for name in nested.__tensor_flatten__()[0]}  # type: ignore[attr-defined]
 
 
@@ -102,7 +106,7 @@ def memory_of(tensors: Iterable[torch.Tensor]) -> set[int]:
     for tensor in tensors:
         if is_sparse(tensor):
             found |= memory_of(parts_of_sparse(tensor))
-        elif not is_jagged(type(tensor)):
+        elif not brings_its_own(type(tensor)):
             found.add(tensor.untyped_storage()._cdata)
         if stays_itself(type(tensor)):
             found |= memory_of(part for part in parts_of(tensor).values() if isinstance(part, torch.Tensor))

@@ -24,7 +24,7 @@ from framejit.objects.registry import wrapper_for
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchobject import SizeObject, struct_sequence
 from framejit.objects.tupleobject import TupleObject
-from framejit.torch_classes import is_jagged, stays_itself
+from framejit.torch_classes import is_jagged, is_masked, stays_itself
 
 
 class GraphWithResults(Protocol):
@@ -61,6 +61,8 @@ class Results:
             if is_jagged(type(result)):
                 graph.wrappers.meet_nested()
                 graph.wrappers.note_nested(obj)
+            elif is_masked(type(result)):
+                graph.wrappers.meet_masked()
             return obj
         if is_unbacked(result):
             return graph.unbacked.known(result) or graph.unbacked.number(result, node)

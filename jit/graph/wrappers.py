@@ -27,7 +27,7 @@ from framejit.trail import Trail
 
 ALLOWS_OTHERS = getattr(torch._C, "_get_dtensor_allow_implicit_replication", None)
 """Says whether operators take distributed tensors and others together."""
-BESIDE_NESTED = breaks.TensorSubclass("NestedTensor, beside tensors that wrap others in another way")
+BESIDE_NESTED = breaks.TensorSubclass("NestedTensor or MaskedTensor, beside tensors that wrap others in another way")
 
 
 class GraphOfWrappers(Protocol):
@@ -51,17 +51,18 @@ class GraphOfWrappers(Protocol):
 
 class Wrappers:
     """The wrappers that one trace has met. `nested`: the nested tensors that it knows; `lengths`: the tensors from outside that hold the lengths of
-    such; `has_distributed`: whether there has been a distributed tensor."""
+    such; `has_distributed`, `has_masked`: whether there has been such a tensor."""
 
     def __init__(self, graph: GraphOfWrappers) -> None:
         self._graph = graph
         self.nested: list[TensorObject] = []
         self.lengths: list[Object] = []
         self.has_distributed = False
+        self.has_masked = False
 
     def meet_wrapper(self) -> None:
         """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
-        if self.nested:
+        if self.nested or self.has_masked:
             self._graph.vm.unsupported(BESIDE_NESTED)
         self._begin()
         self._graph.modes.switch_overrides_off()
@@ -88,6 +89,15 @@ class Wrappers:
             self._graph.vm.unsupported(breaks.TensorSubclass("NestedTensor"))
         if self._graph.fakes.wrappers and not self.nested:
             self._graph.vm.unsupported(BESIDE_NESTED)
+        self._begin()
+
+    def meet_masked(self) -> None:
+        """The graph has made a masked tensor, whose class is asked by the operators of the graph."""
+        if not self._graph.demands.takes_masked:
+            self._graph.vm.unsupported(breaks.TensorSubclass("MaskedTensor, in a graph that the backend can't compile"))
+        if self._graph.fakes.wrappers and not self.has_masked:
+            self._graph.vm.unsupported(BESIDE_NESTED)
+        self._graph.trail.set(self, "has_masked", True)
         self._begin()
 
     def note_nested(self, obj: TensorObject) -> None:

@@ -1,0 +1,53 @@
+"""torch.masked: masked tensors that the program makes are values of the graph as they are.
+
+    torch.masked.masked_tensor(x, x > 0).sum(1).get_data()      # three nodes
+
+What makes one, and what gives its data with a gradient, are nodes, for torch writes them with code of autograd's that it makes at each call. Operators on one
+run with torch's own override. The rest of its methods is traced.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.masked.maskedtensor.core import MaskedTensor
+
+from framejit.objects.object import VM, Object
+from framejit.objects.registry import models
+from framejit.objects.torchcall import enter
+
+
+def makes_node(function: Callable[..., Any], target: Callable[..., Any]) -> None:
+    """Have calls of a function be nodes that call `target`."""
+    signature = inspect.signature(target)
+
+    def call(vm: VM, *args: Object, **kwargs: Object) -> Object:
+        return enter(vm, target, [], {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()})
+
+    models(function)(call)
+
+
+def masked(data: torch.Tensor, mask: torch.Tensor, requires_grad: bool = False) -> torch.Tensor:
+    """`MaskedTensor(data, mask, requires_grad)` (runs in graphs)."""
+    made: torch.Tensor = MaskedTensor(data, mask, requires_grad)
+    return made
+
+
+def masked_from(data: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """`as_masked_tensor(data, mask)` (runs in graphs)."""
+    made: torch.Tensor = MaskedTensor._from_values(data, mask)
+    return made
+
+
+def data_of(tensor: Any) -> torch.Tensor:
+    """`tensor.get_data()` (runs in graphs)."""
+    found: torch.Tensor = tensor.get_data()
+    return found
+
+
+makes_node(MaskedTensor, masked)
+makes_node(MaskedTensor._from_values, masked_from)
+makes_node(MaskedTensor.get_data, data_of)
