@@ -16,7 +16,7 @@ from itertools import combinations
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from framejit.guards.source import MISSING, Call, Item, Path, Reference, Source, UserLine
+from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, differing_numbers, memory_range, mismatch, storage_and_offset
 
 
@@ -80,6 +80,10 @@ class Guard:
     def differences(self, value: Any) -> tuple[Difference, ...]:
         """The numbers that keep the guard from holding for a value, if nothing else does."""
         return ()
+
+    def varying_length(self, value: Any) -> Source | None:
+        """Where the number of items is that keeps the guard from holding for a value; None where it is no number of items."""
+        return None
 
     def change(self, call: Call) -> Change:
         """What differs between a call for which the guard holds and one for which it doesn't."""
@@ -319,6 +323,9 @@ class Length(Guard):
 
     def check(self, value: Any, call: Call) -> bool:
         return builtin_length(value) == self.length
+
+    def varying_length(self, value: Any) -> Source | None:
+        return ItemCount(self.source, 0) if type(value) is list and len(value) != self.length else None
 
     def expected(self) -> str:
         return f"has length {self.length}"

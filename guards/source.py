@@ -530,6 +530,20 @@ class DequeIndex(Source):
         return f"{of(self.base)}[{self.payload}]"
 
 
+class ItemCount(Source):
+    """The number of items of a list (the length slot of list itself)."""
+
+    __slots__ = ()
+    accessor = "item_count"
+
+    def step(self, value: Any) -> Any:
+        return list.__len__(value) if issubclass(type(value), list) else MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"len({of(self.base)})"
+
+
 class Referent(Source):
     """What a weakref.ref refers to; missing once that is gone."""
 
@@ -580,7 +594,7 @@ class IteratorField(Source):
 
 ACCESSORS: tuple[type[Source], ...] = (
     Root, Local, FrameFunction, HandledException, Pinned, InstanceDict, Item, DictKey, DictValueAt, Index, SlotMember, CAttr, TypeAttr,
-    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, Referent, IteratorItem, IteratorField,
+    CellContents, ClosureCell, FunctionField, MethodField, DequeIndex, ItemCount, Referent, IteratorItem, IteratorField,
 )  # fmt: skip
 """Every step but those of tensor_source.py; the C++ side has one accessor for each `accessor` name."""
 

@@ -189,6 +189,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::deque_index:
             if (!PyObject_TypeCheck(base, deque) || node.number >= Py_SIZE(base)) return nullptr;
             return keep(tree, deque->tp_as_sequence->sq_item(base, node.number));
+        case Accessor::item_count: return PyList_Check(base) ? keep(tree, PyLong_FromSsize_t(PyList_GET_SIZE(base))) : nullptr;
         case Accessor::iterator_item: return keep(tree, iterator_item(base, node.number));
         case Accessor::iterator_field: return keep(tree, iterator_field(base, node.number));
         case Accessor::tensor_size:

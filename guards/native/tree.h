@@ -30,7 +30,7 @@ namespace framejit {
 /* The names are those of Source.accessor in guards/source.py. */
 #define FRAMEJIT_ACCESSORS(X)                                                                                                        \
     X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
-    X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index)    \
+    X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index) X(item_count) \
     X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)   \
     X(array_tensor) X(sparse_part) X(tensor_data) X(function_mode)
 

@@ -94,7 +94,11 @@ def note_varying(subject: Subject) -> bool:
     found: dict[Path, Dimensions] = {}
     told: dict[str, None] = {}
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
-        for number in guard.differences(guard.source.fetch(subject.call)):
+        value = guard.source.fetch(subject.call)
+        length = guard.varying_length(value)
+        if length is not None and length.path() not in subject.history.varying:
+            found[length.path()] = None  # untold: where the program looks at the items, it stays a constant
+        for number in guard.differences(value):
             if number.what != "stride":
                 path, is_size = guard.source.path(), number.what == "size"
                 known = subject.history.varying.get(path, NONE)
@@ -109,7 +113,7 @@ def note_varying(subject: Subject) -> bool:
     if not found:
         return False
     subject.history.vary(found)
-    if logs.enabled("dynamic"):
+    if told and logs.enabled("dynamic"):
         logs.info("dynamic", f"symbolic from now on in {subject.name}, because they vary", "\n".join(told))
     return True
 

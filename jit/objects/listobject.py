@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from framejit.guards.kinds import Length
-from framejit.guards.source import MISSING, Index, Source
+from framejit.guards.source import MISSING, Index, ItemCount, Source
 from framejit.objects import abstract
 from framejit.objects.constobject import c_new
 from framejit.objects.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, list_iterator
+from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, settle
 from framejit.objects.registry import wraps
 from framejit.objects.tupleobject import item_at, present_item
@@ -98,7 +99,19 @@ class ListObject(Object):
         return self.peek(vm, 0) is not None or bool(self.items(vm))
 
     def length(self, vm: VM) -> Object:
-        return vm.const(len(self.items(vm))) if self.cls is list else Object.length(self, vm)
+        if self.cls is not list:
+            return Object.length(self, vm)
+        return self.varying_length(vm) or vm.const(len(self.items(vm)))
+
+    def varying_length(self, vm: VM) -> Object | None:
+        """The length of a list from outside that nothing has looked into, as a symbolic number, where it was seen to vary."""
+        if self.elements is not None:
+            return None
+        assert self.source is not None
+        number = NumberObject(list.__len__(self.value), self.source.child(ItemCount, 0), pending=True)
+        if number.symbolic(vm) is None:
+            return None
+        return number.binary_op(vm, "+", NumberObject(len(self.appended)), False) if self.appended else number
 
     def getitem(self, vm: VM, key: Object) -> Object | None:
         key = vm.observe(key)

@@ -50,6 +50,7 @@ from framejit.guards.source import (
     Index,
     InstanceDict,
     Item,
+    ItemCount,
     IteratorField,
     IteratorItem,
     Local,
@@ -69,7 +70,8 @@ STEPS: list[tuple[type[Source], Any]] = [
     (DictValueAt, 1), (Index, 0), (Index, 1), (SlotMember, FULL), (SlotMember, EMPTY), (SlotMember, slice.__dict__["stop"]),
     (TypeAttr, "method"), (TypeAttr, "__init__"), (TypeAttr, "absent"), (CellContents, None), (ClosureCell, Slot(0, "captured")),
     (ClosureCell, Slot(3, "none")), *((FunctionField, name) for name in ("code", "defaults", "kwdefaults", "globals", "closure", "dict")),
-    (MethodField, "function"), (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), (Referent, None), (IteratorItem, 0), (IteratorItem, 1),
+    (MethodField, "function"), (MethodField, "self"), (DequeIndex, 0), (DequeIndex, 1), (ItemCount, 0), (Referent, None), (IteratorItem, 0),
+    (IteratorItem, 1),
     *((IteratorField, name) for name in ("sequence", "intact", "enumerate.count", "zip.strict", "zip.ittuple")),
 ]  # fmt: skip
 
