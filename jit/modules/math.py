@@ -6,13 +6,17 @@ import cmath
 import math
 from types import BuiltinFunctionType
 
+import torch
+
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
-from framejit.objects.numberobject import NumberObject, converted, deferred, rounded
+from framejit.objects.numberobject import NumberObject, converted, deferred, is_sure, rounded
 from framejit.objects.object import VM, Object, call_special, fold
 from framejit.objects.pythonnumbers import OF_ONE
 from framejit.objects.registry import models, pure
-from framejit.objects.unbackednumber import checked
+from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
+from framejit.objects.unbackednumber import UnbackedNumber, as_tensor, checked
 from framejit.objects.waitingtext import waits
 
 for _module in (math, cmath):
@@ -41,6 +45,27 @@ def of_one_number(name: str) -> None:
 
 for _name in sorted(OF_ONE - {"floor", "ceil", "trunc"}):
     of_one_number(_name)
+
+
+def question(name: str) -> None:
+    """A question about a float: one out of a tensor is asked in the graph; of one that varies, it is guarded that it is finite, if it is."""
+    function = getattr(math, name)
+
+    def model(vm: VM, x: Object) -> Object:
+        x = vm.observe(x)
+        if isinstance(x, UnbackedNumber) and x.cls is float:
+            tensor = as_tensor(vm, x)
+            if isinstance(tensor, TensorObject):
+                return enter(vm, torch.Tensor.item, [enter(vm, getattr(torch, name), [tensor])])
+        if isinstance(x, NumberObject) and x.cls is float and x.symbol(vm) is not None and is_sure(vm, x, lambda within: True):
+            return vm.const(function(0.0))
+        return fold(vm, function, x.as_real(vm))
+
+    models(function)(model)
+
+
+for _name in ("isnan", "isinf", "isfinite"):
+    question(_name)
 
 
 @models(math.pow)

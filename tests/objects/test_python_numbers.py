@@ -14,6 +14,7 @@ import framejit
 
 BACKENDS = ("eager", "aot_eager")
 PROGRAMS = {
+    "questions": lambda x: (x + 1, [f(x.sum().item()) for f in (math.isnan, math.isinf, math.isfinite)], math.isnan(x.max().item() * 2)),
     "perplexity": lambda x: x * math.exp(x.mean().item()), "norm": lambda x: x * x.norm().item() ** 2, "root": lambda x: x * math.sqrt(x.sum().item()),
     "quotient": lambda x: (x * (x.sum().item() / x.max().item()), (x > 0).sum().item() / (x > 1).sum().item()),
     "int": lambda x: x.new_zeros(3) + int(x.sum().item() * 10),
@@ -42,6 +43,31 @@ def test_values_and_errors_are_pythons(name: str, backend: str) -> None:
         x = torch.tensor(numbers, dtype=torch.float64)
         Comparison().same(outcome(program, x), outcome(compiled, x), str(numbers))
     assert framejit.statistics()["graph_breaks"] == 0
+
+
+def refused(x: torch.Tensor) -> torch.Tensor:
+    loss = x.mean()
+    if not math.isfinite(loss.item()):
+        raise ValueError(f"the loss is {loss.item()}")
+    return x * loss
+
+
+def test_a_branch_that_raises_is_checked_in_the_graph() -> None:
+    framejit.reset()
+    compiled = framejit.compile(refused, backend="aot_eager", fullgraph=True)
+    for numbers in DATA:
+        x = torch.tensor(numbers, dtype=torch.float64)
+        Comparison().same(outcome(refused, x), outcome(compiled, x), str(numbers))
+    assert framejit.statistics()["graphs"] == 1
+
+
+def test_floats_that_vary_are_finite() -> None:
+    framejit.reset()
+    program = lambda x, t: (x * t, math.isnan(t), math.isinf(t * 2), math.isfinite(t))
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for value in (0.5, 1.5, 2.5, 3.25, float("inf"), 1.0, 1e308, float("nan")):
+        Comparison().same(program(torch.ones(2), value), compiled(torch.ones(2), value), str(value))
+    assert framejit.statistics()["graphs"] <= 5
 
 
 @pytest.mark.slow
