@@ -42,7 +42,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     seen_by = untraceable_mode(tracer, stop.frames)
     stop = boundary.outside(tracer, stop)
     stop.stack = stacks.shown(stop.stack)
-    prediction = predict(stop, tracer.graph.has_operators())
+    prediction = predict(stop, tracer.graph.has_operators(), tracer.knows_it_is_compiled)
     refuted = None if prediction is None else family.refuted.get(prediction.key)
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, family.number, attempt.request.options.fullgraph)
     asked_by_torch = errors is None

@@ -149,11 +149,12 @@ class Compiler:
         """
         function = compiled.function
         against = prediction.against(error)
-        reason = breaks.DidNotRaise(against) if prediction.certain else prediction.reason
+        is_wrong = prediction.certain and not prediction.told
+        reason = breaks.DidNotRaise(against) if is_wrong else prediction.reason
         origin = entry.spec.origin
         self.families.of(None if origin.module is None else origin.module()).refuted[prediction.key] = reason
         compiled.remove(entry)
-        if prediction.certain:
+        if is_wrong:
             STATISTICS.add("internal_errors")
             alone = threading.active_count() == 1  # else another thread may have changed what the trace rested on
             if alone and self._is_strict():

@@ -41,6 +41,7 @@ class Prediction:
         cls: the exact class of the exception; None where it is an operator's error, of which only the real operator knows the class.
         certain: False where a handler of the program may keep the exception from leaving the frame.
         computes: whether operators come before: on other data, which no guard is about, each of them may raise.
+        told: whether the program has been told that it is compiled. Run as written it may go another way.
         whole: whether a frame that returns would have had to be compiled in one piece, so that it must not be run as written.
     """
 
@@ -49,6 +50,7 @@ class Prediction:
     cls: type[BaseException] | None
     certain: bool = True
     computes: bool = False
+    told: bool = False
     whole: bool = False
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:

@@ -231,6 +231,9 @@ class Record(Protocol[Obj]):
     directives: tuple[tuple[str, Any], ...]
     """What regions of the program have told the tracer (framejit.directives); changed through the trail."""
 
+    knows_it_is_compiled: bool
+    """Whether the program has been told that it is compiled: where its frame runs as written, it will be told otherwise. Changed through the trail."""
+
     checking: bool
     """Models are compared with the real functions where they are called with constants."""
 

@@ -96,6 +96,7 @@ class Tracer:
         self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
+        self.knows_it_is_compiled = False
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = 0

@@ -426,3 +426,14 @@ def test_an_operator_on_other_data_raises_before() -> None:
     for number, error in ((1, KeyError), (1, KeyError), (7, IndexError), (1, KeyError)):
         with pytest.raises(error):
             compiled(x, torch.tensor([number]))
+
+
+def test_what_goes_another_way_because_it_is_compiled_is_no_error_of_framejits():
+    def program(value):
+        if torch.compiler.is_compiling():
+            return value + torch.ones(7)
+        return value + 1
+
+    compiled = eager(program)
+    assert all(torch.equal(compiled(x), x + 1) for _ in range(3))
+    assert framejit.statistics()["internal_errors"] == 0
