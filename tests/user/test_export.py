@@ -56,6 +56,28 @@ def test_sizes_are_symbolic_where_that_is_asked_for():
         exported.module()(torch.randn(65, 4))
 
 
+def test_sizes_that_operators_are_given():
+    """Every model with positions of its own was refused: sizes that are inputs of the graph were taken for constants."""
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.positions = nn.Embedding(10, 4), nn.Embedding(32, 4)
+
+        def forward(self, ids, mask=None, lengths=None):
+            rows = torch.arange(ids.shape[1]) + lengths["past"].shape[0]
+            return (self.words(ids) + self.positions(rows)) * mask[..., None]
+
+    model, dynamic = Positions(), {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    example = {"mask": torch.ones(2, 5), "lengths": {"past": torch.ones(3)}}
+    exported = framejit.export(
+        model, (torch.ones(2, 5, dtype=torch.int64),), example,
+        dynamic_shapes={"ids": dynamic, "mask": dynamic, "lengths": {"past": {0: Dim.DYNAMIC}}},
+    )  # fmt: skip
+    for rows, columns, past in ((2, 5, 3), (3, 7, 9)):
+        same(exported, model, torch.ones(rows, columns, dtype=torch.int64), mask=torch.rand(rows, columns), lengths={"past": torch.ones(past)})
+
+
 def test_sizes_of_nested_arguments():
     def total(xs, named):
         return sum(x.sum(0) for x in xs) + named["a"].mean(0)
@@ -196,7 +218,7 @@ def test_the_program_s_own_errors_are_raised():
 )
 def test_bad_arguments(arguments, message):
     if message is None:
-        with pytest.raises(framejit.BadArgument, match="names 'y'.*there are x"):
+        with pytest.raises(framejit.BadArgument, match="names 'y'.*known: x"):
             framejit.export(*arguments, dynamic_shapes={"y": {0: Dim("n")}})
         with pytest.raises(framejit.BadArgument, match="a dimension that the tensor doesn't have"):
             framejit.export(*arguments, dynamic_shapes={"x": {3: Dim("n")}})

@@ -19,6 +19,8 @@ from framejit.backends.compile import copy_graph
 from framejit.backends.registry import lookup
 from framejit.driver.options import Options
 from framejit.errors import BadArgument, Unsupported
+from framejit.guards.source import Call, Source
+from framejit.guards.tensor_source import TensorSize
 from framejit.user.api import compile_target
 from framejit.user.exploring.conditions import Condition, Conditions
 from framejit.user.exploring.example_inputs import ExampleInputs
@@ -27,7 +29,8 @@ from framejit.user.exploring.program import NotRun, PrivateCompiler
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tensor, or another value, of the call. `kind`: "argument", "parameter", "output" or "constant"; `key`: its number, its name, or the value."""
+    """A tensor, or another value, of the call. `kind`: "argument", "parameter", "output" or "constant"; `key`: its number, its name, or the value.
+    Of an argument's "size", `key` is the argument's number and the dimension."""
 
     kind: str
     key: Any
@@ -39,7 +42,7 @@ class CapturedCall:
 
     Attributes:
         graph: the graph; None where nothing is computed.
-        inputs: what its placeholders take: arguments by number among the leaves of `(args, kwargs)`, parameters and buffers by name, constants.
+        inputs: what its placeholders take: arguments by number among the leaves of `(args, kwargs)`, sizes of them, parameters and buffers by name, constants.
         leaves, structure: the result.
         conditions: what the trace rests on, of sizes that vary.
         sizes: the symbols in them, each with the leaf of the arguments and the dimension that it is the size of.
@@ -122,16 +125,23 @@ def captured(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
     arguments = pytree.tree_leaves((args, kwargs))
     known = {id(value): Leaf("parameter", name) for name, value in renamed(named, with_memory).items()}
     known |= {id(value): Leaf("argument", number) for number, value in reversed(list(enumerate(arguments))) if isinstance(value, torch.Tensor)}
-    inputs = tuple([known.get(id(value)) or Leaf("constant", value) for value in recorder.inputs])
+    places = {id(value): number for number, value in reversed(list(enumerate(arguments)))}
+    taken = zip(recorder.inputs, entry.spec.inputs if recorder.graph is not None else (), strict=True)
+    inputs = tuple([known.get(id(value)) or number_of(source, call, places) or Leaf("constant", value) for value, source in taken])
     known |= {id(value): Leaf("output", number) for number, value in enumerate(recorder.outputs)}
     leaves, structure = pytree.tree_flatten(result)
     for leaf in leaves:
         refuse_opaque(leaf)
-    places = {id(value): number for number, value in reversed(list(enumerate(arguments)))}
     sizes = {conditions.symbols[symbol]: (places[id(tensor.example)], dim) for tensor in example.tensors for dim, symbol in tensor.symbols.items()}
     return CapturedCall(
         recorder.graph, inputs, tuple([known.get(id(leaf)) or Leaf("constant", leaf) for leaf in leaves]), structure, tuple(found), sizes
     )  # fmt: skip
+
+
+def number_of(source: Source, call: Call, places: Mapping[int, int]) -> Leaf | None:
+    """The size of an argument that a path leads to; None for any other path. `places`: the numbers of the arguments, by identity."""
+    number = places.get(id(source.base.fetch(call))) if isinstance(source, TensorSize) and source.base is not None else None
+    return None if number is None else Leaf("size", (number, source.payload))
 
 
 PLAIN = (torch.Tensor, bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)

@@ -138,6 +138,9 @@ class ExportedCall(nn.Module):
     def _find(self, leaf: Leaf, arguments: Sequence[Any], outputs: Sequence[Any]) -> Any:
         if leaf.kind == "argument":
             return arguments[leaf.key]
+        if leaf.kind == "size":
+            number, dim = leaf.key
+            return arguments[number].size(dim)
         if leaf.kind == "parameter":
             owner, _, name = leaf.key.rpartition(".")
             return getattr(self.get_submodule(owner), name)
