@@ -12,7 +12,7 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.switches import Switch
 from framejit.modules.torch_backends import switch_of_program
 from framejit.objects.object import Object
-from framejit.objects.registry import models
+from framejit.objects.registry import models, refuse
 
 AUTOGRAD = torch._C._autograd
 
@@ -42,3 +42,6 @@ def disable_hooks(vm: TorchVM, error_message: Object) -> Object:
 def enable_hooks(vm: TorchVM) -> Object:
     vm.graph.modes.switches.write(vm.guards, HOOKS_FORBIDDEN, None)
     return vm.const(None)
+
+
+refuse(breaks.GlobalStateUnsupported("hooks on saved tensors"), AUTOGRAD._push_saved_tensors_default_hooks, AUTOGRAD._pop_saved_tensors_default_hooks)
