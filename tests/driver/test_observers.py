@@ -395,6 +395,7 @@ def test_operators_warn_as_often_as_in_eager(program, backend):
     assert runs[0][0]
 
 
+@pytest.mark.slow
 def test_what_is_said_once_is_said_to_the_program():
     """TORCH_WARN_ONCE: in a fresh process, as it says it only once."""
     program = """

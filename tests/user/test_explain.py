@@ -303,6 +303,7 @@ def test_help_lists_every_log(capsys):
     assert {"graph_breaks", "recompiles", "guards", "graph_code", "bytecode", "trace", "resume", "backends", "effects"} <= set(logs.NAMES)
 
 
+@pytest.mark.slow
 def test_logs_by_environment(tmp_path):
     assert config.from_environment({"FRAMEJIT_LOGS": "guards", "FRAMEJIT_LOGS_OUT": "a.txt"}).logs_out == "a.txt"
     path = tmp_path / "log.txt"

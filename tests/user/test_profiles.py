@@ -40,6 +40,7 @@ def nothing_loaded(monkeypatch):
     framejit.reset()
 
 
+@pytest.mark.slow
 def test_a_second_process_begins_with_symbols(tmp_path, monkeypatch) -> None:
     program, saved = tmp_path / "program.py", tmp_path / "sizes.json"
     program.write_text(PROGRAM)
