@@ -135,7 +135,7 @@ class Source:
         return self.key(self.payload)
 
     def moved(self, places: Mapping[Source, Source]) -> Source:
-        """This path, where it goes through one of `places`, from the place that stands for that one on."""
+        """The path with its beginning replaced: where it goes through a key of `places`, it goes through that one's value. Else the path itself."""
         found = places.get(self)
         if found is not None or self.base is None:
             return found or self

@@ -65,7 +65,7 @@ class Translation(Numbers):
         self._terms: dict[Any, NumberTerm] = {}
 
     def truth(self, condition: Any, expected: bool = True) -> Any:
-        """That `condition` is computed without an error, and is as expected."""
+        """A z3 term that says that `condition` is computed without an error, and is as expected."""
         if isinstance(condition, (bool, BooleanAtom)):
             return z3.BoolVal(bool(condition) == expected, self.context)
         if isinstance(condition, sympy.Not):

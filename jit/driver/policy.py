@@ -135,7 +135,7 @@ def cause_of_new_entry(subject: Subject) -> tuple[Change | None, str]:
 
 
 def recent_entries(subject: Subject) -> list[Entry]:
-    """Those of the function's own entries that were made with all that it has learnt."""
+    """The function's own entries that were made with all that it has learnt."""
     return [entry for entry in subject.own if entry.spec.origin.number >= subject.history.learnt_at]
 
 

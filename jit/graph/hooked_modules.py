@@ -63,7 +63,9 @@ def set_up_inputs(hook: BackwardHook | HeardByOperators, count: int, places: lis
 def set_up_outputs(
     hook: BackwardHook | HeardByOperators, inputs: int, input_places: list[int] | None, count: int, places: list[int], *tensors: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """The tensors among a module's `count` results, likewise. `inputs`: how many arguments it has; `input_places`: which of them are behind a node, if any."""
+    """The tensors among a module's `count` results, behind a node that hears of their gradients. `inputs`: how many arguments it has; `input_places`: which
+    of them are behind such a node, if any.
+    """
     if isinstance(hook, HeardByOperators):
         return hook.set_up_outputs(inputs, input_places, count, places, tensors)
     hook.n_inputs, hook.input_tensors_index = inputs, input_places  # type: ignore[assignment]

@@ -36,7 +36,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 }
 """The tensors that one consists of, as `__tensor_flatten__` names them, and where in its `__dict__` each is found."""
 LENGTHS = ("_min_seqlen_tensor", "_max_seqlen_tensor")
-"""Those that have no data: their first size is the least, or the largest, length."""
+"""Tensors of a nested tensor that have no data: their first size is the least, or the largest, length."""
 
 
 @dataclass(frozen=True, slots=True)

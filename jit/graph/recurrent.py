@@ -39,7 +39,7 @@ class Arguments:
         return Arguments(*[data, batch_sizes, states, *rest, *([False] if packed else [])])
 
     def tensors(self) -> list[torch.Tensor]:
-        """Those that may require a gradient."""
+        """The tensors that may require a gradient."""
         return [self.data, *self.hx, *self.params]
 
     def positional(self) -> list[Any]:

@@ -38,7 +38,7 @@ class TraceShapeEnv(ShapeEnv):
 
 
 def learnt_by(env: ShapeEnv) -> tuple[int, ...]:
-    """Another value whenever a ShapeEnv has learnt something."""
+    """A value that differs from the last one whenever a ShapeEnv has learnt something meanwhile."""
     replacements = getattr(env, "_replacements_version_counter", 0)  # older versions count these with the others
     return len(env.guards), env.num_deferred_runtime_asserts, env._version_counter, replacements
 

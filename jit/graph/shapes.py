@@ -453,7 +453,7 @@ class Shapes:
 
 
 def facts_of_values(origins: Mapping[sympy.Symbol, NumberObject]) -> list[Fact]:
-    """That each symbol is what it is in this call."""
+    """The facts that each symbol has the value that it has in this call."""
     return [(sympy.Eq(symbol, sympy.Integer(number.value), evaluate=False), None) for symbol, number in origins.items()]
 
 

@@ -57,7 +57,7 @@ class Switches:
         return tuple([(switch, value) for switch, value in self._set if value != switch.read()])
 
     def mattering(self, tensors: Iterable[torch.Tensor]) -> Switched:
-        """Those of the differences that mean something for operators on these tensors."""
+        """The switches that are not as they were when the trace began, and mean something for operators on these tensors."""
         if not self._set:
             return ()
         devices = {tensor.device.type for tensor in tensors}

@@ -138,5 +138,5 @@ class Wrappers:
 
 
 def changed_among(fakes: list[torch.Tensor], before: list[int]) -> list[torch.Tensor]:
-    """Those of the fakes that an operator, which changes the first or those that have another version now, may have changed."""
+    """The fakes that an operator may have changed: the first of its arguments, and those whose version isn't what it was `before`."""
     return [fake for index, fake in enumerate(fakes) if index == 0 or version_of(fake) != before[index]]

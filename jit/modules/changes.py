@@ -28,7 +28,7 @@ class Reached:
     """What is reached from some values, constants and tensors apart.
 
     `made`: what the trace has made, and the containers in which that is kept, by their ids; `cells`: the ids of the cells among it. `sources`: of what
-    is from outside, and no more than the first step into it. `given`: likewise, with constants and tensors.
+    is from outside, and no more than the first step into it. `given`: these sources, and those of the constants and tensors.
     `taken_to_stay`, `guards`: what was looked at and isn't expected to change, and what was guarded, when code that has these values was traced.
     """
 

@@ -16,10 +16,10 @@ KEYWORDS: dict[type[BaseException], tuple[str, ...]] = {
     cls: tuple(name for name in names if hasattr(cls, name))
     for cls, names in ((ImportError, ("name", "path", "name_from")), (NameError, ("name",)), (AttributeError, ("name", "obj")))
 }
-"""What their `__init__` takes by keyword; that of all others takes nothing so."""
+"""What the `__init__` of builtin exceptions takes by keyword; that of all others takes no keywords."""
 
 PARSED = (UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError, SyntaxError)
-"""Their `__init__` checks its arguments and makes fields of them."""
+"""Exceptions whose `__init__` checks its arguments and makes fields of them."""
 
 
 def real_instance(vm: VM, cls: type[BaseException], args: list[Any], **kwargs: Any) -> BaseException:

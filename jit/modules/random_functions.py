@@ -35,7 +35,7 @@ OF_ARRAYS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Functions of NumPy's generators, and what they take besides `size`, with the defaults."""
 OF_STATES = {**OF_ARRAYS, "random_sample": {}, "rand": {}, "randn": {}, "randint": {"low": NEEDED, "high": None}}
-"""Those of numpy.random and of RandomState."""
+"""Functions of numpy.random and of RandomState, and what they take besides `size`, with the defaults."""
 INTEGRAL = frozenset({"randint", "integers", "randrange", "poisson", "binomial", "geometric", "choice", "permutation"})
 MOST = 2**62
 """Ints beyond this are left to Python."""
@@ -63,7 +63,7 @@ class NumbersAsked:
     size: TupleObject | None
 
     def arguments(self, vm: VM) -> list[Object]:
-        """As arguments of the operators of graph/draws.py."""
+        """The arguments that the operators of graph/draws.py take for this."""
         size = vm.const(None) if self.size is None else self.size
         return [vm.const(self.function.name), vm.const(self.numbers), size, vm.const(self.function.dtype)]
 

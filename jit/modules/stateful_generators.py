@@ -33,7 +33,7 @@ class StatefulGenerator(Object):
         """Rest on what the graph has to know of one from outside; breaks where it has no place there."""
 
     def state(self, vm: TorchVM) -> TensorObject:
-        """Its present state."""
+        """The generator's present state, as a tensor."""
         if vm.graph.transform_around() is not None:
             vm.unsupported(breaks.Random(f"a {self.kind.cls.__qualname__}, inside a transform of torch.func"))
         if self.kept is not None:
@@ -49,18 +49,18 @@ class StatefulGenerator(Object):
         return self.kept
 
     def move(self, vm: TorchVM, state: Object) -> None:
-        """It has another state from here on."""
+        """Set the generator's state."""
         assert isinstance(state, TensorObject)
         self.state(vm)  # guards what it is
         vm.trail.set(self, "kept", state)
         vm.effects.mutated(self)
 
     def seed(self, vm: TorchVM, seed: Object) -> None:
-        """It has the state of one that is made by this seed."""
+        """Give the generator the state of one that is made by this seed."""
         self.move(vm, enter(vm, SEEDED_STATE, [vm.const(self.kind.cls.__name__), seed]))
 
     def is_process(self, vm: VM) -> bool:
-        """Whether it is the process's."""
+        """Whether it is the generator that the library has for the whole process."""
         if self.process is None or self.value is not self.process:
             return False
         assert self.source is not None

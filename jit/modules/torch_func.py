@@ -38,7 +38,7 @@ app(eager_transforms.linearize)(plain.linearize)
 
 @models(lazy_load_decompositions)
 def load_decompositions(vm: TorchVM) -> Object:
-    """They are loaded when the operator is run, on fakes at first."""
+    """functorch's decompositions need no loading here: the operator that uses them loads them when it runs on fakes."""
     return vm.const(None)
 
 

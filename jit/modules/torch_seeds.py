@@ -47,7 +47,7 @@ def place_among_draws(vm: TorchVM, function: FunctionType) -> Object:
 
 @models(torch.manual_seed)
 def manual_seed(vm: TorchVM, seed: Object) -> Object:
-    """It gives the generator of the CPU."""
+    """torch.manual_seed, which gives the generator of the CPU."""
     place, number = place_among_draws(vm, torch.manual_seed), vm.observe(seed)
     if not is_seed(vm, number):
         vm.unsupported(breaks.Random("torch.manual_seed"))

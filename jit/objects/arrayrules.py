@@ -67,7 +67,7 @@ VIEWS = frozenset({
 # What NumPy computes in the graph.
 
 FOURIER = frozenset({"fft.fft", "fft.ifft", "fft.fft2", "fft.ifft2", "fft.fftn", "fft.ifftn"})
-"""Those whose result has the shape of their first argument where no other is asked for."""
+"""Fourier transforms whose result has the shape of their first argument where no other is asked for."""
 BY_NUMPY = frozenset({
     *("histogram", "histogram2d", "bincount", "digitize", "interp", "average", "cov", "corrcoef", "isin", "unique", "union1d", "intersect1d", "setdiff1d"),
     *("setxor1d", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin", "nanmedian", "nanpercentile", "nanquantile", "nanargmax", "nanargmin", "nancumsum"),

@@ -88,7 +88,7 @@ class ArrayObject(Object):
         return found
 
     def sizes(self, vm: VM) -> list[Object]:
-        """Its shape."""
+        """The array's shape, as numbers of the program's."""
         known = self.read(vm, "shape")
         if known is not MISSING:
             return [vm.const(size) for size in known]
@@ -124,7 +124,7 @@ class ArrayObject(Object):
         vm.unsupported(breaks.ArrayOperation("the hash of an array"))
 
     def as_graph_argument(self, vm: VM) -> Any:
-        """As an argument of torch's, a scalar is a number. Of arrays, torch makes this or that."""
+        """A NumPy scalar is a number to torch. What torch makes of an array depends on the function."""
         if not self.is_scalar:
             raise NotConstant(self)
         return self.number(vm).as_graph_argument(vm)

@@ -80,7 +80,7 @@ class NumberObject(ConstObject):
         return self.symbol(vm) if self.cls is int else None
 
     def symbol(self, vm: VM) -> Any:
-        """Its SymInt or SymFloat; None where it has none, be it that its value is known."""
+        """The SymInt or SymFloat of the number; None where it has none, as one whose value is known."""
         if not self.pending:
             return None
         if self.sym is None and self.source is not None:

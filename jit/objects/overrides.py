@@ -59,7 +59,7 @@ def overrides_in(vm: VM, obj: Object) -> bool:
 
 
 def arguments_asked(vm: VM, candidates: Iterable[Object], plain_too: bool = False) -> list[Object]:
-    """Those of these values that are asked, one for each class: subclasses before the classes that they derive from, else in order."""
+    """The candidates whose `__torch_function__` is asked, one for each class: subclasses before the classes that they derive from, else in order."""
     found: list[Object] = []
     for candidate in candidates:
         candidate = vm.observe(candidate)

@@ -9,7 +9,7 @@ from framejit.guards.source import MISSING, Pinned
 from framejit.objects.object import Object
 
 ITSELF: Any = object()
-"""As an argument of a step: the set that the step changes."""
+"""Stands, among the arguments of a step, for the set that the step changes."""
 
 
 class Operand(Object):

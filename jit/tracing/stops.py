@@ -14,7 +14,7 @@ Place = CodeType | tuple[CodeType, int]
 
 
 class GraphBreak(Exception):
-    """Signal: tracing stops here. `stack`: the user's frames, outermost first; `frames`: the interpreter's, likewise."""
+    """Signal: tracing stops here. `stack`: the user's frames; `frames`: the interpreter's. Both are outermost first."""
 
     def __init__(self, reason: breaks.Break, stack: list[UserFrame], frames: Sequence[Frame] = ()) -> None:
         super().__init__(str(reason))

@@ -18,13 +18,13 @@ class Treatment(enum.Enum):
     """How calls of a function are traced."""
 
     NODE = enum.auto()
-    """As one node of the graph, which takes the arguments as they stand, where nodes can take such."""
+    """A call is one node of the graph, which takes the arguments as they stand, where nodes can take such."""
     ANY_STRUCTURE = enum.auto()
-    """As one node of the graph, which takes the tensors that are anywhere in the arguments."""
+    """A call is one node of the graph, which takes the tensors that are anywhere in the arguments."""
     NATIVE = enum.auto()
-    """Not at all: they split the graph."""
+    """Calls aren't traced: they split the graph."""
     CONSTANT = enum.auto()
-    """They are made while tracing, and what they give is a constant."""
+    """Calls are made while tracing, and what they give is a constant."""
 
 
 _declared: dict[int, tuple[Callable[[], Any], Any]] = {}

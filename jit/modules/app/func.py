@@ -35,7 +35,7 @@ def call_jvp(function: Any, args: list[Any], which: list[int] | None, tangents: 
 
 
 def call_vjp(function: Any, args: list[Any], which: list[int] | None) -> tuple[list[Any], list[Any], Any, Any]:
-    """What `function(args)` gives, likewise, and what `call_pull_back` takes."""
+    """What `function(args)` gives, a list of tensors, another that is only handed on, and a third value; with what `call_pull_back` takes."""
     raise NotImplementedError
 
 

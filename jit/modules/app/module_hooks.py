@@ -23,7 +23,7 @@ def inputs_heard(hook: Any, count: int, places: Any, *tensors: Any) -> Any:
 
 
 def outputs_heard(hook: Any, inputs: int, input_places: Any, count: int, places: Any, *tensors: Any) -> Any:
-    """The tensors among a module's results, likewise: it has a model."""
+    """The tensors among a module's results, behind a node that hears of their gradients behind the graph: it has a model."""
     raise NotImplementedError
 
 

@@ -33,7 +33,7 @@ def zero_grad(function: Callable[..., Any], optimizer: Any, set_to_none: bool = 
 
 
 def zero_grad_of_module(function: Callable[..., Any], module: Any, set_to_none: bool = True) -> None:
-    """torch.nn.Module.zero_grad, likewise."""
+    """torch.nn.Module.zero_grad. With `set_to_none=False`, and for replicas of DataParallel, it calls `function`, the real one."""
     if not set_to_none or getattr(module, "_is_replica", False):
         function(module, set_to_none)
         return

@@ -28,7 +28,7 @@ class VaryingTensor:
     symbols: Mapping[int, str]
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Its sizes, where those that vary are as given."""
+        """The tensor's sizes, of which those that vary are taken from `sizes`."""
         return tuple(sizes[self.symbols[dim]] if dim in self.symbols else size for dim, size in enumerate(self.example.shape))
 
 
