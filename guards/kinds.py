@@ -53,7 +53,7 @@ class Guard:
         return (self.source,)
 
     def moved(self, to: Callable[[Source], Source]) -> Guard:
-        """The same fact about the values at other paths: `to` gives the path that takes a path's place."""
+        """A guard that says this of the values at other paths: `to` gives the path that takes a path's place."""
         found = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Source):

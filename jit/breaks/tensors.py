@@ -22,7 +22,7 @@ class DataDependent(Break):
     message = "{what} depends on the data of a tensor"
     explanation = "While tracing, tensors have shapes and types but no data, so the answer is not known."
     hints = (
-        "Keep it in tensors: choose between values with torch.where, select with a mask and where in place of indices.",
+        "Keep it in tensors: choose between values with torch.where; use a mask instead of indices that depend on data.",
         "Give both ways to torch.cond(x.sum() > 0, one, other, (x,)), if they only compute tensors.",
         "Return the tensor, and ask for its number, its items or its size outside of the compiled function.",
     )
@@ -152,7 +152,7 @@ class OptimizerStep(SkippedFrame):
 
     id = "FJ036"
     message = "a step of {reason}, which runs as written"
-    explanation = "Its arithmetic is no part of a graph: it depends on numbers in tensors, or is none of tensors."
+    explanation = "Its arithmetic is no part of a graph: it depends on numbers in tensors, or computes with other things than tensors."
     hints = ("Compile the model, or the function that computes the loss, rather than the step.",)
 
 
@@ -191,22 +191,6 @@ class UnknownNumber(Break):
         "If the answer is always the same, say so before: torch._check({check}), or the opposite.",
         "Keep it in tensors: choose with torch.where, multiply by a mask.",
     )
-
-
-@dataclass(frozen=True)
-class LaterValue(Break):
-    """The program looks at what a step of a learning rate scheduler has changed, in the same call: `if scheduler.get_last_lr()[0] < 1e-6`.
-
-    Such steps run as written, behind the graph, so that no schedule costs a compilation. What they give may be returned, stored, computed with and made text
-    of. Where the program must know it to go on, or a tensor is computed with it, the call is split, and behind the split it is known.
-    """
-
-    needing: str
-    number: str
-    id = "FJ078"
-    message = "{needing} needs {number}, which a learning rate scheduler changes behind the graph"
-    explanation = "The scheduler's step has not run yet where the program is traced, so the new learning rate isn't known."
-    hints = ("Look at the learning rate outside the compiled function, or before the scheduler's step.",)
 
 
 @dataclass(frozen=True)
@@ -369,3 +353,19 @@ class LazyModuleCall(SkippedFrame):
     message = "the first call of a lazy module, {reason}, which makes its parameters: the call runs as written"
     explanation = "A graph of the first call would run once. The next call is compiled."
     hints = ("There is nothing to do. With fullgraph=True, call the module once before it is compiled.",)
+
+
+@dataclass(frozen=True)
+class LaterValue(Break):
+    """The program looks at what a step of a learning rate scheduler has changed, in the same call: `if scheduler.get_last_lr()[0] < 1e-6`.
+
+    Such steps run as written, behind the graph, so that no schedule costs a compilation. What they give may be returned, stored, computed with and made text
+    of. Where the program must know it to go on, or a tensor is computed with it, the call is split, and behind the split it is known.
+    """
+
+    needing: str
+    number: str
+    id = "FJ078"
+    message = "{needing} needs {number}, which a learning rate scheduler changes behind the graph"
+    explanation = "The scheduler's step has not run yet where the program is traced, so the new learning rate isn't known."
+    hints = ("Look at the learning rate outside the compiled function, or before the scheduler's step.",)

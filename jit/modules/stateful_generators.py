@@ -57,7 +57,7 @@ class StatefulGenerator(Object):
 
     def seed(self, vm: TorchVM, seed: Object) -> None:
         """Give the generator the state of one that is made by this seed."""
-        self.move(vm, enter(vm, SEEDED_STATE, [vm.const(self.kind.cls.__name__), seed]))
+        self.move(vm, state_by_seed(vm, self.kind, seed))
 
     def is_process(self, vm: VM) -> bool:
         """Whether it is the generator that the library has for the whole process."""

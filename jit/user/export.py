@@ -46,7 +46,7 @@ def export(
     if isinstance(target, type) or not callable(target):
         raise BadArgument(f"export() takes an nn.Module, a function or another callable; got {target!r:.80}")
     if not isinstance(args, tuple):
-        raise BadArgument(f"export(): args is a tuple of all positional arguments; got a {type(args).__qualname__}")
+        raise BadArgument(f"export(): args is a tuple of all positional arguments; got {type(args).__qualname__}")
     call = raw_call(type(target))
     if isinstance(call, CompiledFunction) and not isinstance(target, nn.Module):
         target = call.__get__(target)

@@ -77,11 +77,11 @@ def substitute_in_graph(original: Callable[..., Any], *, skip_signature_check: b
         BadArgument: `original` can't be called, or the decorated object is no function in Python, or takes other parameters.
     """
     if not callable(original):
-        raise BadArgument(f"substitute_in_graph() takes a function; got a {type(original).__qualname__}")
+        raise BadArgument(f"substitute_in_graph() takes a function; got {type(original).__qualname__}")
 
     def decorate(function: F) -> F:
         if not isinstance(function, FunctionType):
-            raise BadArgument(f"substitute_in_graph() decorates a function in Python; got a {type(function).__qualname__}")
+            raise BadArgument(f"substitute_in_graph() decorates a function in Python; got {type(function).__qualname__}")
         if not skip_signature_check and (expected := _parameters(original)) not in (None, _parameters(function)):
             raise BadArgument(f"substitute_in_graph(): {function.__qualname__} takes other parameters than {original!r}: {expected}")
         _declared[id(original)] = (_reference(original), function)
@@ -109,7 +109,7 @@ def _found(function: Any) -> Any:
 
 def _declare(function: F, treatment: Treatment, name: str) -> F:
     if not callable(function):
-        raise BadArgument(f"{name}() takes a function; got a {type(function).__qualname__}")
+        raise BadArgument(f"{name}() takes a function; got {type(function).__qualname__}")
     _declared[id(function)] = (_reference(function), treatment)
     return function
 

@@ -91,7 +91,7 @@ def mark_static(tensor: torch.Tensor, dim: int | Iterable[int] | None = None) ->
 def numbers(tensor: Any, dim: int | Iterable[int], function: str) -> list[int]:
     """The dimensions asked for, counted from the beginning. Raises BadArgument."""
     if not isinstance(tensor, torch.Tensor):
-        raise BadArgument(f"{function}() takes a tensor; got a {type(tensor).__qualname__}")
+        raise BadArgument(f"{function}() takes a tensor; got {type(tensor).__qualname__}")
     found = []
     for number in [dim] if isinstance(dim, int) else list(dim):
         if type(number) is not int or not -tensor.dim() <= number < tensor.dim():

@@ -51,7 +51,7 @@ def valid_inputs(
     if isinstance(target, type) or not callable(target):
         raise BadArgument(f"valid_inputs() takes a function, a method, an nn.Module or another callable; got {target!r:.80}")
     if not isinstance(example_args, tuple):
-        raise BadArgument(f"valid_inputs(): example_args is a tuple of all positional arguments; got a {type(example_args).__qualname__}")
+        raise BadArgument(f"valid_inputs(): example_args is a tuple of all positional arguments; got {type(example_args).__qualname__}")
     if type(max_regions) is not int or max_regions < 1 or not seconds > 0:
         raise BadArgument(f"valid_inputs(): max_regions is at least 1, and seconds more than 0; got {max_regions!r} and {seconds!r}")
     call = raw_call(type(target))

@@ -275,7 +275,7 @@ def test_torchs_own_marks() -> None:
     [
         (lambda x: framejit.mark_dynamic(x, 2), r"no dimension 2 in a tensor of shape \(3, 2\)"),
         (lambda x: framejit.mark_dynamic(x, 0, min=5, max=4), "min=5 is greater than max=4"),
-        (lambda x: framejit.mark_dynamic([1], 0), "takes a tensor; got a list"),
+        (lambda x: framejit.mark_dynamic([1], 0), "takes a tensor; got list"),
         (lambda x: framejit.mark_dynamic(x, 0, min=-1), "min must be a size"),
         (lambda x: (framejit.mark_static(x), framejit.mark_dynamic(x, 0)), "marked as static"),
         (lambda x: (framejit.mark_dynamic(x, 0), framejit.mark_static(x, 0)), "marked as dynamic"),

@@ -447,6 +447,24 @@ def steps(t):
     return t + 1
 
 
+def steps_and_looks(t, scheduler):
+    scheduler.step()
+    return t * 2 if scheduler.get_last_lr()[0] < 0.05 else t
+
+
+def looks_and_steps(t, scheduler):
+    t = t * 2 if scheduler.get_last_lr()[0] < 0.05 else t
+    scheduler.step()
+    return t
+
+
+def scheduler_of_a_new_optimizer():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    optimizer.step()  # the scheduler warns without it
+    return scheduler
+
+
 def first_step(t):
     parameter = nn.Parameter(torch.ones(3))
     return t, parameter, torch.optim.Adam([parameter])
@@ -584,6 +602,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ074", lambda t: without_fake(t) + 1, None, lambda t: with_fake(t) + 1, None),
     ("FJ075", lambda t: looks_at_data(t) + 1, None, lambda t: with_fake(t) + 1, None),
     ("FJ077", draws_before, lambda: (x, torch.nn.LazyLinear(2)), lambda t, layer: layer(t), lambda: (x, called(torch.nn.LazyLinear(2)))),
+    ("FJ078", steps_and_looks, lambda: (x, scheduler_of_a_new_optimizer()), looks_and_steps, lambda: (x, scheduler_of_a_new_optimizer())),
 ]  # fmt: skip
 
 

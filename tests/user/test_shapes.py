@@ -128,7 +128,7 @@ def test_bad_declarations(shapes, text: str) -> None:
 
 
 def test_something_else_than_a_tensor() -> None:
-    with pytest.raises(framejit.ConstraintViolation, match="x is a int; the shape of a tensor was declared"):
+    with pytest.raises(framejit.ConstraintViolation, match="x is an int; the shape of a tensor was declared"):
         eager(lambda x: x + 1, shapes={"x": ("n",)})(3)
 
 
