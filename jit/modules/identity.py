@@ -5,13 +5,15 @@ from __future__ import annotations
 import _thread
 import copyreg
 import struct
+from collections import OrderedDict, defaultdict
 from types import MemberDescriptorType
 from typing import Any
 
 from framejit import breaks, classes
 from framejit.guards.source import MISSING
-from framejit.objects import operators
+from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE
+from framejit.objects.dictobject import DictObject
 from framejit.objects.finalizers import guard_address
 from framejit.objects.object import VM, NotConstant, Object, settle
 from framejit.objects.registry import models
@@ -77,6 +79,8 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
     """Objects/typeobject.c: reduce_newobj, for instances whose whole state is their `__dict__`."""
     if vm.observe(protocol).cls is not int:
         vm.unsupported(breaks.UnsupportedCall("object.__reduce_ex__ with a protocol that is no int"))
+    if isinstance(self, DictObject) and self.cls in (OrderedDict, defaultdict) and protocol.constant(vm) >= 2:
+        return reduce_mapping(vm, self)
     plain = isinstance(self, UserObject) and all(
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )
@@ -87,3 +91,12 @@ def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
     namespace = self.instance_dict(vm)
     state = NONE if namespace is None or not namespace.open(vm) else namespace
     return TupleObject([vm.const(copyreg.__newobj__), TupleObject([vm.const(self.cls)]), state, NONE, NONE])  # type: ignore[attr-defined]
+
+
+def reduce_mapping(vm: VM, mapping: DictObject) -> Object:
+    """What an OrderedDict or a defaultdict is copied by: its class, its factory, its attributes, and an iterator over its items."""
+    arguments = [] if mapping.factory is None or vm.observe(mapping.factory).cls is type(None) else [mapping.factory]
+    namespace = mapping.instance_dict(vm)
+    state = NONE if namespace is None or not namespace.open(vm) else namespace
+    items = abstract.iter_(vm, abstract.call_method(vm, mapping, "items"))
+    return TupleObject([vm.const(mapping.cls), TupleObject(arguments), state, NONE, items])
