@@ -16,13 +16,12 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.draws import DRAW, SEED, draws_of
 from framejit.guards.kinds import ValueIs
 from framejit.modules.app import random as app
-from framejit.modules.random_functions import PYTHON, STATES, DrawingFunction, asked
+from framejit.modules.random_functions import PYTHON, STATES, DrawingFunction, asked, orders_array
 from framejit.modules.random_objects import by_numpy, default_rng
 from framejit.modules.random_orders import NAMES, drawn_order
 from framejit.modules.torch_seeds import is_seed
 from framejit.objects import abstract, operators
 from framejit.objects.naming import callable_name
-from framejit.objects.ndarrayobject import ArrayObject
 from framejit.objects.object import Object
 from framejit.objects.registry import call_model, library, models
 from framejit.objects.torchcall import enter
@@ -101,7 +100,7 @@ def by_method(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[st
         return None
     receiver = vm.observe(args[0])
     on_array = ON_ARRAYS.get(function.value)
-    if on_array is not None and len(args) > 1 and isinstance(vm.observe(args[1]), ArrayObject):
+    if on_array is not None and orders_array(vm, on_array.__name__, args[1:], kwargs):
         draws_order = vm.pin(getattr(numpy.random, "choice" if on_array is app.choice else "permutation"))
         found: Object | None = vm.call_app(on_array, [draws_order, *args[1:]], kwargs)
     elif function.value in NAMES:

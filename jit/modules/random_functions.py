@@ -92,6 +92,13 @@ def of_numpy(functions: Mapping[str, dict[str, Any]]) -> dict[str, DrawingFuncti
 STATES, GENERATORS = of_numpy(OF_STATES), of_numpy({**OF_ARRAYS, "integers": {"low": NEEDED, "high": None}})
 
 
+def orders_array(vm: VM, name: str, args: list[Object], kwargs: dict[str, Object]) -> bool:
+    """Whether a call of `choice`, `shuffle` or `permutation` is given an array, and nothing that modules/app/random.py doesn't know, such as probabilities."""
+    if not args or not isinstance(vm.observe(args[0]), ArrayObject):
+        return False
+    return (len(args) <= 3 and kwargs.keys() <= {"size", "replace"}) if name == "choice" else len(args) == 1 and not kwargs
+
+
 def asked(vm: VM, function: DrawingFunction, args: list[Object], kwargs: dict[str, Object]) -> NumbersAsked | None:
     """What a call of a function asks it; None where no graph can be asked that."""
     if function.name in BY_DIMENSIONS:

@@ -14,13 +14,12 @@ from framejit.graph.generator_states import DRAW_NUMBERS, MERSENNE, PCG64, PYTHO
 from framejit.guards.kinds import KeyAbsent, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Source
 from framejit.modules.app import random as app
-from framejit.modules.random_functions import GENERATORS, STATES, DrawingFunction, asked
+from framejit.modules.random_functions import GENERATORS, STATES, DrawingFunction, asked, orders_array
 from framejit.modules.random_functions import PYTHON as OF_PYTHON
 from framejit.modules.stateful_generators import StatefulGenerator, state_by_seed
 from framejit.modules.torch_seeds import is_seed
 from framejit.objects import abstract
 from framejit.objects.funcobject import MethodObject
-from framejit.objects.ndarrayobject import ArrayObject
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import library, models, wrapper_for, wraps
 from framejit.objects.torchcall import enter
@@ -213,7 +212,7 @@ def by_numpy(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str
     if isinstance(generator, StateGenerator) and generator.source is not None and generator.is_process(vm):
         return None
     on_array, order = ON_ARRAYS.get(function.value, (None, None))
-    if on_array is not None and len(args) > 1 and isinstance(vm.observe(args[1]), ArrayObject):
+    if on_array is not None and orders_array(vm, on_array.__name__, args[1:], kwargs):
         return vm.call_app(on_array, [MethodObject(vm.pin(order), generator), *args[1:]], kwargs)
     if function.value is STATE_METHODS["seed"] and isinstance(generator, StateGenerator):
         generator.seed(vm, seed_of_state(vm, args[1] if len(args) == 2 and not kwargs else None))

@@ -320,6 +320,11 @@ def lists_and_refused_arrays(s):
 
 
 @split
+def arrays_with_probabilities(s):
+    return s.x * np.random.choice(s.floats, p=np.full(len(s.floats), 1 / len(s.floats))), np.random.choice(s.floats, 2, True, np.eye(len(s.floats))[0])
+
+
+@split
 def cut(s):
     share, width = np.random.beta(1.0, 1.0), 6
     size, center = int(width * np.sqrt(1.0 - share)), np.random.randint(width)
