@@ -143,6 +143,26 @@ class TensorData(Source):
         return f"the data of {of(self.base)}"
 
 
+class TensorAttribute(Source):
+    """An attribute of a tensor that torch computes (`grad`, `is_leaf`), without asking what its class says of it. Payload: the name."""
+
+    __slots__ = ()
+    accessor = "tensor_attribute"
+
+    def step(self, value: Any) -> Any:
+        return attribute_of(value, self.payload) if issubclass(type(value), torch.Tensor) else MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}.{self.payload}"
+
+
+def attribute_of(tensor: torch.Tensor, name: str) -> Any:
+    """An attribute of a tensor that torch computes, without asking what its class says of it."""
+    with torch._C.DisableTorchFunction():
+        return getattr(tensor, name, MISSING)
+
+
 class FunctionModeInForce(Source):
     """A mode on the stack of torch's function modes at the call. Payload: its place, the outermost is 0. MISSING where there are fewer."""
 
@@ -160,5 +180,5 @@ class FunctionModeInForce(Source):
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
 """The steps from a tensor to a number; the C++ side has one accessor for each."""
 
-TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, SparsePart, TensorData, FunctionModeInForce)
+TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, SparsePart, TensorAttribute, TensorData, FunctionModeInForce)
 """All steps of this file."""

@@ -199,6 +199,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             return tensor_numbers(base, &numbers) ? keep(tree, tensor_number(node, numbers)) : nullptr;
         }
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
+        case Accessor::tensor_attribute: return keep(tree, tensor_attribute(base, node.object));
         case Accessor::sparse_part: return keep(tree, sparse_part(base, node.object));
         case Accessor::tensor_data: return keep(tree, tensor_bytes(base));
         case Accessor::function_mode: return keep(tree, function_mode(node.number));
@@ -225,6 +226,7 @@ PyObject *payload_object(const Node &node, PyObject *payload) {
         case Accessor::item:
         case Accessor::c_attr:
         case Accessor::sparse_part:
+        case Accessor::tensor_attribute:
         case Accessor::type_attr: return payload;
         case Accessor::slot_member:
             if (Py_IS_TYPE(payload, &PyMemberDescr_Type) || is_mro(payload)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));
@@ -260,6 +262,7 @@ int lower_payload(Node &node, PyObject *payload) {
             return -1;
         }
         case Accessor::c_attr:
+        case Accessor::tensor_attribute:
         case Accessor::type_attr:
             if (PyUnicode_CheckExact(payload)) return 0;
             PyErr_SetString(PyExc_TypeError, "an attribute's name must be a str");

@@ -532,16 +532,15 @@ PyObject *function_mode(Py_ssize_t place) {
     return mode;
 }
 
-/* Neither a class nor a mode of the program's is asked. */
-PyObject *sparse_part(PyObject *tensor, PyObject *method) {
-    if (!PyObject_TypeCheck(tensor, tensor_base) || read(tensor).layout() == c10::kStrided) return nullptr;
+/* Neither a class nor a mode of the program's is asked meanwhile. */
+static PyObject *without_overrides(PyObject *(*function)(PyObject *, PyObject *), PyObject *first, PyObject *second) {
     PyObject *guard = PyObject_CallNoArgs(no_overrides);
     PyObject *entered = guard == nullptr ? nullptr : PyObject_CallMethod(guard, "__enter__", nullptr);
     if (entered == nullptr) {
         Py_XDECREF(guard);
         return nullptr;
     }
-    PyObject *found = PyObject_CallOneArg(method, tensor);
+    PyObject *found = function(first, second);
     if (found == nullptr) PyErr_Clear();
     PyObject *left = PyObject_CallMethod(guard, "__exit__", "OOO", Py_None, Py_None, Py_None);
     if (left == nullptr) Py_CLEAR(found);
@@ -549,6 +548,15 @@ PyObject *sparse_part(PyObject *tensor, PyObject *method) {
     Py_DECREF(entered);
     Py_DECREF(guard);
     return found;
+}
+
+PyObject *sparse_part(PyObject *tensor, PyObject *method) {
+    if (!PyObject_TypeCheck(tensor, tensor_base) || read(tensor).layout() == c10::kStrided) return nullptr;
+    return without_overrides([](PyObject *callee, PyObject *argument) { return PyObject_CallOneArg(callee, argument); }, method, tensor);
+}
+
+PyObject *tensor_attribute(PyObject *tensor, PyObject *name) {
+    return PyObject_TypeCheck(tensor, tensor_base) ? without_overrides(PyObject_GetAttr, tensor, name) : nullptr;
 }
 
 int init_leaf_tensor(PyObject *module) {

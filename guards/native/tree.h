@@ -32,7 +32,7 @@ namespace framejit {
     X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
     X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index) X(item_count) \
     X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)   \
-    X(array_tensor) X(sparse_part) X(tensor_data) X(function_mode)
+    X(array_tensor) X(sparse_part) X(tensor_attribute) X(tensor_data) X(function_mode)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
@@ -303,6 +303,7 @@ int init_leaf_container();
 
 /* leaf_tensor.cpp */
 PyObject *sparse_part(PyObject *tensor, PyObject *method); /* a new reference; NULL, maybe with an exception set, where the method raises */
+PyObject *tensor_attribute(PyObject *tensor, PyObject *name); /* a new reference; NULL, maybe with an exception set, where there is none */
 PyObject *function_mode(Py_ssize_t place); /* a new reference; NULL where the stack of torch's function modes has fewer */
 int init_leaf_tensor(PyObject *module);
 bool looks_same(const TensorLook &look, PyObject *value);

@@ -12,6 +12,7 @@ import torch
 from framejit import breaks, classes, torch_function_stack
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
+from framejit.guards.tensor_source import TensorAttribute, attribute_of
 from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Namespace, Object
@@ -290,10 +291,10 @@ def read_is_meta(vm: VM, self: TensorObject) -> Object:
     return vm.const(self.look(vm).device.type == "meta")
 
 
-def refuse_reading(vm: VM, tensor: TensorObject, name: str) -> None:
-    """Break where a guard would have to read an attribute that a class overrides."""
-    if tensor.source is not None and is_disguised(tensor.cls):
-        vm.unsupported(breaks.TensorSubclass(f"{classes.qualname(tensor.cls)}, of whose tensors .{name} is read"))
+def source_of(tensor: TensorObject, name: str) -> Source:
+    """Where an attribute that torch computes of a tensor from outside is found. The trace has asked the tensor's class already."""
+    assert tensor.source is not None
+    return tensor.source.child(TensorAttribute if is_disguised(tensor.cls) else CAttr, name)
 
 
 @models(torch.Tensor.requires_grad)
@@ -308,8 +309,7 @@ def read_is_leaf(vm: VM, self: TensorObject) -> Object:
     fake = self.look(vm)
     vm.graph.check_record(self)
     if self.source is not None and fake.requires_grad:
-        refuse_reading(vm, self, "is_leaf")
-        vm.guard(Equals, self.source.child(CAttr, "is_leaf"), self.value.is_leaf)
+        vm.guard(Equals, source_of(self, "is_leaf"), attribute_of(self.value, "is_leaf"))
     return vm.const(fake.is_leaf)
 
 
@@ -317,9 +317,9 @@ def read_is_leaf(vm: VM, self: TensorObject) -> Object:
 def read_retains_grad(vm: VM, self: TensorObject) -> Object:
     if self.source is None:
         return vm.const(self.retains or self.look(vm).retains_grad)
-    refuse_reading(vm, self, "retains_grad")
-    vm.guard(Equals, self.source.child(CAttr, "retains_grad"), self.value.retains_grad)
-    return vm.const(self.value.retains_grad)
+    retains = attribute_of(self.value, "retains_grad")
+    vm.guard(Equals, source_of(self, "retains_grad"), retains)
+    return vm.const(retains)
 
 
 @models(torch.Tensor.grad_fn)
@@ -341,14 +341,13 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
         if fake.requires_grad and not fake.is_leaf and not self.retains:
             vm.unsupported(breaks.UnsupportedOperation("reading .grad of a tensor that is not a leaf"))
         return vm.const(None)
-    refuse_reading(vm, self, "grad")
-    if self.value.requires_grad and not self.value.is_leaf:
+    if attribute_of(self.value, "requires_grad") and not attribute_of(self.value, "is_leaf"):
         vm.unsupported(breaks.UnsupportedOperation("reading .grad of a tensor that is not a leaf"))
-    source = self.source.child(CAttr, "grad")
-    if self.value.grad is None:
+    source, grad = source_of(self, "grad"), attribute_of(self.value, "grad")
+    if grad is None:
         vm.guard(ValueIs, source, None)
         return vm.const(None)
-    return vm.observe(vm.wrap(self.value.grad, source))
+    return vm.observe(vm.wrap(grad, source))
 
 
 @sets(torch.Tensor.grad)

@@ -24,7 +24,7 @@ from framejit.guards.source import (
     MISSING,
     Root,
 )
-from framejit.guards.tensor_source import ArrayTensor, SparsePart, TensorData
+from framejit.guards.tensor_source import ArrayTensor, SparsePart, TensorAttribute, TensorData
 from framejit.guards.tensor_spec import spec_without_sizes, tensor_spec
 from framejit.torch_modes import read_state
 
@@ -208,6 +208,19 @@ def test_the_data_of_a_tensor() -> None:
         assert not agrees(built, value), value
     empty = build([Equals(source, HERE, b"")], [source], [])
     assert agrees(empty, torch.zeros(0)) and not agrees(empty, torch.zeros(1)) and not agrees(empty, torch.zeros(100_000))
+
+
+def test_attributes_of_tensors_whose_class_overrides_them() -> None:
+    class Overriding(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError("asked")
+
+    built = build([Equals(slot(Root()).child(TensorAttribute, "is_leaf"), HERE, True)], [], [])
+    with torch._C.DisableTorchFunctionSubclass():
+        made = torch.ones(2, requires_grad=True).as_subclass(Overriding)
+        leaf = torch.ones(2).as_subclass(Overriding)
+    assert agrees(built, leaf) and not agrees(built, made) and not agrees(built, 3) and agrees(built, torch.ones(2))
 
 
 MODES: list[Any] = [

@@ -358,3 +358,37 @@ def test_a_leaf_of_a_subclass_made_inside_stays_a_leaf() -> None:
     assert x.is_leaf and type(x) is Named
     y.sum().backward()
     assert x.grad is not None
+
+
+class Titled(torch.Tensor):
+    """Its results have the title of the first operand, as fastai's images have theirs."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if isinstance(result, Titled) and isinstance(args[0], Titled):
+            result.__dict__.update(args[0].__dict__)
+        return result
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_gradients_of_tensors_from_outside_are_read(backend: str) -> None:
+    def f(x: Any) -> Any:
+        first = 0 if x.grad is None else x.grad * 2
+        (x * 3).sum().backward()
+        return first, x.grad, x.is_leaf, x.retains_grad, type(x.grad).__name__, (x + 1).title
+
+    def titled() -> Any:
+        x = torch.ones(2).as_subclass(Titled)
+        x.title = "first"  # type: ignore[attr-defined]
+        return x.requires_grad_()
+
+    framejit.reset()
+    compiled = framejit.compile(f, backend=backend)
+    x, y = titled(), titled()
+    for _ in range(3):
+        expected, found = f(x), compiled(y)
+        for left, right in zip(expected, found, strict=True):
+            assert type(left) is type(right)
+            assert torch.equal(left, right) if isinstance(left, torch.Tensor) else left == right
+    assert framejit.statistics()["graph_breaks"] == 0
