@@ -559,12 +559,12 @@ class GraphBuilder:
             spent = {} if self.autograd_node is None else self.autograd_node.spent_outputs(outputs)
             check_moved(self.vm, self.moved, outputs)
         mutated = self.fakes.changed_inputs(kept)
-        self.known.check_unchanged(mutated)
+        self.known.check_unchanged(self.fakes.changed_inputs(kept))
         graph.output(tuple([self._detached(node) if index in spent else node for index, node in enumerate(outputs)]))
         prune(graph, kept, self.fakes.running)
         self.fakes.shape_env.pending_fresh_unbacked_symbols.clear()
         inputs = self.inputs.used()
-        self.inputs.guard_aliasing(inputs, mutated)
+        self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on())
         if debug:
             graph.lint()
         gm = _LazyGraphModule(module_with(body.modules), graph)  # its code is generated in the form that the backend wants, or never

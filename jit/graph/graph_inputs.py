@@ -213,10 +213,11 @@ class GraphInputs:
                 graph.erase_node(node)
         return inputs
 
-    def guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node]) -> None:
-        """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that."""
+    def guard_aliasing(self, inputs: list[GraphInput], mutated: set[fx.Node], rested_on: set[fx.Node]) -> None:
+        """Where an input is changed in place, backends rely on which inputs share its memory, and so does a program that compares storages: guard that.
+        `rested_on`: inputs of which the trace knows the data."""
         asked = {key_of(storage.tensor.fake) for storage in self._graph.storages}
-        used = {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
+        used = rested_on | {described.node for described in inputs} if any(described.node in mutated for described in inputs) else set()
         tensors = [described for described in self.known.values() if described.is_tensor and not described.is_state]
         tensors = [described for described in tensors if not is_functorch_wrapped_tensor(described.value)]  # their memory is that of others
         compared = {described.node for described in tensors if not storages([described.node.meta["example_value"]]).isdisjoint(asked)}

@@ -124,10 +124,15 @@ class KnownData:
 
     def check_unchanged(self, mutated: Iterable[fx.Node]) -> None:
         """Restart the trace if the graph changes what it rests on: the next call would find other data."""
-        changed = set(mutated)
+        changed = [memory for node in mutated if (memory := memory_of(self._input_of(node))) is not None] if self._rests_on else []
         for node, place in self._rests_on:
-            if node in changed:
+            own = memory_of(self._input_of(node))
+            if own is not None and any(own[0] < end and start < own[1] for start, end in changed):
                 self._graph.vm.restart(place, breaks.DataDependent("what the program asks for, of a tensor that it changes in the same call,"))
+
+    def rested_on(self) -> set[fx.Node]:
+        """The inputs of whose data the trace rests."""
+        return {node for node, _ in self._rests_on}
 
     # What a node is computed from.
 
@@ -208,6 +213,14 @@ class KnownData:
                 raise NotKnown
             values[node] = value
         return values
+
+
+def memory_of(described: GraphInput) -> tuple[int, int] | None:
+    """Where the memory begins and ends that an input is in: arrays and tensors that share it are told apart by nothing else. None where it has none."""
+    if not described.is_tensor or described.is_wrapper or described.value.layout is not torch.strided or described.value.device.type != "cpu":
+        return None
+    storage = described.value.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + max(storage.nbytes(), 1)
 
 
 def is_large(fake: torch.Tensor) -> bool:

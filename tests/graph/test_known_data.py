@@ -190,3 +190,18 @@ def test_universal_functions_on_tensors_give_tensors_and_numpys_warning():
             run(x)
         told.append([(str(warning.message), warning.lineno) for warning in found])
     assert told[0] == told[1]
+
+
+def test_an_array_that_shares_memory_with_a_tensor_is_changed():
+    framejit.reset()
+    ours, eager = (SimpleNamespace(array=np.zeros(4)) for _ in range(2))
+    for holder in (ours, eager):
+        holder.tensor = torch.from_numpy(holder.array)
+
+    def program(holder, x):
+        holder.array += 1
+        return x + (1 if holder.tensor[0] > 0 else 2)
+
+    with framejit.config.replace(strict=False):
+        compiled = framejit.compile(program, backend="eager")
+        assert all(torch.equal(compiled(ours, X), program(eager, X)) for _ in range(3))
