@@ -10,14 +10,13 @@ import copy
 import numbers
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import combinations
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, differing_numbers, memory_range, mismatch, storage_and_offset
+from framejit.guards.tensor_spec import TensorSpec, differing_numbers, lie_apart, mismatch, storage_and_offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -609,7 +608,8 @@ class StorageAliasing(Relation):
     """Among `tensors` (graph inputs of which some are written to): which share a storage, and whether their bytes overlap.
 
     `groups[i]` numbers the storage of tensors[i] by first appearance; None says that none of the numbered tensors has the same storage. `offsets` are the
-    storage offsets, in elements; None accepts any. source: the first of them.
+    storage offsets, in elements; None accepts any. The memory of a numbered storage is that of no other: those of two tensors of one array share it.
+    source: the first of them.
     """
 
     tensors: tuple[Source, ...]
@@ -637,55 +637,15 @@ class StorageAliasing(Relation):
                 others.add(place[0])
             elif numbers.setdefault(place[0], len(numbers)) != group:
                 return False
-        return not others & numbers.keys()
+        return not others & numbers.keys() and lie_apart(tensors, [group is not None for group in self.groups])
 
     def expected(self) -> str:
-        return "shares its storage, or doesn't, with the other tensors as on the call that was traced"
+        return "shares its memory, or doesn't, with the other tensors as on the call that was traced"
 
     def found(self, value: Any, call: Call) -> str:
-        return "that they share storages otherwise"
+        return "that they share memory otherwise"
 
     def key(self) -> Any:
         return (tuple(map(id, self.tensors)), self.groups, self.offsets)
 
 
-@dataclass(frozen=True, eq=False)
-class ArraysApart(Relation):
-    """Among `tensors` (graph inputs of which some are written to): those of arrays lie in memory apart from all others.
-
-    `of_array[i]`: tensors[i] is one of an array. source: the first of them.
-    """
-
-    tensors: tuple[Source, ...]
-    of_array: tuple[int, ...]
-    leaf: ClassVar[str] = "arrays_apart"
-    cost: ClassVar[int] = 5
-    advice: ClassVar[str | None] = "an array that is written to shares memory with another array or tensor; pass a copy"
-
-    def sources(self) -> tuple[Source, ...]:
-        return self.tensors
-
-    def native(self) -> tuple[int, ...]:
-        return self.of_array
-
-    def check(self, value: Any, call: Call) -> bool:
-        tensors = [source.fetch(call) for source in self.tensors]
-        ranges = [memory_range(tensor) for tensor in tensors]
-        if None in ranges:
-            return False
-        return not overlapping(ranges, self.of_array)  # type: ignore[arg-type]
-
-    def expected(self) -> str:
-        return "shares no memory with the other arrays and tensors"
-
-    def found(self, value: Any, call: Call) -> str:
-        return "that some share memory"
-
-    def key(self) -> Any:
-        return (tuple(map(id, self.tensors)), self.of_array)
-
-
-def overlapping(ranges: Sequence[tuple[int, int]], of_array: Sequence[int]) -> bool:
-    """Whether the memory of one of the arrays overlaps that of another, or of a tensor."""
-    pairs = combinations(zip(ranges, of_array, strict=True), 2)
-    return any((one or other) and a < other_end and other_begin < end for ((a, end), one), ((other_begin, other_end), other) in pairs)

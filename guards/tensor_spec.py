@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -193,34 +194,50 @@ def overlaps_itself(value: torch.Tensor) -> bool:
     return False
 
 
-def overlaps(tensors: Sequence[torch.Tensor], written: Sequence[bool]) -> Iterator[list[torch.Tensor]]:
-    """For each tensor that is written to, those that lie between its first and its last element, itself too; none for one that has its storage to itself."""
+def overlapping_in_one_storage(tensors: Sequence[torch.Tensor], written: Sequence[bool]) -> Iterator[list[torch.Tensor]]:
+    """For each storage of which something is written to, and in which two tensors may overlap, by their first and last elements: all tensors that lie in it."""
     extents: dict[int, list[tuple[int, int, torch.Tensor, bool]]] = {}
     for tensor, changed in zip(tensors, written, strict=True):
         place, strides = storage_and_offset(tensor), strides_and_offset(tensor)
         if place is not None and strides is not None and tensor.numel():
             last = place[1] + sum(stride * (size - 1) for stride, size in zip(strides[0], tensor.shape, strict=True))
-            extents.setdefault(place[0], []).append((place[1], last, tensor, changed))
+            size = tensor.element_size()
+            extents.setdefault(place[0], []).append((place[1] * size, last * size + size, tensor, changed))
     for places in extents.values():
-        for first, last, _, changed in places:
-            if changed and len(places) > 1:
-                yield [tensor for begin, end, tensor, _ in places if begin <= last and first <= end]
+        places.sort(key=lambda place: place[0])
+        if any(changed for *_, changed in places) and any(first[1] > second[0] for first, second in pairwise(places)):
+            yield [tensor for _, _, tensor, _ in places]
 
 
 def have_one_base(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether autograd knows tensors as views of one tensor that begins where its storage does, or each as no view: AOTAutograd, which puts
-    one tensor in the place of those that overlap where one is written to, can do so for no others.
+    """Whether tensors are of one dtype, and autograd knows them as views of one tensor that begins where its storage does, or each as no view: AOTAutograd,
+    which puts one tensor in the place of all in a storage where one is written to and two overlap, can do so for no others.
     """
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        return False
     bases = [tensor._base for tensor in tensors if tensor._base is not None]
     if not bases:
         return True
     return bases[0].storage_offset() == 0 and all((tensor if tensor._base is None else tensor._base) is bases[0] for tensor in tensors)
 
 
-def memory_range(value: Any) -> tuple[int, int] | None:
-    """Where a tensor's storage begins and ends in memory; None for what is no tensor with a storage."""
-    if storage_and_offset(value) is None:
-        return None
+def memory_of(storage: Any) -> tuple[int, int]:
+    """Where a storage begins and ends in memory. One without data lies in a place of its own."""
+    size = storage.nbytes()
+    begin = storage.data_ptr() if size and storage.device.type != "meta" else 0
+    return (begin, begin + size) if begin else (storage._cdata, storage._cdata + 1)
+
+
+def lie_apart(tensors: Sequence[torch.Tensor], told_apart: Sequence[bool]) -> bool:
+    """Whether the storages of some tensors, those that are told apart, share no memory with any other storage, as those of two tensors of one array do."""
     with torch._C.DisableTorchFunction():
-        storage = BASE.untyped_storage(value)
-        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        storages = [BASE.untyped_storage(tensor) for tensor in tensors]
+        wanted = {storage._cdata for storage, apart in zip(storages, told_apart, strict=True) if apart}
+        places = sorted((*memory_of(storage), key in wanted) for key, storage in {storage._cdata: storage for storage in storages}.items())
+    end_of_all = end_of_wanted = 0
+    for begin, end, is_wanted in places:
+        if begin < (end_of_all if is_wanted else end_of_wanted):
+            return False
+        end_of_all = max(end_of_all, end)
+        end_of_wanted = max(end_of_wanted, end) if is_wanted else end_of_wanted
+    return True

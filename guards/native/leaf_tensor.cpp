@@ -427,11 +427,37 @@ PyObject *tensor_bytes(PyObject *value) {
     return PyBytes_FromStringAndSize(bytes == 0 ? nullptr : data + tensor.offset() * static_cast<int64_t>(tensor.itemsize()), static_cast<Py_ssize_t>(bytes));
 }
 
-/* The storages, numbered by first appearance, and the offsets are those of the trace. Two numbers for each tensor: of its storage, -1 where that is none of
- * the numbered ones, and its offset, -1 for any. */
+/* Where a storage lies in memory; one without data lies in a place of its own. */
+struct Memory {
+    const char *begin, *end;
+    bool is_numbered;
+};
+
+static Memory memory_of(const c10::StorageImpl *storage, bool is_numbered) {
+    const auto *begin = static_cast<const char *>(storage->data());
+    const size_t size = begin == nullptr ? 0 : storage->nbytes();
+    if (size != 0) return {begin, begin + size, is_numbered};
+    begin = reinterpret_cast<const char *>(storage);
+    return {begin, begin + 1, is_numbered};
+}
+
+/* Whether no numbered memory overlaps with any other. */
+static bool lie_apart(std::vector<Memory> &places) {
+    std::sort(places.begin(), places.end(), [](const Memory &a, const Memory &b) { return a.begin < b.begin; });
+    const char *end_of_all = nullptr, *end_of_numbered = nullptr;
+    for (const Memory &place : places) {
+        if (place.begin < (place.is_numbered ? end_of_all : end_of_numbered)) return false;
+        end_of_all = std::max(end_of_all, place.end);
+        if (place.is_numbered) end_of_numbered = std::max(end_of_numbered, place.end);
+    }
+    return true;
+}
+
+/* The storages, numbered by first appearance, and the offsets are those of the trace, and numbered storages share memory with no other. Two numbers for each
+ * tensor: of its storage, -1 where that is none of the numbered ones, and its offset, -1 for any. */
 static bool storages_match(const Relation &relation, const std::vector<PyObject *> &values) {
     std::vector<const c10::StorageImpl *> storages(relation.nodes.size(), nullptr); /* by their numbers, as far as they have appeared */
-    std::vector<const c10::StorageImpl *> others;
+    std::vector<Memory> places;
     size_t known = 0;
     for (size_t i = 0; i < relation.nodes.size(); i++) {
         PyObject *value = values[relation.nodes[i]];
@@ -442,46 +468,19 @@ static bool storages_match(const Relation &relation, const std::vector<PyObject 
         if (offset != -1 && tensor.offset() != offset) return false;
         const c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
         if (number > static_cast<int64_t>(known)) return false;
-        if (number == -1) others.push_back(storage);
-        else if (number == static_cast<int64_t>(known)) storages[known++] = storage;
-        else if (storages[number] != storage) return false;
+        if (number == -1) {
+            places.push_back(memory_of(storage, false));
+        } else if (number == static_cast<int64_t>(known)) {
+            storages[known++] = storage;
+            places.push_back(memory_of(storage, true));
+        } else if (storages[number] != storage) {
+            return false;
+        }
     }
-    storages.resize(known);
-    std::sort(storages.begin(), storages.end());
-    if (std::adjacent_find(storages.begin(), storages.end()) != storages.end()) return false;
-    return std::none_of(others.begin(), others.end(), [&](const c10::StorageImpl *other) {
-        return std::binary_search(storages.begin(), storages.end(), other);
-    });
+    return lie_apart(places);
 }
 
 static const Registered<RelationKind> storage_aliasing({.name = "storage_aliasing", .holds = storages_match, .numbers = 2});
-
-/* Whether the storages of those with the number 1, tensors of arrays, lie apart from one another and from those of the others: each array has a storage of
- * its own, so that which share one doesn't tell. */
-static bool are_apart(const Relation &relation, const std::vector<PyObject *> &values) {
-    struct Range {
-        const char *begin, *end;
-        bool of_array;
-    };
-    std::vector<Range> ranges;
-    for (size_t i = 0; i < relation.nodes.size(); i++) {
-        PyObject *value = values[relation.nodes[i]];
-        if (value == nullptr || !PyObject_TypeCheck(value, tensor_base)) return false;
-        const Reader &tensor = read(value);
-        if (tensor.has_custom_sizes() || !tensor.has_storage()) return false;
-        const c10::StorageImpl *storage = tensor.unsafe_storage().unsafeGetStorageImpl();
-        const auto *begin = static_cast<const char *>(storage->data());
-        ranges.push_back({begin, begin + storage->nbytes(), relation.numbers[i] != 0});
-    }
-    for (size_t i = 0; i < ranges.size(); i++) {
-        for (size_t j = 0; j < i; j++) {
-            if ((ranges[i].of_array || ranges[j].of_array) && ranges[i].begin < ranges[j].end && ranges[j].begin < ranges[i].end) return false;
-        }
-    }
-    return true;
-}
-
-static const Registered<RelationKind> arrays_apart({.name = "arrays_apart", .holds = are_apart, .numbers = 1});
 
 /* payload: (grad mode, inference mode, forward grad mode, included keys, excluded keys, default dtype,
  * ((function, arguments, expected, comparison), ...)). */

@@ -49,9 +49,9 @@ bool power(int64_t base, int64_t exponent, int64_t *result) {
 }
 
 bool shift_left(int64_t a, int64_t by, int64_t *result) {
-    if (by < 0 || (by >= 63 && a != 0)) return false;
-    *result = 0;
-    return a == 0 || !__builtin_mul_overflow(a, int64_t{1} << by, result);
+    if (by < 0 || (by > 63 && a != 0)) return false;
+    *result = a == 0 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << by);
+    return a == 0 || *result >> by == a;
 }
 
 bool float_power(double base, double exponent, double *result) {

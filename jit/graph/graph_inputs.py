@@ -21,15 +21,15 @@ from framejit.graph.sparse import SparseContext, context_of_sparse, is_sparse, r
 from framejit.graph.state import GlobalModes
 from framejit.graph.unbacked import Unbacked
 from framejit.graph.wrappers import Wrappers
-from framejit.guards.kinds import ArraysApart, Same, StorageAliasing, TensorMatch, overlapping
+from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
 from framejit.guards.source import Source
-from framejit.guards.tensor_source import ArrayTensor, SparsePart
+from framejit.guards.tensor_source import SparsePart
 from framejit.guards.tensor_spec import (
     TensorSpec,
     aliasing_among,
     have_one_base,
-    memory_range,
-    overlaps,
+    lie_apart,
+    overlapping_in_one_storage,
     overlaps_itself,
     spec_without_sizes,
     tensor_spec,
@@ -226,10 +226,11 @@ class GraphInputs:
             return
         told_apart = [described.node in mutated | compared for described in inputs]
         groups, offsets = aliasing_among([described.value for described in inputs], told_apart, exact=bool(asked))
+        if not lie_apart([described.value for described in inputs], [group is not None for group in groups]):
+            self._graph.vm.unsupported(breaks.MutatedInputUnsupported("an array or a tensor that shares memory with another one, of another storage"))
         if self._graph.demands.one_autograd_node:
             self._refuse_overlaps(inputs, [described.node in mutated for described in inputs])
         self._graph.vm.relate(StorageAliasing, inputs[0].source, tuple(described.source for described in inputs), groups, offsets)
-        self._guard_arrays(inputs)
 
     def _refuse_overlaps(self, inputs: list[GraphInput], written: list[bool]) -> None:
         """Break for changes of tensors that AOTAutograd makes nothing right of. What is no view of a tensor is put together with others by `set_`, which
@@ -240,10 +241,10 @@ class GraphInputs:
         with torch._C.DisableTorchFunction():
             if any(changed and overlaps_itself(tensor) for tensor, changed in zip(tensors, written, strict=True)):
                 self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose elements lie in the same memory"))
-            for together in overlaps(tensors, written):
+            for together in overlapping_in_one_storage(tensors, written):
                 if not have_one_base(together):
-                    self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base"))
-                if len(together) > 1 and together[0]._base is None and any(id(tensor) in of_any_size for tensor in together):
+                    self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor that overlaps with another one, with another base or dtype"))
+                if together[0]._base is None and any(id(tensor) in of_any_size for tensor in together):
                     self._graph.vm.unsupported(breaks.MutatedInputUnsupported("a tensor whose size varies, and that has the memory of another one"))
 
     def _parts(self, described: GraphInput) -> list[GraphInput]:
@@ -253,16 +254,6 @@ class GraphInputs:
         if not isinstance(described.symbolic, JaggedContext):
             return [described]
         return [self.known[id(part)] for part in parts_of(described.value).values()]
-
-    def _guard_arrays(self, inputs: list[GraphInput]) -> None:
-        """Each array is a tensor with a storage of its own, even where it shares memory with others."""
-        of_array = tuple(int(isinstance(described.source, ArrayTensor)) for described in inputs)
-        if not any(of_array) or len(inputs) < 2:
-            return
-        ranges = [memory_range(described.value) for described in inputs]
-        if overlapping([place for place in ranges if place is not None], of_array):
-            self._graph.vm.unsupported(breaks.MutatedInputUnsupported("an array that shares memory with another array or tensor"))
-        self._graph.vm.relate(ArraysApart, inputs[0].source, tuple(described.source for described in inputs), of_array)
 
 
 def has_symbolic_sizes(fake: torch.Tensor) -> bool:

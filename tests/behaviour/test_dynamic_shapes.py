@@ -45,6 +45,8 @@ EACH_SIZE = {"unbind"}
 """Programs that do something for each row: their graphs hold for one size."""
 MORE_GRAPHS = {"branch": 1, "even": 2, "inplace": 1, "windows": 1}
 """Programs that go different ways, or make different graphs, for some of the sizes: how many more than the others."""
+MOST_GRAPHS = 3 if torch.__version__ >= "2.13" else 4
+"""Of a model: one for the first sizes, one with symbols, one for a batch of one. torch 2.11's pools ask what remains of their rows."""
 
 
 @pytest.mark.parametrize("program", FUNCTIONS, ids=lambda program: program.name)
@@ -70,7 +72,7 @@ def test_models_of_libraries(make_model, make) -> None:
     torch.manual_seed(3)
     with torch.no_grad():
         counts = sweep(make_model(), make, LENGTHS[:5])
-    assert counts["graphs"] <= 3 and not counts["graph_breaks"] and not counts["fallbacks"], counts["reasons"]
+    assert counts["graphs"] <= MOST_GRAPHS and not counts["graph_breaks"] and not counts["fallbacks"], counts["reasons"]
 
 
 @pytest.mark.slow
@@ -99,7 +101,7 @@ def test_models(make_model, make, backend: str) -> None:
     """One graph for the first sizes, one with symbols, one for a batch of one."""
     torch.manual_seed(3)
     counts = sweep(make_model(), make, LENGTHS, backend=backend)
-    assert counts["graphs"] <= 3 and not counts["graph_breaks"] and not counts["fallbacks"], counts["reasons"]
+    assert counts["graphs"] <= MOST_GRAPHS and not counts["graph_breaks"] and not counts["fallbacks"], counts["reasons"]
 
 
 @pytest.mark.slow

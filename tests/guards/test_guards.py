@@ -18,7 +18,6 @@ from framejit.guards.explain import describe, explain_failure, notes
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import (
     KINDS,
-    ArraysApart,
     CodeIs,
     DictKeys,
     Distinct,
@@ -279,7 +278,7 @@ def test_every_kind_explains_itself() -> None:
         TypeIs(x, HERE, int), ValueIs(x, HERE, frame_function), Equals(x, HERE, 3), Length(x, HERE, 2), KeyAbsent(x, HERE, "k"),
         DictKeys(x, HERE, ("k",)), InOrderOfDict(x, HERE, 2), SetEquals(x, HERE, (1,)), CodeIs(x, HERE, frame_function.__code__), IsMissing(x, HERE),
         IsPresent(x, HERE), TensorMatch(x, HERE, tensor_spec(torch.ones(2))), Same(x, HERE, y), Distinct(x, HERE, (y,)),
-        StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), ArraysApart(x, HERE, (x, y), (1, 0)), global_state_guard(root, HERE),
+        StorageAliasing(x, HERE, (x, y), (0, 0), (0, 0)), global_state_guard(root, HERE),
         ShapesHold(x, HERE, (x,), (Read(0, "size", 1),), ShapeProgram(1, (2,), (ShapeInstruction("need_le", 1, 0),), (0,)), (HERE,)),
     ]  # fmt: skip
     assert {type(guard) for guard in guards} == set(KINDS.values())

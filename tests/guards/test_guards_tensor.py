@@ -13,7 +13,6 @@ from guarding import HERE, agrees, one, slot
 from framejit.guards.build import build
 from framejit.guards.global_state import global_state_guard
 from framejit.guards.kinds import (
-    ArraysApart,
     Distinct,
     Equals,
     Same,
@@ -146,19 +145,22 @@ def test_storages_that_are_not_told_apart_are_none_of_the_others() -> None:
     assert not agrees(built, other, 3, base)
 
 
-def test_arrays_lie_apart() -> None:
+def test_memory_that_is_told_apart_is_that_of_no_other_storage() -> None:
     root = Root()
     arrays = [slot(root, i).child(ArrayTensor, False) for i in range(2)]
     paths = (*arrays, slot(root, 2))
-    built = build([ArraysApart(paths[0], HERE, paths, (1, 1, 0))], [], [])
+    built = build([StorageAliasing(paths[0], HERE, paths, (0, 1, None), (None, None, None))], [], [])
     memory = numpy.arange(10.0)
     tensor = torch.from_numpy(memory)
     assert agrees(built, memory[:4], memory[4:7], tensor[7:].clone())
     assert not agrees(built, memory[:5], memory[4:7], torch.ones(2))
+    assert not agrees(built, memory[4:7], memory[:5], torch.ones(2))
     assert not agrees(built, memory[:4], memory[4:7], tensor)
+    assert not agrees(built, memory[:4].copy(), memory[4:7], tensor)
     assert not agrees(built, memory[:4], 3, torch.ones(2))
-    beside = build([ArraysApart(paths[0], HERE, paths, (1, 0, 0))], [], [])
-    assert agrees(beside, memory[:3].copy(), memory[:4], tensor), "tensors among themselves are another guard's"
+    assert agrees(built, memory[:0], memory[:0], tensor[:0])
+    beside = build([StorageAliasing(paths[0], HERE, paths, (0, None, None), (None, None, None))], [], [])
+    assert agrees(beside, memory[:3].copy(), memory[:4], tensor), "nothing of the others' memory is written to"
 
 
 def test_the_tensor_of_an_array() -> None:

@@ -49,7 +49,7 @@ FOLLOWS = {
     "greatest": ([s > 5], shape.Max(s, t) > 5),
     "mask": ([], shape.BitwiseFn_bitwise_and(s, 7) < 8),
     "unknown mask": ([], shape.BitwiseFn_bitwise_and(s, t) <= t),
-    "shift": ([t > 3], shape.LShift(1, t) > 4),
+    "shift": ([t > 3], shape.LShift(1, t, evaluate=False) > 4),
     "scaled": ([], shape.FloorToInt(2.0 * ToFloat(s)) >= 4),
     "scaled by what is no float": ([], shape.TruncToInt(shape.IntTrueDiv(s, 3) * 2.5) >= 1),
     "half": ([s > 5], shape.IntTrueDiv(s, 2) > 2.5),

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -632,9 +633,9 @@ def test_tensors_whose_elements_lie_in_one_place_are_written_to(backend):
 
 @pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
 def test_tensors_that_overlap_and_have_other_bases_are_written_to(backend):
-    def program(x, y):
+    def program(x, y, *others):
         y.mul_(2)
-        return x[:2], y + 1
+        return x[:2], y + 1, [other + 1 for other in others]
 
     def detached():
         b = torch.arange(10.0)
@@ -645,7 +646,19 @@ def test_tensors_that_overlap_and_have_other_bases_are_written_to(backend):
         b = torch.arange(10.0)
         return b, b.detach()[2:6], b.detach()[4:8]
 
-    for make in (detached, apart):
+    def beside():
+        b = torch.arange(10.0)
+        return b, b[:4], b[2:6], b.detach()[7:]
+
+    def of_another_dtype():
+        b = torch.arange(10.0)
+        return b, b[:4], b.view(torch.int32)[2:6]
+
+    def of_one_array():
+        b = numpy.arange(10.0)
+        return torch.from_numpy(b[1:]), torch.from_numpy(b[:4]), torch.from_numpy(b)
+
+    for make in (detached, apart, beside, of_another_dtype, of_one_array):
         mine, theirs = make(), make()
         same(framejit.compile(program, backend=backend)(*mine[1:]), program(*theirs[1:]))
         same(mine, theirs)
@@ -662,3 +675,16 @@ def test_a_tensor_of_any_size_with_the_memory_of_another_one_is_written_to(backe
         mine, theirs = torch.arange(float(size)), torch.arange(float(size))
         same(compiled(mine, mine.detach()), program(theirs, theirs.detach()))
         same(mine, theirs)
+
+
+@pytest.mark.parametrize("backend", IN_THE_PLACE_OF_EAGER)
+def test_tensors_that_come_to_share_memory(backend):
+    def program(x, y):
+        x.mul_(2)
+        return x + y
+
+    compiled = framejit.compile(program, backend=backend)
+    for _ in range(2):
+        same(compiled(torch.ones(4), torch.ones(4)), torch.full((4,), 3.0))
+        array = numpy.ones(4, numpy.float32)
+        same(compiled(torch.from_numpy(array), torch.from_numpy(array)), torch.full((4,), 4.0))
