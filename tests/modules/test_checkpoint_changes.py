@@ -65,7 +65,10 @@ def called_twice(net, x):
 
 def functional(net, x):
     norm = net.blocks[0].norm
-    return checkpoint(lambda y: F.batch_norm(y * net.head.weight.sum(), norm.running_mean, norm.running_var, training=True).exp(), x, use_reentrant=False).sum()
+    def part(y):
+        return F.batch_norm((y * net.head.weight.sum()).sin(), norm.running_mean, norm.running_var, training=True).exp()
+
+    return checkpoint(part, x, use_reentrant=False).sum()
 
 
 def behind_the_last_use(net, x):
