@@ -1,4 +1,4 @@
-"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints; the tensor of an array, those of a sparse tensor; torch's function modes."""
+"""Sources of a tensor's numbers: its sizes, strides and storage offset, as ints, and its one element; tensors of arrays and sparse ones; function modes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from framejit import torch_function_stack
 from framejit._runtime import has_plain_strides
 from framejit.guards.source import MISSING, Source
-from framejit.guards.tensor_spec import size_of, strides_and_offset
+from framejit.guards.tensor_spec import item_of, size_of, strides_and_offset
 
 
 class TensorSize(Source):
@@ -58,6 +58,26 @@ class TensorOffset(Source):
     def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
         return f"{of(self.base)}.storage_offset()"
+
+
+class TensorItem(Source):
+    """The int or bool in a tensor of one element on a CPU (`t.item()`), which is read when the call begins. MISSING for other tensors."""
+
+    __slots__ = ()
+    accessor = "tensor_item"
+
+    @staticmethod
+    def reads(value: Any) -> bool:
+        """Whether there is something to be read of a tensor."""
+        return item_of(value) is not None
+
+    def step(self, value: Any) -> Any:
+        found = item_of(value)
+        return MISSING if found is None else found
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}.item()"
 
 
 TO_TELL_APART = frozenset(numpy.dtype(code).num for code in "qQ")
@@ -180,5 +200,5 @@ class FunctionModeInForce(Source):
 TENSOR_NUMBERS: tuple[type[Source], ...] = (TensorSize, TensorStride, TensorOffset)
 """The steps from a tensor to a number; the C++ side has one accessor for each."""
 
-TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, ArrayTensor, SparsePart, TensorAttribute, TensorData, FunctionModeInForce)
+TENSOR_SOURCES: tuple[type[Source], ...] = (*TENSOR_NUMBERS, TensorItem, ArrayTensor, SparsePart, TensorAttribute, TensorData, FunctionModeInForce)
 """All steps of this file."""

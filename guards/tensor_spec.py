@@ -158,6 +158,24 @@ def strides_and_offset(value: Any) -> tuple[tuple[int, ...], int] | None:
         return tuple(BASE.stride(value)), BASE.storage_offset(value)
 
 
+ITEMS = frozenset({torch.int64, torch.int32, torch.bool})
+"""The types of tensors whose one element guards may read."""
+
+
+def item_of(value: Any) -> int | bool | None:
+    """The int or bool in a tensor of one element that is plain, in the memory of a CPU; None for what is no such tensor."""
+    if type(value) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return None
+    if not has_plain_sizes(value) or not has_plain_strides(value):
+        return None
+    with torch._C.DisableTorchFunction():
+        if READERS["layout"](value) is not torch.strided or READERS["device"](value).type != "cpu" or READERS["dtype"](value) not in ITEMS:
+            return None
+        if BASE.numel(value) != 1 or BASE.untyped_storage(value).nbytes() < (BASE.storage_offset(value) + 1) * BASE.element_size(value):
+            return None
+        return BASE.item(value)  # type: ignore[return-value]
+
+
 def storage_and_offset(value: Any) -> tuple[int, int] | None:
     """Address of a tensor's storage and the offset into it in elements; None for what is no tensor with a storage."""
     if not issubclass(type(value), torch.Tensor) or not has_plain_sizes(value):

@@ -198,6 +198,7 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
             TensorNumbers numbers;
             return tensor_numbers(base, &numbers) ? keep(tree, tensor_number(node, numbers)) : nullptr;
         }
+        case Accessor::tensor_item: return keep(tree, tensor_item(base));
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
         case Accessor::tensor_attribute: return keep(tree, tensor_attribute(base, node.object));
         case Accessor::sparse_part: return keep(tree, sparse_part(base, node.object));

@@ -32,7 +32,7 @@ namespace framejit {
     X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
     X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index) X(item_count) \
     X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)   \
-    X(array_tensor) X(sparse_part) X(tensor_attribute) X(tensor_data) X(function_mode)
+    X(tensor_item) X(array_tensor) X(sparse_part) X(tensor_attribute) X(tensor_data) X(function_mode)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
@@ -314,6 +314,7 @@ struct TensorNumbers {
 };
 bool tensor_numbers(PyObject *value, TensorNumbers *found);
 PyObject *tensor_number(const Node &node, const TensorNumbers &numbers); /* a new reference; NULL, maybe with an exception set, where there is none */
+PyObject *tensor_item(PyObject *value); /* a new reference; NULL, maybe with an exception set, where there is none */
 const TensorLook *new_look(std::vector<TensorLook *> &looks, const Leaf &leaf, PyObject *value);
 const void *tensor_data(PyObject *value);
 constexpr size_t most_data = 8192; /* bytes of a tensor that are compared, as MOST_BYTES in guards/tensor_source.py */

@@ -292,7 +292,8 @@ void cut_into_chunks(GuardTree &tree) {
         bool created = node.accessor == Accessor::handled_exception || node.accessor == Accessor::c_attr ||
                        node.accessor == Accessor::deque_index || node.accessor == Accessor::item_count || node.accessor == Accessor::referent ||
                        node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field ||
-                       node.accessor == Accessor::array_tensor || node.accessor == Accessor::sparse_part || node.accessor == Accessor::tensor_attribute || node.accessor == Accessor::tensor_data ||
+                       node.accessor == Accessor::tensor_item || node.accessor == Accessor::array_tensor || node.accessor == Accessor::sparse_part ||
+                       node.accessor == Accessor::tensor_attribute || node.accessor == Accessor::tensor_data ||
                        node.accessor == Accessor::function_mode || is_tensor_number(node.accessor);
         const Node &parent = tree.nodes[node.parent];
         bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;

@@ -33,6 +33,7 @@ class Backend:
             that objects hold.
         draws_in_order: operators that draw from torch's generators of the process run in the graph's order.
         compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
+        guards_data: what it makes of a graph runs behind guards, which may read the data of tensors from outside.
         static_shapes: its graphs are for fixed sizes and numbers.
         sizes: the least and the largest size that is symbolic in its graphs; None for no limit.
         kwargs: keyword arguments for `call`.
@@ -50,6 +51,7 @@ class Backend:
     takes_objects: bool = True
     draws_in_order: bool = False
     compiles_kernels: bool = False
+    guards_data: bool = True
     static_shapes: bool = False
     sizes: tuple[int | None, int | None] = (None, None)
     kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)

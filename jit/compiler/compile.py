@@ -107,6 +107,7 @@ def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
     return GraphDemands(
         backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, takes_first_steps,
         backend.takes_objects, backend.draws_in_order, backend.compiles_kernels, takes_sparse=not backend.compiles_kernels,
+        guards_data=backend.guards_data,
     )
 
 

@@ -26,6 +26,7 @@ from framejit import breaks, interrupts
 from framejit.errors import UserFrame
 from framejit.graph.autograd_node import AutogradNode
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
+from framejit.graph.call_data import CallData
 from framejit.graph.check_order import changes_outside, changes_result_only, checks_behind_changes, runs_for_its_effect
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.default_dtype import with_dtype
@@ -154,6 +155,7 @@ class GraphBuilder:
         """The graph that operators now go into, and the one around all others."""
         self.module_stack: dict[str, tuple[str, type]] = {}
         self.inputs = GraphInputs(self)
+        self.call_data = CallData(self)
         self.wrappers = Wrappers(self)
         self.results = Results(self)
         self.known = KnownData(self)
@@ -564,7 +566,7 @@ class GraphBuilder:
         prune(graph, kept, self.fakes.running)
         self.fakes.shape_env.pending_fresh_unbacked_symbols.clear()
         inputs = self.inputs.used()
-        self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on())
+        self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on() | self.call_data.read)
         if debug:
             graph.lint()
         gm = _LazyGraphModule(module_with(body.modules), graph)  # its code is generated in the form that the backend wants, or never

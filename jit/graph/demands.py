@@ -22,6 +22,7 @@ class GraphDemands:
     takes_distributed: it may hold distributed tensors.
     takes_sparse: it may be given sparse tensors.
     takes_masked: it may make masked tensors.
+    guards_data: the trace may rest on the data of a tensor from outside, which guards read.
     """
 
     one_autograd_node: bool = False
@@ -36,6 +37,7 @@ class GraphDemands:
     takes_distributed: bool = True
     takes_sparse: bool = True
     takes_masked: bool = True
+    guards_data: bool = True
 
 
 DEFAULT = GraphDemands()

@@ -218,15 +218,24 @@ class Shapes:
         if type(value) is float:
             self._graph.trail.set(number, "sym", self._free_float())
             return
+        self._graph.fakes.symbolic = True
+        self.give_symbol(number)
+
+    def give_symbol(self, number: NumberObject) -> bool:
+        """Give an int from outside a symbol; False where it has too many bits."""
+        source = number.source
+        assert source is not None
+        if not -LARGEST <= number.value < LARGEST:
+            return False
         sym = self._ints.get(source)
         if sym is None:
-            made = self.env.create_unspecified_symint_and_symbol(value, InputSource(self._name(source)), DimDynamic.DYNAMIC)
+            made = self.env.create_unspecified_symint_and_symbol(number.value, InputSource(self._name(source)), DimDynamic.DYNAMIC)
             assert type(made) is SymInt
             sym = self._ints[source] = made
-            self._graph.fakes.symbolic = True
             self.properties[source] = made.node._expr
         self.origins[sym.node._expr] = number
         self._graph.trail.set(number, "sym", sym)
+        return True
 
     # Numbers.
 

@@ -75,10 +75,27 @@ class TraceOfGraph(VM, Protocol):
         """The frames of the traced program, outermost first."""
 
 
+class DataOfCall(Protocol):
+    """What is asked of what the trace knows of the data of its inputs."""
+
+    def note(self, node: fx.Node) -> None:
+        """A node has been made that gives a number out of a tensor."""
+
+    def truth(self, condition: UnbackedNumber) -> bool | None:
+        """Whether a bool that depends on data is true; None where that isn't known when the call begins."""
+
+    def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
+        """Whether the one element of a tensor is true; None where its data isn't that of an input, or a comparison of such."""
+
+
 class GraphOfNumbers(Protocol):
     """What is asked of the graph."""
 
     fakes: Fakes
+
+    @property
+    def call_data(self) -> DataOfCall:
+        """What the trace knows of the data of its inputs."""
 
     @property
     def vm(self) -> TraceOfGraph:
@@ -244,6 +261,7 @@ class Unbacked:
         """The number that a node gives."""
         made = Datum(CLASSES[type(sym)], node, *self._place())
         self._numbers[sym.node.expr] = made
+        self._graph.call_data.note(node)
         self._graph.vm.trail.log(self._numbers.pop, sym.node.expr)
         return made
 
@@ -256,6 +274,14 @@ class Unbacked:
         if type(sym) is SymBool:
             return True if statically_known_true(sym) else False if statically_known_false(sym) else None
         return int(expr) if expr.is_Integer else None
+
+    def outcome(self, condition: UnbackedNumber) -> bool | None:
+        """What a bool is by the data that inputs have when the call begins, which is guarded; None where that doesn't say it."""
+        return self._graph.call_data.truth(condition)
+
+    def truth_of_tensor(self, tensor: fx.Node) -> bool | None:
+        """Whether the one element of the tensor that a node gives is true, by such data; None where that doesn't say it."""
+        return self._graph.call_data.truth_of_tensor(tensor)
 
     def least(self, number: UnbackedNumber) -> int | None:
         """The least that an int can be; None where there is no saying."""

@@ -106,7 +106,9 @@ class UnbackedNumber(UnbackedValue):
         return self if self.cls is bool else Computed(bool, "!=", (self, NumberObject(0)))
 
     def truth(self, vm: VM) -> bool:
-        return bool(self.truth_value().constant(vm))
+        condition = self.truth_value()
+        known = vm.graph.unbacked.outcome(condition) if vm.graph.unbacked.value(condition) is None else None
+        return bool(condition.constant(vm)) if known is None else known
 
     def check_truth(self, vm: VM, expected: bool) -> bool:
         condition = self.truth_value()

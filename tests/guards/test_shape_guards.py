@@ -21,7 +21,7 @@ from framejit.guards.kinds import Distinct, Equals, Same, TensorMatch, TypeIs
 from framejit.guards.shape_program import shapes_hold
 from framejit.guards.shapes import Read
 from framejit.guards.source import MISSING, Index, InstanceDict, Item, Root, Source, UserLine
-from framejit.guards.tensor_source import TENSOR_SOURCES, TensorOffset, TensorSize, TensorStride
+from framejit.guards.tensor_source import TENSOR_SOURCES, TensorItem, TensorOffset, TensorSize, TensorStride
 from framejit.guards.tensor_spec import TensorSpec, tensor_spec
 
 S, T = sympy.symbols("s t", integer=True, positive=True)
@@ -70,6 +70,28 @@ def test_numbers_of_tensors(kind: type[Source], dim: int | None) -> None:
         assert got == (None if expected is MISSING else [expected]), value
         found.add(None if got is None else got[0])
     assert None in found and len(found) >= 2
+
+
+ITEMS = [
+    torch.tensor(3), torch.tensor([[-7]], dtype=torch.int32), torch.arange(9, dtype=torch.int32)[5:6], torch.arange(9)[5], torch.tensor(True),
+    torch.tensor(2**63 - 1), torch.tensor([False, True])[1], torch.tensor(3.0), torch.tensor(3, dtype=torch.int16), torch.tensor([1, 2]), torch.arange(0),
+    torch.tensor(3, device="meta"), torch.tensor(3).as_subclass(Sub),
+]  # fmt: skip
+
+
+def test_items_of_tensors() -> None:
+    source = slot(Root()).child(TensorItem)
+    built = build([], [source], [])
+    values = []
+    for value in [*ITEMS, *TENSORS, *STRANGE]:
+        expected = source.fetch(call_of(value))
+        got = matched(built, value)
+        assert got == (None if expected is MISSING else [expected]) and (got is None or type(got[0]) is type(expected)), value
+        values.append(None if got is None else got[0])
+    assert values[:7] == [3, -7, 5, 5, True, 2**63 - 1, True] and set(values[7:]) == {None}
+    emptied = torch.tensor(3)
+    emptied.untyped_storage().resize_(0)
+    assert matched(built, emptied) is None and source.fetch(call_of(emptied)) is MISSING
 
 
 def test_every_step_from_a_tensor_is_listed() -> None:

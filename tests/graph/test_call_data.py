@@ -1,0 +1,142 @@
+"""Counters and flags in tensors from outside, by which the program goes one way or the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from agreement import agree, agree_over_calls
+from torch import nn
+from torch.optim import swa_utils
+
+import framejit
+
+
+class Moving(nn.Module):
+    """A codebook's moving average: a flag says whether it has begun, a counter how often it is to be looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("begun", torch.tensor(False))
+        self.register_buffer("step", torch.zeros(1, dtype=torch.int32))
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        step = self.step.item()
+        self.step += 1
+        if not self.begun:
+            self.mean.copy_(x)
+            self.begun.fill_(True)
+            return x
+        if (step + 1) % 3 == 0:
+            self.mean.mul_(0.5).add_(x, alpha=0.5)
+        return x - self.mean
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_counter_and_a_flag(backend: str) -> None:
+    eager, module = Moving(), Moving()
+    compiled = framejit.compile(module, backend=backend, fullgraph=True)
+    before = framejit.statistics()
+    for number in range(8):
+        x = torch.full((3,), float(number))
+        assert torch.equal(compiled(x), eager(x))
+    assert all(torch.equal(found, expected) for found, expected in zip(module.buffers(), eager.buffers(), strict=True))
+    after = framejit.statistics()
+    assert (after["graphs"] - before["graphs"], after["graph_breaks"] - before["graph_breaks"]) == (3, 0)
+
+
+def test_averaged_models_are_one_graph() -> None:
+    def program(compile: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(0)
+        model = nn.Linear(2, 2)
+        mean = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            mean.update_parameters(model)
+            return loss.detach()
+
+        step = compile(step)
+        return [*[step(torch.ones(1, 2) * number) for number in range(4)], *[value.detach() for value in (*mean.parameters(), *mean.buffers())]]
+
+    before = framejit.statistics()["graph_breaks"]
+    agree_over_calls(program)
+    assert framejit.statistics()["graph_breaks"] == before
+
+
+def test_what_the_graph_has_changed_is_no_data_of_the_call() -> None:
+    def changed(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        n += 1
+        return x + 1 if n > 1 else x - 1
+
+    def by_a_view(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        n.view(1).fill_(5)
+        return x + 1 if n == 5 else x - 1
+
+    def by_data(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        n.data.add_(1)
+        return x + 1 if n.item() == 2 else x - 1
+
+    def replaced(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        n.data = torch.zeros((), dtype=torch.int64)
+        return x + 1 if n == 0 else x - 1
+
+    for function in (changed, by_a_view, by_data, replaced):
+        agree(function, torch.ones(2), torch.tensor(1), fullgraph=False)
+
+
+def test_memory_that_another_argument_has_too() -> None:
+    def function(x: torch.Tensor, counts: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        counts.add_(1)
+        return x + 1 if n > 1 else x - 1
+
+    compiled = framejit.compile(function, backend="eager")
+    for share in (False, True, False, True):
+        counts, x = torch.ones(2, dtype=torch.int64), torch.ones(2)
+        n = counts[0] if share else torch.tensor(1)
+        assert torch.equal(compiled(x, counts, n), x + 1 if share else x - 1)
+
+
+def test_ints_beside_ints() -> None:
+    def function(x: torch.Tensor, n: torch.Tensor, limit: int) -> torch.Tensor:
+        if n.item() >= limit:
+            return x * 2
+        return x * 3 if 2 * n.item() == 4 else x * 4
+
+    framejit.reset()
+    compiled = framejit.compile(function, backend="eager", fullgraph=True)
+    for n, limit in ((0, 5), (1, 5), (2, 5), (3, 5), (7, 5), (-9, 5), (6, 5), (5, 5), (2**62, 5), (2**31 + 2, 5)):
+        assert torch.equal(compiled(torch.ones(2), torch.tensor(n), limit), function(torch.ones(2), torch.tensor(n), limit)), n
+    assert framejit.statistics()["graphs"] <= 4
+
+
+def test_what_guards_dont_read() -> None:
+    def of_two(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x + 1 if (n > 0).all() else x - 1
+
+    def of_float(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x + 1 if n.float() > 0.5 else x - 1
+
+    for function in (of_two, of_float):
+        for value in (torch.tensor([0, 1]), torch.tensor([1, 1])):
+            agree(function, torch.ones(2), value if function is of_two else value[0], fullgraph=False)
+
+
+def test_exported_programs_rest_on_no_data() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("n", torch.tensor(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if self.n > 2 else x - 1
+
+    with pytest.raises(framejit.Unsupported, match="depends on the data"):
+        framejit.export(Counting(), (torch.ones(2),))
