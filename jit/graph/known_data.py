@@ -190,7 +190,7 @@ class KnownData:
     def _rest_on(self, described: GraphInput) -> None:
         vm = self._graph.vm
         vm.guard(Equals, described.source.child(TensorData), data_of(described.value))
-        self._rests_on = [*self._rests_on, (described.node, vm.place())]
+        vm.trail.set(self, "_rests_on", [*self._rests_on, (described.node, vm.place())])
 
     # Computing.
 

@@ -38,6 +38,8 @@ OF_TORCH = {getattr(value, name) for value in CLASSES for name in (*CALLED, "ste
 """torch's own such methods, and steps: what the program puts in the place of one may look at anything."""
 OF_RULES = (lr_scheduler.LambdaLR, lr_scheduler.MultiplicativeLR)
 """Schedulers that call functions of the program's."""
+OF_MOMENTA = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
+"""Schedulers that change more in the groups of parameters than learning rates."""
 OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
 """Schedulers that have others make their steps."""
 KEPT = frozenset({"optimizer", "_schedulers", "lr_lambdas"})
@@ -176,8 +178,9 @@ def step(function: Callable[[Any], None]) -> None:
         outcome = CallOutcome(function, changed[0], dicts)
         outcome.effect = SchedulerStep(vm, place, vm.trail.mark(), outcome, runs_rules)
         vm.effects.in_order(outcome.effect)
+        cycles = any(issubclass(scheduler.cls, OF_MOMENTA) for scheduler in changed)
         for index, each in enumerate(dicts):
-            kept = KEPT if index < len(namespaces) else KEPT_IN_GROUPS
+            kept = KEPT if index < len(namespaces) else KEPT_IN_GROUPS if cycles else frozenset(each.value) - {"lr"}
             each.outdate(vm, kept, lambda key, value, index=index: later_value(vm, place, outcome, index, key, value))  # type: ignore[misc]
         return vm.const(None)
 
