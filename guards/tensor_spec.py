@@ -242,7 +242,10 @@ def have_one_base(tensors: Sequence[torch.Tensor]) -> bool:
 def memory_of(storage: Any) -> tuple[int, int]:
     """Where a storage begins and ends in memory. One without data lies in a place of its own."""
     size = storage.nbytes()
-    begin = storage.data_ptr() if size and storage.device.type != "meta" else 0
+    try:
+        begin = storage.data_ptr() if size and storage.device.type != "meta" else 0
+    except RuntimeError:  # a wrapper's: torch refuses to give the place of what holds no data
+        begin = 0
     return (begin, begin + size) if begin else (storage._cdata, storage._cdata + 1)
 
 
