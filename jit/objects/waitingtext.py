@@ -122,8 +122,8 @@ def joined(vm: VM, texts: Sequence[Object], separator: str = "") -> Object | Non
     if not any(map(is_waiting, texts)):
         return None
     parts: list[Part] = []
-    for text in texts:
-        if separator and text is not texts[0]:
+    for index, text in enumerate(texts):
+        if separator and index:
             parts.append(separator)
         if isinstance(text, (DeferredText, UnbackedText)) and is_waiting(text):
             parts += text.parts

@@ -30,6 +30,8 @@ def told(function: Callable[..., Any], values: list[Any]) -> dict[str, Any]:
     lambda i, x: f"{i / 3:.2f} {float(i)}",
     lambda i, x: f"{i}: {x.sum().item():.3f}" + f", {i}",
     lambda i, x: [f"{i}", {"name": f"loss_{i}"}],
+    lambda i, x: [text := f"{i}", ", ".join([text, text, "end", text]), "-".join([text])],
+    lambda i, x: [text := str(x.sum().item() + i), " ".join((text, text))],
 ])  # fmt: skip
 def test_ints_in_texts(text: Callable[[int, torch.Tensor], Any]) -> None:
     found = told(lambda x, i: (x * 2, text(i, x)), [*range(7), -3, 2**62])
