@@ -647,5 +647,3 @@ class StorageAliasing(Relation):
 
     def key(self) -> Any:
         return (tuple(map(id, self.tensors)), self.groups, self.offsets)
-
-

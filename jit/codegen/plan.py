@@ -218,8 +218,10 @@ def _in_order(statements: list[Statement], values: dict[int, Value], effects: Ef
 def _refuse_overtaking(order: list[int], calls: set[int], awaited: set[int]) -> None:
     """Native calls find what had been changed before them, and nothing that was changed later; those that others wait for look at nothing of what waits."""
     for place, index in enumerate(order):
-        overtaken = any(other < index for other in order[place + 1 :]) if index not in awaited else False
-        if index in calls and (overtaken or any(other > index for other in order[:place])):
+        if index not in calls:
+            continue
+        comes_too_early = index not in awaited and any(other < index for other in order[place + 1 :])
+        if comes_too_early or any(other > index for other in order[:place]):
             raise CannotGenerate(CannotReconstruct("what is changed before a native call, and by what another one gives"))
 
 

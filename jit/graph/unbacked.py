@@ -33,7 +33,7 @@ from framejit.graph.fake import meaning_of
 from framejit.graph.packed import PACKED_MEMO
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
-from framejit.objects.unbackednumber import Computed, Datum, InputNumber, UnbackedNumber, sharper
+from framejit.objects.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -355,7 +355,7 @@ class Unbacked:
         """Break the trace, because the program needs the value of a number. One that is drawn is drawn natively then."""
         self._stop(self._asks(number), number.leaf())
 
-    def _stop(self, reason: breaks.Break, number: InputNumber) -> NoReturn:
+    def _stop(self, reason: breaks.Break, number: LeafNumber) -> NoReturn:
         """Break the trace for a number: here, or where the number is drawn."""
         draw = draw_of_number(number.node) if isinstance(number, Datum) else None
         if draw is not None:

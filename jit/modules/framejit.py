@@ -9,9 +9,10 @@ from framejit import breaks, directives, stance
 from framejit._runtime import CompiledFunction
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract
+from framejit.objects.compiledobject import GivenToCompiler
 from framejit.objects.delivery import Delivery
 from framejit.objects.funcobject import FunctionObject
-from framejit.objects.object import VM, Codegen, NotConstant, Object, settle
+from framejit.objects.object import VM, NotConstant, Object, settle
 from framejit.objects.registry import library, models, refuse, wraps
 from framejit.user import api, regions
 
@@ -105,38 +106,22 @@ def wrap_compiled(vm: VM, value: Any, source: Source | None) -> Object:
     return made
 
 
-class NewlyCompiled(Object):
-    """The result of `compile` inside a trace: calls of it are traced through; if it leaves the trace, `compile` is called for real."""
+class NewlyCompiled(GivenToCompiler):
+    """The result of `framejit.compile` inside a trace."""
 
-    __slots__ = ("function", "options")
+    __slots__ = ("fullgraph",)
 
     def __init__(self, function: Object, options: dict[str, Any]) -> None:
-        super().__init__(CompiledFunction)
-        self.function = function
-        self.options = options
+        super().__init__(CompiledFunction, function, functools.partial(api.compile, **options))
+        self.fullgraph = bool(options.get("fullgraph"))
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        if self.options.get("fullgraph"):
+        if self.fullgraph:
             return abstract.call(vm, vm.pin(regions.whole_graph), [self.function, *args], kwargs, delivery)
-        return abstract.call(vm, self.function, args, kwargs, delivery)
-
-    def call_as_method(
-        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
-    ) -> Object:
-        return self.call(vm, [receiver, *args], kwargs or {}, delivery)
+        return super().call(vm, args, kwargs, delivery)
 
     def getattr(self, vm: VM, name: str) -> Object:
         return self.function if name in ("function", "__wrapped__") else abstract.getattr_(vm, self.function, name)
-
-    def truth(self, vm: VM) -> bool:
-        return True
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.function)
-        cg.call_const(functools.partial(api.compile, **self.options), 1)
-
-    def referents(self) -> list[Object]:
-        return [self.function]
 
 
 @models(api.compile)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 from types import FunctionType
-from typing import Any
 
 import torch
 
 from framejit import breaks
 from framejit.objects import abstract
-from framejit.objects.delivery import Delivery
+from framejit.objects.compiledobject import GivenToCompiler
 from framejit.objects.funcobject import FunctionObject, MethodObject
-from framejit.objects.object import VM, Codegen, NotConstant, Object, settle
+from framejit.objects.object import VM, NotConstant, Object, settle
 from framejit.objects.registry import models
 
 BACKENDS = (None, "inductor", "eager", "aot_eager")
@@ -22,39 +21,16 @@ FLAGS = (None, False, True)
 ACCEPTED = {"fullgraph": FLAGS, "dynamic": FLAGS, "backend": BACKENDS, "mode": MODES}
 
 
-class CompiledByTorch(Object):
-    """What `torch.compile` gives for a function inside a trace. If it leaves the trace, or one of its attributes is asked for, torch makes it."""
+class CompiledByTorch(GivenToCompiler):
+    """What `torch.compile` gives for a function inside a trace. None of its attributes is known."""
 
-    __slots__ = ("function", "options")
-
-    def __init__(self, function: Object, options: dict[str, Any]) -> None:
-        super().__init__(FunctionType)
-        self.function = function
-        self.options = options
-
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        return abstract.call(vm, self.function, args, kwargs, delivery)
-
-    def call_as_method(
-        self, vm: VM, receiver: Object, args: list[Object], kwargs: dict[str, Object] | None = None, delivery: Delivery | None = None
-    ) -> Object:
-        return self.call(vm, [receiver, *args], kwargs or {}, delivery)
+    __slots__ = ()
 
     def getattr(self, vm: VM, name: str) -> Object:
         vm.unsupported(breaks.UnsupportedOperation(f"attribute {name} of what torch.compile gives"))
 
     def setattr(self, vm: VM, name: str, value: Object | None) -> None:
         self.getattr(vm, name)
-
-    def truth(self, vm: VM) -> bool:
-        return True
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.function)
-        cg.call_const(functools.partial(torch.compile, **self.options), 1)
-
-    def referents(self) -> list[Object]:
-        return [self.function]
 
 
 @models(torch.compile)
@@ -68,4 +44,4 @@ def compile_by_torch(vm: VM, model: Object | None = None, **options: Object) -> 
         raise NotConstant(function)
     if any(value not in ACCEPTED.get(name, ()) for name, value in real.items()):
         vm.unsupported(breaks.UnsupportedCall("torch.compile with options that only torch can judge"))
-    return CompiledByTorch(function, real)
+    return CompiledByTorch(FunctionType, function, functools.partial(torch.compile, **real))

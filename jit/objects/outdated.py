@@ -15,7 +15,7 @@ from framejit.breaks import Break, LaterValue
 from framejit.guards.source import MISSING
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Object
-from framejit.objects.unbackednumber import InputNumber
+from framejit.objects.unbackednumber import LeafNumber
 
 
 class CallOutcome(Object):
@@ -59,7 +59,7 @@ def load_item(cg: Codegen, outcome: CallOutcome, path: Sequence[Any]) -> None:
         cg.call_const(operator.getitem, 2)
 
 
-class LaterNumber(InputNumber):
+class LaterNumber(LeafNumber):
     """An int or float that native code leaves in a dict. `path`: the index of the dict, and its key; of an item of a list there, that one's index too."""
 
     __slots__ = ("outcome", "path")

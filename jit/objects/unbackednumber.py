@@ -79,7 +79,7 @@ class UnbackedNumber(UnbackedValue):
         """The node of a number that has a symbol."""
         raise NotImplementedError
 
-    def leaf(self) -> InputNumber:
+    def leaf(self) -> LeafNumber:
         """One of the numbers that it is computed from, or itself."""
         raise NotImplementedError
 
@@ -139,7 +139,7 @@ class UnbackedNumber(UnbackedValue):
         return f"`{self.told}`"
 
 
-class InputNumber(UnbackedNumber):
+class LeafNumber(UnbackedNumber):
     """A number that isn't computed from others. `expression`, `lineno`: what the program gets it by, and where."""
 
     __slots__ = ("expression", "lineno")
@@ -153,7 +153,7 @@ class InputNumber(UnbackedNumber):
     def told(self) -> str:
         return self.expression
 
-    def leaf(self) -> InputNumber:
+    def leaf(self) -> LeafNumber:
         return self
 
     def bits(self) -> int:
@@ -164,7 +164,7 @@ class InputNumber(UnbackedNumber):
         raise NotImplementedError
 
 
-class Datum(InputNumber):
+class Datum(LeafNumber):
     """A number that a node of the graph gives."""
 
     __slots__ = ("node",)
@@ -215,7 +215,7 @@ class Computed(UnbackedNumber):
     def depth(self) -> int:
         return 1 + max(part.depth if isinstance(part, UnbackedNumber) else 0 for part in self.operands)
 
-    def leaf(self) -> InputNumber:
+    def leaf(self) -> LeafNumber:
         return next(part for part in self.operands if isinstance(part, UnbackedNumber)).leaf()
 
     def sym(self, vm: VM) -> Any:
