@@ -12,7 +12,7 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.objects import abstract, arrayfunctions, operators
-from framejit.objects.arraycall import call_changing, call_function, call_ufunc, constant_array
+from framejit.objects.arraycall import call_changing, call_function, call_ufunc, constant_array, stays_symbolic
 from framejit.objects.arrayflags import FlagsObject
 from framejit.objects.arrayfunctions import Target
 from framejit.objects.arrayindexing import flipped, getitem, setitem
@@ -256,6 +256,9 @@ def fill(vm: VM, self: ArrayObject, value: Object) -> Object:
 
 def item(vm: VM, self: ArrayObject, *index: Object) -> Object:
     """One element as a Python number."""
+    for part in map(vm.observe, index):
+        if part.cls is float:
+            vm.raise_(TypeError, "'float' object cannot be interpreted as an integer")
     if index:
         found = getitem(vm, self, TupleObject(list(index)) if len(index) > 1 else index[0])
         return found.number(vm) if isinstance(found, ArrayObject) else found
@@ -336,7 +339,9 @@ def filled(function: Callable[..., Any], name: str, value: Any) -> None:
         how = {"dtype": vm.const(dtype), "device": vm.const("cpu")}
         if name == "full":
             fill_value = real_kwargs.get("fill_value", real[1] if len(real) > 1 else None)
-            number = vm.const(operands.asked(lambda: numpy.asarray(fill_value).astype(expected.dtype)).item())
+            given = vm.observe(kwargs["fill_value"] if "fill_value" in kwargs else args[0])
+            is_symbolic = stays_symbolic(vm, given, expected.dtype)
+            number = given if is_symbolic else vm.const(operands.asked(lambda: numpy.asarray(fill_value).astype(expected.dtype)).item())
             return operands.result(enter(vm, torch.full, [sizes, number], how), expected)
         return operands.result(enter(vm, torch.ones if value else torch.zeros, [sizes], how), expected)
 

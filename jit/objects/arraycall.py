@@ -207,13 +207,20 @@ def converted(vm: VM, operands: Operands, obj: Object, real: Any, dtype: numpy.d
     if isinstance(obj, ArrayObject):
         tensor = obj.tensor(vm)
         return tensor if obj.dtype(vm) == dtype else enter(vm, torch.Tensor.to, [tensor, vm.const(TORCH_TYPES[dtype])])
-    is_symbolic = isinstance(obj, NumberObject) and obj.is_symbolic(vm)
-    if is_symbolic and dtype.char not in "lfd":
-        real, is_symbolic = obj.constant(vm), False
-    number = obj if is_symbolic else vm.const(operands.asked(lambda: dtype.type(real)).item())
+    number = obj if stays_symbolic(vm, obj, dtype) else vm.const(operands.asked(lambda: dtype.type(real)).item())
     if as_number:
         return number
     return enter(vm, torch.full, [TupleObject([]), number], {"dtype": vm.const(TORCH_TYPES[dtype]), "device": vm.const("cpu")})
+
+
+def stays_symbolic(vm: VM, obj: Object, dtype: numpy.dtype[Any]) -> bool:
+    """Whether a number is symbolic, and goes as such into an array of this type. One that doesn't is a constant from here on."""
+    if not isinstance(obj, NumberObject) or not obj.is_symbolic(vm):
+        return False
+    if dtype.char in "lfd":
+        return True
+    obj.constant(vm)
+    return False
 
 
 def constant_array(vm: VM, real: Any) -> Object:

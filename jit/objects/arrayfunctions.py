@@ -260,7 +260,8 @@ def as_type(value: Any, dtype: torch.dtype) -> torch.Tensor:
 
 
 def numpy_round(a: torch.Tensor, decimals: int = 0) -> torch.Tensor:
-    """Multiplied, rounded and divided, as NumPy does."""
+    """Multiplied, rounded and divided, as NumPy does. A symbolic number of decimals becomes a constant."""
+    decimals = int(decimals)
     if not a.dtype.is_floating_point and decimals < 0:
         raise NotImplementedError("rounding integers")
     if not a.dtype.is_floating_point or decimals == 0:

@@ -10,7 +10,7 @@ import torch
 
 from framejit import breaks
 from framejit.objects import abstract, arrayfunctions
-from framejit.objects.arraycall import call_function, from_list, stored
+from framejit.objects.arraycall import call_function, from_list, stays_symbolic, stored
 from framejit.objects.arrayfunctions import Target
 from framejit.objects.arrayoperands import EMPTY, Operands
 from framejit.objects.arrayrules import UNSIGNED
@@ -127,6 +127,8 @@ def setitem(vm: VM, array: ArrayObject, key: Object, value: Object) -> None:
     def by_tensors() -> Object:
         if isinstance(value, ArrayObject):
             stored_value: Object = enter(vm, torch.Tensor.to, [value.tensor(vm), vm.const(TORCH_TYPES[dtype])])
+        elif stays_symbolic(vm, value, dtype):
+            stored_value = value
         else:
             stored_value = vm.const(operands.asked(lambda: numpy.asarray(what).astype(dtype)).item())
         return operands.entered(arrayfunctions.numpy_store, [array.tensor(vm), operands.in_graph(TupleObject(parts)), stored_value])

@@ -317,3 +317,44 @@ def test_a_conjugate_of_real_numbers_is_the_array_itself():
 
 def test_an_array_without_dimensions_turned_round_is_a_scalar():
     alike(lambda a: (np.flip(a), np.flip(a, ())), np.array(3.0))
+
+
+def stored_by_index(a, i):
+    a[0] = i
+    return a
+
+
+def stored_where_greater(a, i):
+    a[a > 1] = i * 2 + 1
+    return a
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.float32, np.int32])
+@pytest.mark.parametrize("function", [
+    stored_by_index, stored_where_greater,
+    lambda a, i: (a.fill(i), a)[1],
+    lambda a, i: np.full(3, i),
+    lambda a, i: np.full((2, 2), fill_value=i, dtype=a.dtype),
+    lambda a, i: np.full_like(a, i),
+    lambda a, i: np.array([i, 2, i * 2]) + a,
+    lambda a, i: np.where(a > 1, i, 0),
+    lambda a, i: np.round(a * 1.234, i % 3),
+])  # fmt: skip
+def test_numbers_that_vary_go_into_arrays(function, dtype):
+    def program(x, i):
+        return function(np.array([1, 2, 3], dtype), i), x + 1
+
+    framejit.reset()
+    compiled = framejit.compile(program, backend="eager")
+    for i in (0, 1, 2, 5, 7):
+        Comparison().same(compiled(torch.ones(2), i)[0].tolist(), program(torch.ones(2), i)[0].tolist())
+
+
+def test_an_index_that_is_no_int():
+    def program(x, i):
+        try:
+            return np.array([1.0, 2.0]).item(i), x
+        except TypeError as error:
+            return str(error), x
+
+    assert framejit.compile(program, backend="eager")(torch.ones(2), 0.5)[0] == program(torch.ones(2), 0.5)[0]
