@@ -80,8 +80,8 @@ class Guard:
         """The numbers that keep the guard from holding for a value, if nothing else does."""
         return ()
 
-    def varying_length(self, value: Any) -> Source | None:
-        """Where the number of items is that keeps the guard from holding for a value; None where it is no number of items."""
+    def varying(self, value: Any) -> Source | None:
+        """What differs, where a guard doesn't hold for a value: the number of items, or the data of a tensor. None where it is neither."""
         return None
 
     def change(self, call: Call) -> Change:
@@ -291,6 +291,9 @@ class Equals(Guard):
         is_number = type(value) in (int, float) and type(value) is type(self.value) and not same_constant(value, self.value)
         return (Difference("value", 0, self.value, value),) if is_number else ()
 
+    def varying(self, value: Any) -> Source | None:
+        return self.source if self.source.is_data and value != self.value else None
+
     def key(self) -> Any:
         return exact_key(self.value) if isinstance(self.value, (int, tuple, frozenset)) else (type(self.value), repr(self.value))
 
@@ -323,7 +326,7 @@ class Length(Guard):
     def check(self, value: Any, call: Call) -> bool:
         return builtin_length(value) == self.length
 
-    def varying_length(self, value: Any) -> Source | None:
+    def varying(self, value: Any) -> Source | None:
         return ItemCount(self.source, 0) if type(value) is list and len(value) != self.length else None
 
     def expected(self) -> str:

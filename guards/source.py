@@ -89,6 +89,8 @@ class Source:
 
     __slots__ = ("base", "payload", "children", "depth")
     accessor: ClassVar[str] = ""
+    is_data: ClassVar[bool] = False
+    """Whether it leads to the data of a tensor."""
 
     def __init__(self, base: Source | None, payload: Any) -> None:
         self.base = base

@@ -153,6 +153,7 @@ class TensorData(Source):
 
     __slots__ = ()
     accessor = "tensor_data"
+    is_data = True
 
     def step(self, value: Any) -> Any:
         found = data_of(value) if isinstance(value, torch.Tensor) else None

@@ -29,8 +29,8 @@ class Backend:
         one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
         takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
         takes_gradients: it compiles graphs that ask autograd for gradients.
-        takes_objects: what it makes of a graph may be given the states of generators, and tokens of modules with hooks, and be for what small tensors hold
-            that objects hold.
+        takes_objects: what it makes of a graph may be given the states of generators and tokens of modules with hooks, and may rest on the data of small
+            tensors that objects hold.
         draws_in_order: operators that draw from torch's generators of the process run in the graph's order.
         compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
         guards_data: what it makes of a graph runs behind guards, which may read the data of tensors from outside.

@@ -14,7 +14,6 @@ from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, short
 from framejit.guards.source import Call, Path
-from framejit.guards.tensor_source import TensorData
 from framejit.reporting import recompiles
 
 FEW = 2
@@ -95,9 +94,9 @@ def note_varying(subject: Subject) -> bool:
     told: dict[str, None] = {}
     for guard in (guard for entry in subject.own for guard in entry.spec.guards):
         value = guard.source.fetch(subject.call)
-        length = guard.varying_length(value)
-        if length is not None and length.path() not in subject.history.varying:
-            found[length.path()] = None  # untold: where the program looks at the items, it stays a constant
+        other = guard.varying(value)
+        if other is not None and other.path() not in subject.history.varying:
+            found[other.path()] = None  # untold: it becomes no symbol where the program looks at the items, or at the data
         for number in guard.differences(value):
             if number.what != "stride":
                 path, is_size = guard.source.path(), number.what == "size"
@@ -106,10 +105,6 @@ def note_varying(subject: Subject) -> bool:
                     continue
                 found[path] = with_more(found.get(path, NONE), frozenset({number.dim}) if is_size else None)
                 told[f"{number.place(guard.source.told())}: {short(number.before)} -> {short(number.now)}"] = None
-        path = guard.source.path()
-        if isinstance(guard.source, TensorData) and path not in subject.history.varying and not guard.check(guard.source.fetch(subject.call), subject.call):
-            found[path] = None
-            told[guard.source.told()] = None
     if not found:
         return False
     subject.history.vary(found)
