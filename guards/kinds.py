@@ -418,10 +418,10 @@ class InOrderOfDict(Guard):
         return same_constant(keys_in_order(value), tuple(dict.keys(value)))
 
     def expected(self) -> str:
-        return f"has {self.length} items, in the order in which they came in"
+        return f"has {self.length} item{'' if self.length == 1 else 's'}, in the order in which they came in"
 
     def found(self, value: Any, call: Call) -> str:
-        return f"{dict.__len__(value)} items" if issubclass(type(value), OrderedDict) else super().found(value, call)
+        return f"so many: {dict.__len__(value)}" if issubclass(type(value), OrderedDict) else super().found(value, call)
 
     def key(self) -> Any:
         return self.length

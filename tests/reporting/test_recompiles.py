@@ -224,6 +224,18 @@ def test_the_log_tells_of_globals_closures_and_defaults(told, monkeypatch):
     assert "train() and eval() are compiled once each" in text
 
 
+def test_the_log_tells_of_hooks_by_their_number(told):
+    module = nn.Linear(3, 3)
+    module.register_forward_hook(lambda module, args, output: output * 2)
+    f = eager(module)
+    f(x)
+    module.register_forward_hook(lambda module, args, output: output + 1)
+    f(x)
+    text = told()
+    assert "expected that it has 1 item, in the order in which they came in; found so many: 2" in text and "register the same number of hooks" in text
+    TOLD["in_order_of_dict"] = text
+
+
 def test_every_kind_of_guard_is_told_of():
     if len(TOLD) >= 10:  # the tests above have run
         assert set(KINDS) == {*TOLD, "shapes_hold"}  # for that, see tests/guards/test_shape_guards.py
