@@ -135,9 +135,10 @@ def test_training(ways: Callable[..., Any], kinds: dict[str, Any], train: Callab
     copied = copy.deepcopy(net)
     expected = state_after(train, net, lambda function: function)
     found = state_after(train, copied, lambda function: framejit.compile(function, backend=backend))
+    rounding = 1e-4 if backend == "inductor" else 1e-5  # of biases in front of a BatchNorm nothing but rounding is left
     for left, right in zip(expected, found, strict=True):
         assert (left is None) == (right is None)
-        assert left is None or torch.allclose(left, right, rtol=1e-4, atol=1e-5)
+        assert left is None or torch.allclose(left, right, rtol=1e-4, atol=rounding)
     if breaks is not None:
         assert framejit.statistics()["graph_breaks"] == breaks, framejit.statistics()["reasons"]
 
