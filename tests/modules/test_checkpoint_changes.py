@@ -56,11 +56,11 @@ def reentrant(net, x):
 
 
 def nested(net, x):
-    return checkpoint(lambda y: checkpoint(net.blocks[0], y, use_reentrant=False) * 2, net.blocks[1](x), use_reentrant=False).sum()
+    return checkpoint(lambda y: checkpoint(net.blocks[0], y, use_reentrant=False) * 2, net.blocks[1](x), use_reentrant=False).mean()
 
 
 def called_twice(net, x):
-    return checkpoint(net.blocks[0], x, use_reentrant=False).sum() * checkpoint(net.blocks[0], x + 1, use_reentrant=False).mean()
+    return checkpoint(net.blocks[0], x, use_reentrant=False).mean() * checkpoint(net.blocks[0], x + 1, use_reentrant=False).mean()
 
 
 def functional(net, x):
@@ -135,10 +135,9 @@ def test_training(ways: Callable[..., Any], kinds: dict[str, Any], train: Callab
     copied = copy.deepcopy(net)
     expected = state_after(train, net, lambda function: function)
     found = state_after(train, copied, lambda function: framejit.compile(function, backend=backend))
-    rounding = 1e-4 if backend == "inductor" else 1e-5  # of biases in front of a BatchNorm nothing but rounding is left
     for left, right in zip(expected, found, strict=True):
         assert (left is None) == (right is None)
-        assert left is None or torch.allclose(left, right, rtol=1e-4, atol=rounding)
+        assert left is None or torch.allclose(left, right, rtol=1e-4, atol=1e-5)
     if breaks is not None:
         assert framejit.statistics()["graph_breaks"] == breaks, framejit.statistics()["reasons"]
 
