@@ -13,8 +13,8 @@ their own (upcalls.py). So the frames of a break are looked at from the program'
   `torch.func`'s transforms.
 - Its wrappers (`contextlib`, `functools`), torch's machinery, installed packages that know nothing of torch, and generated code are split
   only where an operation has entered the graph since they were called: it would run outside of graphs otherwise.
-- Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them.
-
+- Frames of tensor code (`torch.nn`, models in packages) are split as the program's, unless one of the above lies around them. So is what a
+  decorator has put around such code, or around the program's: most of what it calls would run outside of graphs otherwise.
 - Functions that compute no tensors, whosever they are, run natively as a whole where what they draw or compute decides which way they go.
 
 Frames that no resume function could reach, because their results pass through other code first, don't count: what calls them runs natively anyway.
@@ -25,7 +25,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 
 import torch
 
@@ -48,6 +48,10 @@ ENOUGH = 2
 
 ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random, breaks.ForeignArray, breaks.ArrayOperation)
 """Reasons to stop that are about what the program has drawn, or has computed with arrays."""
+
+
+EMPTY = CellType()
+"""A cell without contents, which is equal to all others without."""
 
 
 def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
@@ -82,9 +86,27 @@ def library_frame(tracer: Trace, frames: Sequence[Frame]) -> int | None:
         kind = kind_of(frame.code, frame.globals.value)
         if kind is CodeKind.PROGRAM:
             found = None
-        elif found is None and (kind is CodeKind.MACHINERY or (kind is CodeKind.WRAPPER and not has_computed(tracer, frame))):
+        elif found is None and (kind is CodeKind.MACHINERY or (kind is CodeKind.WRAPPER and not splits(tracer, frame))):
             found = index
     return found
+
+
+def splits(tracer: Trace, frame: Frame) -> bool:
+    """Whether the frame of a wrapper is split like those of the program: an operation has entered the graph, or most of them are still to come."""
+    function = None if frame.function is None else settle(frame.function).value
+    return has_computed(tracer, frame) or (type(function) is FunctionType and decorates(function, set()))
+
+
+def decorates(function: FunctionType, seen: set[int]) -> bool:
+    """Whether a decorator has put this function around one of the program's or of tensor code, be it by way of other wrappers."""
+    seen.add(id(function))
+    for cell in function.__closure__ or ():
+        held = None if cell == EMPTY else cell.cell_contents
+        if type(held) is FunctionType and id(held) not in seen:
+            kind = kind_of(held.__code__, held.__globals__)
+            if kind in (CodeKind.PROGRAM, CodeKind.TENSORS) or (kind is CodeKind.WRAPPER and decorates(held, seen)):
+                return True
+    return False
 
 
 def tensorless_frame(frames: Sequence[Frame]) -> int | None:

@@ -566,6 +566,68 @@ def test_nothing_is_kept_of_code_that_is_gone():
     assert code() is None
 
 
+# ---- what decorators of a library put around functions of the program ----
+
+DECORATORS = """
+import functools
+import threading
+
+lock = threading.Lock()
+prepared = []
+
+def prepare(model):
+    with lock:
+        model.ready = True
+        prepared.append(model)
+
+def preparing(function):
+    @functools.wraps(function)
+    def wrapper(model, *args):
+        if not model.ready:
+            prepare(model)
+        return function(model, *args)
+    return wrapper
+
+def passing(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args)
+    return wrapper
+"""
+
+
+@pytest.mark.parametrize("around", [(), ("passing",), ("passing", "passing")])
+def test_the_decorated_function_is_in_one_graph_behind_what_breaks_in_a_librarys_decorator(around):
+    """Models of transformers put on the hooks that record their layers so, in the first call that asks for hidden states."""
+    library = types.ModuleType("decorators")
+    library.__file__ = "decorators.py"
+    exec(compile(DECORATORS, "<decorators>", "exec"), library.__dict__)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ready = False
+            self.linear = linear
+
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            return self.layer(self.layer(a.sin()))
+
+        def layer(self, a: torch.Tensor) -> torch.Tensor:
+            return self.linear(a).cos()
+
+    for name in ("preparing", *around):
+        Model.forward = getattr(library, name)(Model.forward)  # type: ignore[method-assign]
+    expected = Model()(x)
+    model, counts = eager(Model()), Counts()
+    assert torch.equal(model(x), expected)
+    assert (counts.graphs, counts.graph_breaks, counts.fallbacks) == (1, 1, 0)
+    assert model.ready
+    assert len(library.prepared) == 2
+    assert torch.equal(model(x), expected)
+    assert torch.equal(model(x), expected)
+    assert (counts.graphs, counts.graph_breaks, counts.fallbacks) == (2, 1, 0)
+
+
 # ---- what libraries remember: functions under lru_cache ----
 
 LIBRARY = """
