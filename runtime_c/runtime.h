@@ -162,7 +162,7 @@ int FJ_Upcalls_MarkCode(PyObject *code, int kind);
 void FJ_Upcalls_Unlink(FJ_CompiledFunction *compiled);
 int FJ_Upcalls_Init(void);
 
-/* cache.c */
+/* entry.c */
 Py_ssize_t FJ_Code_CountArguments(PyCodeObject *code);
 /* Walks the entry's tree over the call. 1: it matches, and *captured is to be handed over or released; 0: it doesn't; -1: exception set. */
 int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals, PyObject *function, FJ_Captured *captured);
@@ -170,6 +170,10 @@ int FJ_Entry_Match(FJ_Entry *entry, PyObject *const *locals, Py_ssize_t n_locals
 int FJ_Captured_HandOver(FJ_Captured *captured, FJ_Entry *entry, PyObject **inputs, PyObject **captures);
 /* Lets go of the values; those that are NULL have been taken. */
 void FJ_Captured_Release(FJ_Captured *captured, FJ_Entry *entry);
+/* Runs the entry's code by an ordinary call. Steals both references. */
+PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures);
+
+/* cache.c */
 /* Looks for an entry that matches and moves it forward. A new reference with *captured set, or NULL, with an exception set if
    something failed. */
 FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals, Py_ssize_t n_locals,
@@ -178,8 +182,6 @@ FJ_Entry *FJ_CompiledFunction_Find(FJ_CompiledFunction *self, PyObject *function
 int FJ_CompiledFunction_Add(FJ_CompiledFunction *self, FJ_Entry *entry);
 /* Drops the entries when the function has got another code object since. */
 void FJ_CompiledFunction_CheckCode(FJ_CompiledFunction *self);
-/* Runs the entry's code by an ordinary call. Steals both references. */
-PyObject *FJ_Entry_CallFlat(FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures);
 
 /* direct.c */
 /* From Entry's argument `direct`: (graph or None, refuse or None, boxed, number of outputs, offsets in the code of its calls, operations
