@@ -1,11 +1,8 @@
-/* leaf_tensor.cpp: leaves about tensors and torch's global state, read from c10's structures without asking torch's Python layer. */
+/* leaf_tensor.cpp: leaves about tensors, read from c10's structures without asking torch's Python layer. */
 #include "tree.h"
 
-#include <c10/core/AutogradState.h>
-#include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorImpl.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <cstring>
@@ -34,36 +31,6 @@ struct TensorFacts : Facts {
     std::vector<int64_t> sizes, strides;
 };
 
-/* A builtin function of torch that reads one setting, and what it should return. */
-struct Probe {
-    PyObject *function, *arguments, *expected; /* strong */
-    bool (*is_as)(PyObject *found, PyObject *expected);
-};
-
-struct GlobalFacts : Facts {
-    int grad_mode = 0, inference_mode = 0, forward_grad_mode = 0;
-    unsigned long long included = 0, excluded = 0;
-    c10::ScalarType dtype = c10::ScalarType::Undefined;
-    std::vector<Probe> probes;
-
-    int visit(visitproc visit, void *arg) const override {
-        for (const Probe &probe : probes) {
-            Py_VISIT(probe.function);
-            Py_VISIT(probe.arguments);
-            Py_VISIT(probe.expected);
-        }
-        return 0;
-    }
-
-    ~GlobalFacts() override {
-        for (const Probe &probe : probes) {
-            Py_DECREF(probe.function);
-            Py_DECREF(probe.arguments);
-            Py_DECREF(probe.expected);
-        }
-    }
-};
-
 /* torch's Python objects, as far as they are read here. torch's own headers for them take minutes to compile; that the layout
  * is right is checked when the module is loaded. */
 struct PythonTensor {
@@ -84,7 +51,6 @@ struct PythonDevice {
 };
 
 PyTypeObject *tensor_base, *plain_tensor, *dtype_type, *layout_type, *device_type;
-PyObject *function_stack_at; /* torch._C._get_function_stack_at */
 PyObject *no_overrides;      /* torch._C.DisableTorchFunction */
 
 /* Names protected members; only its non-virtual functions are called, on any TensorImpl. */
@@ -151,49 +117,6 @@ bool parse_numbers(PyObject *tuple, std::vector<int64_t> &numbers, bool &any) {
         numbers.push_back(item == Py_None ? -1 : PyLong_AsLongLong(item));
     }
     return !PyErr_Occurred();
-}
-
-/* Calls a builtin, without the detour through vectorcall for the common kinds. A new reference, or NULL with an exception set. */
-PyObject *call_probe(const Probe &probe) {
-    if (PyCFunction_Check(probe.function)) {
-        int flags = PyCFunction_GET_FLAGS(probe.function);
-        if ((flags & (METH_NOARGS | METH_O | METH_VARARGS | METH_FASTCALL)) == METH_NOARGS) {
-            return PyCFunction_GET_FUNCTION(probe.function)(PyCFunction_GET_SELF(probe.function), nullptr);
-        }
-    }
-    return PyObject_CallObject(probe.function, probe.arguments);
-}
-
-/* expected: (class, device). The class keeps its device in the instance dict. */
-bool is_device_context(PyObject *mode, PyObject *expected) {
-    if (reinterpret_cast<PyObject *>(Py_TYPE(mode)) != PyTuple_GET_ITEM(expected, 0)) return false;
-    PyObject **dict = _PyObject_GetDictPtr(mode);
-    PyObject *device = dict == nullptr || *dict == nullptr ? nullptr : PyDict_GetItemString(*dict, "device");
-    return device != nullptr && same_constant(device, PyTuple_GET_ITEM(expected, 1));
-}
-
-/* How probes compare, by the names that torch_modes.py gives; NULL with an exception set for another. */
-auto comparison(const char *name) -> decltype(Probe::is_as) {
-    constexpr struct {
-        const char *name;
-        decltype(Probe::is_as) is_as;
-    } known[] = {{"equal", same_constant}, {"device_context", is_device_context}};
-    for (const auto &row : known) {
-        if (std::strcmp(row.name, name) == 0) return row.is_as;
-    }
-    PyErr_Format(PyExc_ValueError, "no probe compares as %s", name);
-    return nullptr;
-}
-
-bool probe_holds(const Probe &probe) {
-    PyObject *found = call_probe(probe);
-    if (found == nullptr) {
-        PyErr_Clear();
-        return false;
-    }
-    bool holds = probe.is_as(found, probe.expected);
-    Py_DECREF(found);
-    return holds;
 }
 
 PyTypeObject *type_attribute(PyObject *module, const char *name) {
@@ -501,55 +424,6 @@ static bool storages_match(const Relation &relation, const std::vector<PyObject 
 
 static const Registered<RelationKind> storage_aliasing({.name = "storage_aliasing", .holds = storages_match, .numbers = 2});
 
-/* payload: (grad mode, inference mode, forward grad mode, included keys, excluded keys, default dtype,
- * ((function, arguments, expected, comparison), ...)). */
-static bool read_global_facts(GuardTree &tree, Leaf &leaf, PyObject *payload) {
-    auto facts = std::make_unique<GlobalFacts>();
-    PyObject *dtype, *probes;
-    if (!PyArg_ParseTuple(payload, "pppKKO!O!", &facts->grad_mode, &facts->inference_mode, &facts->forward_grad_mode, &facts->included,
-                          &facts->excluded, dtype_type, &dtype, &PyTuple_Type, &probes)) {
-        return false;
-    }
-    facts->dtype = reinterpret_cast<PythonDtype *>(dtype)->value;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(probes); i++) {
-        PyObject *function, *arguments, *expected;
-        const char *name;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(probes, i), "OO!Os", &function, &PyTuple_Type, &arguments, &expected, &name)) return false;
-        auto is_as = comparison(name);
-        if (is_as == nullptr) return false;
-        facts->probes.push_back({Py_NewRef(function), Py_NewRef(arguments), Py_NewRef(expected), is_as});
-    }
-    leaf.facts = facts.get();
-    tree.facts.push_back(std::move(facts));
-    return true;
-}
-
-static bool global_state_matches(const Leaf &leaf, PyObject *) {
-    const auto &facts = *static_cast<const GlobalFacts *>(leaf.facts);
-    const c10::AutogradState &autograd = c10::AutogradState::get_tls_state();
-    if (autograd.get_grad_mode() != facts.grad_mode || autograd.get_inference_mode() != facts.inference_mode ||
-        autograd.get_fw_grad_mode() != facts.forward_grad_mode) {
-        return false;
-    }
-    c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-    if (keys.included_.raw_repr() != facts.included || keys.excluded_.raw_repr() != facts.excluded) return false;
-    if (c10::get_default_dtype_as_scalartype() != facts.dtype) return false;
-    for (const Probe &probe : facts.probes) {
-        if (!probe_holds(probe)) return false;
-    }
-    return true;
-}
-
-static const Registered<LeafKind> global_state({.name = "global_state", .read = read_global_facts, .holds = global_state_matches});
-
-/* As torch hands it out: its stack is C++'s, and no other library of torch's than c10 is linked. */
-PyObject *function_mode(Py_ssize_t place) {
-    PyObject *number = PyLong_FromSsize_t(place);
-    PyObject *mode = number == nullptr ? nullptr : PyObject_CallOneArg(function_stack_at, number);
-    Py_XDECREF(number);
-    return mode;
-}
-
 /* Neither a class nor a mode of the program's is asked meanwhile. */
 static PyObject *without_overrides(PyObject *(*function)(PyObject *, PyObject *), PyObject *first, PyObject *second) {
     PyObject *guard = PyObject_CallNoArgs(no_overrides);
@@ -577,6 +451,14 @@ PyObject *tensor_attribute(PyObject *tensor, PyObject *name) {
     return PyObject_TypeCheck(tensor, tensor_base) ? without_overrides(PyObject_GetAttr, tensor, name) : nullptr;
 }
 
+int dtype_number(PyObject *dtype) {
+    if (!Py_IS_TYPE(dtype, dtype_type)) {
+        PyErr_Format(PyExc_TypeError, "a torch.dtype is needed, not %.100s", Py_TYPE(dtype)->tp_name);
+        return -1;
+    }
+    return static_cast<int>(reinterpret_cast<PythonDtype *>(dtype)->value);
+}
+
 int init_leaf_tensor(PyObject *module) {
     PyObject *torch = PyImport_ImportModule("torch");
     if (torch == nullptr) return -1;
@@ -588,9 +470,10 @@ int init_leaf_tensor(PyObject *module) {
         dtype_type = type_attribute(torch, "dtype");
         layout_type = type_attribute(torch, "layout");
         device_type = type_attribute(torch, "device");
-        function_stack_at = PyObject_GetAttrString(native, "_get_function_stack_at");
         no_overrides = PyObject_GetAttrString(native, "DisableTorchFunction");
-        if (function_stack_at != nullptr && no_overrides != nullptr && tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr && layout_type != nullptr && device_type != nullptr) status = check_layouts(torch);
+        const bool complete = no_overrides != nullptr && tensor_base != nullptr && plain_tensor != nullptr && dtype_type != nullptr &&
+                              layout_type != nullptr && device_type != nullptr;
+        if (complete) status = check_layouts(torch);
     }
     Py_XDECREF(native);
     Py_DECREF(torch);

@@ -64,7 +64,7 @@ struct LeafKind {
     bool looks_at_tensor = false;  /* its facts are about a tensor: it holds for each that looks (TensorLook) as one that it has held for */
 };
 
-/* A kind of guard about several values, as a Relation in guards/kinds.py. Relations are checked after the walk. */
+/* A kind of guard about several values, as a Relation in guards/relations.py. Relations are checked after the walk. */
 struct RelationKind {
     const char *name;
     /* The check. `values`: of all nodes. */
@@ -304,7 +304,7 @@ int init_leaf_container();
 /* leaf_tensor.cpp */
 PyObject *sparse_part(PyObject *tensor, PyObject *method); /* a new reference; NULL, maybe with an exception set, where the method raises */
 PyObject *tensor_attribute(PyObject *tensor, PyObject *name); /* a new reference; NULL, maybe with an exception set, where there is none */
-PyObject *function_mode(Py_ssize_t place); /* a new reference; NULL where the stack of torch's function modes has fewer */
+int dtype_number(PyObject *dtype); /* the number that c10 has for a dtype; -1 with an exception set where it is none */
 int init_leaf_tensor(PyObject *module);
 bool looks_same(const TensorLook &look, PyObject *value);
 struct TensorNumbers {
@@ -320,6 +320,10 @@ const void *tensor_data(PyObject *value);
 constexpr size_t most_data = 8192; /* bytes of a tensor that are compared, as MOST_BYTES in guards/tensor_source.py */
 PyObject *tensor_bytes(PyObject *value);
 void delete_look(TensorLook *look);
+
+/* leaf_global_state.cpp */
+PyObject *function_mode(Py_ssize_t place); /* a new reference; NULL where the stack of torch's function modes has fewer */
+int init_leaf_global_state();
 
 }  // namespace framejit
 

@@ -1,4 +1,4 @@
-"""guards/tensor_spec.py, guards/global_state.py and guards/native/leaf_tensor.cpp: tensors, storages and global state."""
+"""guards/tensor_spec.py, guards/global_state.py and guards/native/leaf_tensor.cpp, leaf_global_state.cpp: tensors, storages and global state."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from guarding import HERE, agrees, one, slot
 
 from framejit.guards.build import build
 from framejit.guards.global_state import global_state_guard
-from framejit.guards.kinds import (
-    Distinct,
-    Equals,
-    Same,
-    StorageAliasing,
-    TensorMatch,
-)
+from framejit.guards.kinds import Equals, TensorMatch
+from framejit.guards.relations import Distinct, Same, StorageAliasing
 from framejit.guards.source import (
     MISSING,
     Root,
