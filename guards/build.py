@@ -13,7 +13,8 @@ from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
 from framejit.guards import global_state, shapes  # noqa: F401  (whose kinds of guards have leaves too)
-from framejit.guards.kinds import KINDS, Equals, Guard, Relation, TypeIs
+from framejit.guards.kinds import KINDS, Equals, Guard, TypeIs
+from framejit.guards.relations import Relation
 from framejit.guards.source import (
     ACCESSORS,
     MISSING,

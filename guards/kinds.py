@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
-from framejit.guards.tensor_spec import TensorSpec, differing_numbers, lie_apart, mismatch, storage_and_offset
+from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +112,6 @@ class Change:
     path: Path
     kind: type[Guard]
     numbers: tuple[Difference, ...] = field(default=(), compare=False)
-
-
-class Relation(Guard):
-    """A fact about the values of several paths."""
-
-    def sources(self) -> tuple[Source, ...]:
-        raise NotImplementedError
-
-    def native(self) -> tuple[int, ...]:
-        """The numbers that the C++ check takes: as many for each path, one path after the other."""
-        return ()
 
 
 KINDS: dict[str, type[Guard]] = {}
@@ -554,99 +543,3 @@ class TensorMatch(Guard):
 
     def key(self) -> Any:
         return self.spec
-
-
-@dataclass(frozen=True, eq=False)
-class Same(Relation):
-    """This path and another end at the same object."""
-
-    other: Source
-    leaf: ClassVar[str] = "same"
-    cost: ClassVar[int] = 3
-    advice: ClassVar[str | None] = "pass the same object in both places on every call, as on the first"
-
-    def sources(self) -> tuple[Source, ...]:
-        return self.source, self.other
-
-    def check(self, value: Any, call: Call) -> bool:
-        return value is not MISSING and value is self.other.fetch(call)
-
-    def expected(self) -> str:
-        return f"is the same object as {self.other.told()}"
-
-    def found(self, value: Any, call: Call) -> str:
-        return "another object"
-
-    def key(self) -> Any:
-        return id(self.other)
-
-
-@dataclass(frozen=True, eq=False)
-class Distinct(Relation):
-    """No object in `others` is the object at `source` (a mutated object is not aliased by anything else observed)."""
-
-    others: tuple[Source, ...]
-    leaf: ClassVar[str] = "distinct"
-    cost: ClassVar[int] = 4
-    advice: ClassVar[str | None] = "don't pass one object in two places where one of them is changed in place; pass a copy"
-
-    def sources(self) -> tuple[Source, ...]:
-        return self.source, *self.others
-
-    def check(self, value: Any, call: Call) -> bool:
-        return all(value is not other.fetch(call) for other in self.others)
-
-    def expected(self) -> str:
-        return "is none of " + ", ".join(other.told() for other in self.others[:6])
-
-    def found(self, value: Any, call: Call) -> str:
-        return "that it is " + next((o.told() for o in self.others if o.fetch(call) is value), "none of them")
-
-    def key(self) -> Any:
-        return tuple(map(id, self.others))
-
-
-@dataclass(frozen=True, eq=False)
-class StorageAliasing(Relation):
-    """Among `tensors` (graph inputs of which some are written to): which share a storage, and whether their bytes overlap.
-
-    `groups[i]` numbers the storage of tensors[i] by first appearance; None says that none of the numbered tensors has the same storage. `offsets` are the
-    storage offsets, in elements; None accepts any. The memory of a numbered storage is that of no other: those of two tensors of one array share it.
-    source: the first of them.
-    """
-
-    tensors: tuple[Source, ...]
-    groups: tuple[int | None, ...]
-    offsets: tuple[int | None, ...]
-    leaf: ClassVar[str] = "storage_aliasing"
-    cost: ClassVar[int] = 5
-    advice: ClassVar[str | None] = "tensors that are written to share memory in another way than on the first call; pass clones"
-
-    def sources(self) -> tuple[Source, ...]:
-        return self.tensors
-
-    def native(self) -> tuple[int, ...]:
-        return tuple(-1 if number is None else number for pair in zip(self.groups, self.offsets, strict=True) for number in pair)
-
-    def check(self, value: Any, call: Call) -> bool:
-        numbers: dict[int, int] = {}
-        others: set[int] = set()
-        tensors = [source.fetch(call) for source in self.tensors]  # those of arrays are made for this call: their addresses are to stay theirs
-        for tensor, group, offset in zip(tensors, self.groups, self.offsets, strict=True):
-            place = storage_and_offset(tensor)
-            if place is None or (offset is not None and place[1] != offset):
-                return False
-            if group is None:
-                others.add(place[0])
-            elif numbers.setdefault(place[0], len(numbers)) != group:
-                return False
-        return not others & numbers.keys() and lie_apart(tensors, [group is not None for group in self.groups])
-
-    def expected(self) -> str:
-        return "shares its memory, or doesn't, with the other tensors as on the call that was traced"
-
-    def found(self, value: Any, call: Call) -> str:
-        return "that they share memory otherwise"
-
-    def key(self) -> Any:
-        return (tuple(map(id, self.tensors)), self.groups, self.offsets)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from framejit.guards.kinds import Change, Relation
+from framejit.guards.kinds import Change
+from framejit.guards.relations import Relation
 from framejit.guards.shape_vm import LARGEST, SMALLEST, ShapeProgram
 from framejit.guards.source import Call, Source, UserLine
 from framejit.guards.tensor_source import TensorOffset, TensorSize, TensorStride

@@ -17,8 +17,9 @@ from typing import Any
 
 import sympy
 
-from framejit.guards.kinds import Equals, Guard, Relation, TensorMatch, TypeIs
+from framejit.guards.kinds import Equals, Guard, TensorMatch, TypeIs
 from framejit.guards.program_to_sympy import demands_of
+from framejit.guards.relations import Relation
 from framejit.guards.shape_values import NoPythonValue, value_of
 from framejit.guards.shape_vm import LARGEST, SMALLEST
 from framejit.guards.shapes import STEPS, ShapesHold

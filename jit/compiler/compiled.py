@@ -28,7 +28,8 @@ from framejit.errors import BackendError
 from framejit.graph.demands import Without, WithoutGradients
 from framejit.graph.draws import drawn_from
 from framejit.graph.finished import GraphResult
-from framejit.guards.kinds import Guard, Same, StorageAliasing, ValueIs
+from framejit.guards.kinds import Guard, ValueIs
+from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Call
 from framejit.guards.tensor_spec import aliasing_among
 from framejit.report import STATISTICS, counted

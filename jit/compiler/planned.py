@@ -17,7 +17,8 @@ from framejit.driver.prediction import OutcomeCheck
 from framejit.effects import Logged
 from framejit.errors import UserFrame, program_name
 from framejit.graph.finished import GraphResult
-from framejit.guards.kinds import Distinct, Guard
+from framejit.guards.kinds import Guard
+from framejit.guards.relations import Distinct
 from framejit.guards.source import UserLine
 from framejit.modules.changes import check_read_later, guards_of_backwards
 from framejit.objects.object import Codegen, NotConstant, Object

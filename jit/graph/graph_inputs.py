@@ -21,7 +21,8 @@ from framejit.graph.sparse import SparseContext, context_of_sparse, is_sparse, r
 from framejit.graph.state import GlobalModes
 from framejit.graph.unbacked import Unbacked
 from framejit.graph.wrappers import Wrappers
-from framejit.guards.kinds import Same, StorageAliasing, TensorMatch
+from framejit.guards.kinds import TensorMatch
+from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Source
 from framejit.guards.tensor_source import SparsePart
 from framejit.guards.tensor_spec import (

@@ -17,7 +17,7 @@ from framejit.graph.fakes import Fakes
 from framejit.graph.inputs import GraphInput
 from framejit.graph.jagged import JaggedContext, is_nested_int, memory_of
 from framejit.graph.state import GlobalModes
-from framejit.guards.kinds import Distinct
+from framejit.guards.relations import Distinct
 from framejit.objects.nestedsize import NestedSize
 from framejit.objects.object import VM, Object
 from framejit.objects.tensorobject import TensorObject

@@ -11,7 +11,8 @@ from torch import fx
 
 from framejit.graph.autograd_node import spent_error
 from framejit.graph.builder import TorchVM
-from framejit.guards.kinds import Guard, Relation, ValueIs
+from framejit.guards.kinds import Guard, ValueIs
+from framejit.guards.relations import Relation
 from framejit.guards.source import FunctionField, Pinned, Source, TypeAttr
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import ConstObject

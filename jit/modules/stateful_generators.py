@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NoReturn
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.graph.generator_states import SEEDED_STATE, GeneratorKind
-from framejit.guards.kinds import Distinct, ValueIs
+from framejit.guards.kinds import ValueIs
+from framejit.guards.relations import Distinct
 from framejit.guards.source import MISSING, Pinned, Source
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.tensorobject import TensorObject

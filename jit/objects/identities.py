@@ -7,7 +7,8 @@ from types import WrapperDescriptorType
 from typing import Any
 
 from framejit import breaks, classes
-from framejit.guards.kinds import Distinct, Same, ValueIs
+from framejit.guards.kinds import ValueIs
+from framejit.guards.relations import Distinct, Same
 from framejit.guards.source import MISSING, DictKey
 from framejit.objects.object import VM, Object, settle
 from framejit.objects.registry import wrapper_for

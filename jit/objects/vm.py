@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from framejit.breaks import Break
-    from framejit.guards.kinds import Guard, Relation
+    from framejit.guards.kinds import Guard
     from framejit.guards.recorder import GuardRecorder
+    from framejit.guards.relations import Relation
     from framejit.guards.source import Source
     from framejit.objects.delivery import Delivery
     from framejit.trail import Trail

@@ -24,8 +24,9 @@ from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.guards.dynamic import STATIC, Dynamic
-from framejit.guards.kinds import Guard, Relation, Same, TypeIs, ValueIs
+from framejit.guards.kinds import Guard, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
+from framejit.guards.relations import Relation, Same
 from framejit.guards.source import (
     MISSING,
     Call,

@@ -14,7 +14,8 @@ from framejit import breaks
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.finished import GraphResult
 from framejit.graph.state import Modes
-from framejit.guards.kinds import Guard, Same, StorageAliasing, TensorMatch
+from framejit.guards.kinds import Guard, TensorMatch
+from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Item, Pinned, Root
 from framejit.objects import build
 from framejit.objects.listobject import ListObject

@@ -20,7 +20,6 @@ from framejit.guards.kinds import (
     KINDS,
     CodeIs,
     DictKeys,
-    Distinct,
     Equals,
     Guard,
     InOrderOfDict,
@@ -28,14 +27,13 @@ from framejit.guards.kinds import (
     IsPresent,
     KeyAbsent,
     Length,
-    Same,
     SetEquals,
-    StorageAliasing,
     TensorMatch,
     TypeIs,
     ValueIs,
     same_constant,
 )
+from framejit.guards.relations import Distinct, Same, StorageAliasing
 from framejit.guards.shape_vm import ShapeInstruction, ShapeProgram
 from framejit.guards.shapes import Read, ShapesHold
 from framejit.guards.source import (

@@ -21,20 +21,18 @@ from framejit.guards.build import BuiltGuards, build
 from framejit.guards.kinds import (
     CodeIs,
     DictKeys,
-    Distinct,
     Equals,
     Guard,
     IsMissing,
     IsPresent,
     KeyAbsent,
     Length,
-    Same,
     SetEquals,
-    StorageAliasing,
     TensorMatch,
     TypeIs,
     ValueIs,
 )
+from framejit.guards.relations import Distinct, Same, StorageAliasing
 from framejit.guards.source import (
     Call,
     CellContents,

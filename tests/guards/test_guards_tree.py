@@ -21,20 +21,8 @@ from framejit import _runtime
 from framejit.guards.build import BuiltGuards, build, check_all
 from framejit.guards.explain import describe
 from framejit.guards.global_state import global_state_guard
-from framejit.guards.kinds import (
-    CodeIs,
-    DictKeys,
-    Distinct,
-    Equals,
-    Guard,
-    IsMissing,
-    KeyAbsent,
-    Length,
-    SetEquals,
-    TensorMatch,
-    TypeIs,
-    ValueIs,
-)
+from framejit.guards.kinds import CodeIs, DictKeys, Equals, Guard, IsMissing, KeyAbsent, Length, SetEquals, TensorMatch, TypeIs, ValueIs
+from framejit.guards.relations import Distinct
 from framejit.guards.source import (
     ACCESSORS,
     MISSING,

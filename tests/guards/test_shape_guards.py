@@ -17,7 +17,8 @@ from torch.utils._sympy import functions as F
 
 from framejit.guards.build import BuiltGuards, build
 from framejit.guards.explain import describe, explain_failure, notes
-from framejit.guards.kinds import Distinct, Equals, Same, TensorMatch, TypeIs
+from framejit.guards.kinds import Equals, TensorMatch, TypeIs
+from framejit.guards.relations import Distinct, Same
 from framejit.guards.shape_program import shapes_hold
 from framejit.guards.shapes import Read
 from framejit.guards.source import MISSING, Index, InstanceDict, Item, Root, Source, UserLine
