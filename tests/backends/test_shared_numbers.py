@@ -81,4 +81,9 @@ def test_optimizers(make, monkeypatch):
         x = torch.randn(3, 5)
         torch.testing.assert_close(compiled(x), steps[1](x))
     torch.testing.assert_close(list(ours.parameters()), list(eagers.parameters()))
-    assert any(graph.find_nodes(op="call_function", target=STRIDED) for graph in graphs) == (make is not torch.optim.Adamax)
+
+    def has(target):
+        return any(graph.find_nodes(op="call_function", target=target) for graph in graphs)
+
+    # Adamax's only number is an argument of addcdiv, which stays one operator or, in torch 2.11, becomes multiplications.
+    assert has(STRIDED) == (make is not torch.optim.Adamax or not has(torch.ops.aten.addcdiv.default))
