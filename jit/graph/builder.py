@@ -577,6 +577,10 @@ class GraphBuilder:
         late = tuple(checks_behind_changes(graph, kept, storages(self.input_fakes()), self.demands))
         return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent)
 
+    def _without_gradients(self, nodes: list[fx.Node]) -> list[fx.Node]:
+        """Nodes to be outputs that nobody sees, detached: with AOTAutograd, leaves that only they depend on would get a gradient of zeros, and not None."""
+        return [self._detached(node) if node.meta["example_value"].requires_grad else node for node in nodes]
+
     def _detached(self, output: fx.Node) -> fx.Node:
         """A node for an output, of which autograd doesn't know what it is computed from."""
         node = self.outermost.add("call_method", "detach", (output,), EMPTY, self.outermost.notes[output])
@@ -587,10 +591,11 @@ class GraphBuilder:
         """Nodes of tensors that nothing needs, computed where the program has handlers: it may only want to know whether that raises."""
         body = self.outermost
         handled = [node for node, note in body.notes.items() if note.handled]
-        return unneeded(reversed(handled), (*outputs, *body.kept), lambda node: is_computed(node.meta["example_value"]))
+        unused = unneeded(reversed(handled), (*outputs, *body.kept), lambda node: is_computed(node.meta["example_value"]))
+        return self._without_gradients(unused)
 
     def unused_draws(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
-        """Nodes of random numbers that nothing needs, detached: AOTAutograd would not draw them, and what is drawn later would be other numbers."""
+        """Nodes of random numbers that nothing needs: AOTAutograd would not draw them, and what is drawn later would be other numbers."""
         if self.autograd_node is None:
             return []
         self.refresh()
@@ -600,7 +605,7 @@ class GraphBuilder:
             (*outputs, *[node for node in self.outermost.kept if self.fakes.wrappers or not changes_result_only(node, outside)]),
             lambda node: node in self.outermost.notes and is_computed(node.meta["example_value"]) and self._draws(node),
         )
-        return [self._detached(node) if node.meta["example_value"].requires_grad else node for node in unused]
+        return self._without_gradients(unused)
 
     def _draws(self, node: fx.Node) -> bool:
         return is_of_drawing_region(node) or has_effect(node, self.fakes.running)

@@ -428,6 +428,22 @@ def test_an_operator_on_other_data_raises_before() -> None:
             compiled(x, torch.tensor([number]))
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_is_only_computed_to_see_whether_it_raises_gives_no_gradient(backend: str) -> None:
+    def loss(a, weight, matrix):
+        try:
+            torch.linalg.cholesky(matrix)
+        except RuntimeError:
+            weight = weight * 2
+        return (a * weight).sum()
+
+    compiled = framejit.compile(loss, backend=backend)
+    for diagonal in (1.0, 0.0, 1.0):
+        weight, matrix = torch.ones(3, requires_grad=True), (torch.eye(3) * diagonal).requires_grad_()
+        compiled(x, weight, matrix).backward()
+        assert matrix.grad is None and torch.equal(weight.grad, x if diagonal else x * 2)
+
+
 def test_what_goes_another_way_because_it_is_compiled_is_no_error_of_framejits():
     def program(value):
         if torch.compiler.is_compiling():
