@@ -475,7 +475,7 @@ for _make, _names in (
         not_traced,
         "const_data_ptr mutable_data_ptr _is_view _use_count is_set_to storage _typed_storage "
         "share_memory_ is_shared is_pinned pin_memory "
-        "__deepcopy__ __reduce_ex__ __setstate__ __dlpack_device__ module_load apply_ map_ map2_ set_ __dir__ __array_wrap__ __hash__",
+        "__reduce_ex__ __setstate__ __dlpack_device__ module_load apply_ map_ map2_ set_ __dir__ __array_wrap__ __hash__",
     ),
 ):
     for _name in _names.split():
