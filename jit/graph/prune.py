@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.amp.autocast_mode import _exit_autocast
-from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode, _unsafe_preserve_version_counter
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -122,11 +122,16 @@ def has_effect(node: fx.Node, running: Running) -> bool:
 
 
 def effects_of(node: fx.Node, running: Running) -> EffectRecorder:
-    """What a node does besides computing its result, as `has_effect` finds out. One that fails on fakes may do anything."""
+    """What a node does besides computing its result, as `has_effect` finds out. One that fails on fakes may do anything.
+
+    To autograd, fakes that the node changes in place are as before.
+    """
     recorder = EffectRecorder()
     if node.target not in PURE_TARGETS:
+        fakes = [used.meta.get("example_value") for used in node.all_input_nodes]
+        counted = tuple([fake for fake in fakes if isinstance(fake, torch.Tensor) and not fake.is_inference()])
         try:
-            with running(), recorder:
+            with torch.no_grad(), _unsafe_preserve_version_counter(counted), running(), recorder:
                 run_node(node)
         except Exception:
             recorder.acts = True

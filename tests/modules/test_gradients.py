@@ -602,3 +602,24 @@ def test_a_part_that_gets_no_gradient_beside_one_that_is_used_up() -> None:
     torch.manual_seed(0)
     model, x = nn.Linear(3, 4), torch.randn(2, 3)
     Comparison().same(step(copy.deepcopy(model), x)[0], framejit.compile(step, backend="aot_eager")(model, x)[0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("in_place", [torch.relu_, lambda x: F.relu(x, inplace=True), lambda x: F.dropout(x, 0.5, inplace=True)])
+def test_a_change_in_place_that_needs_its_result_behind_a_change_of_a_leaf(in_place: Callable[..., Any], backend: str) -> None:
+    def clipped(w, x):
+        with torch.no_grad():
+            w.clamp_(-0.5, 0.5)
+        h = x @ w
+        in_place(h)
+        return (h * 2).sum()
+
+    compiled = framejit.compile(clipped, backend=backend, isolate_recompiles=True)
+    torch.manual_seed(0)
+    w, x = torch.randn(3, 3), torch.randn(5, 3)
+    left, right = (w.clone().requires_grad_() for _ in range(2))
+    for _ in range(2):
+        for program, leaf in ((clipped, left), (compiled, right)):
+            torch.manual_seed(1)
+            program(leaf, x).backward()
+        Comparison().same((left, left.grad), (right, right.grad))
