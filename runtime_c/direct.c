@@ -548,7 +548,7 @@ int FJ_Direct_Call(PyThreadState *tstate, FJ_CompiledFunction *self, PyObject *c
         if (state != NULL) {
             Py_CLEAR(*state);
         }
-        *result = run(tstate, entry, (PyObject *)function, &captured);
+        *result = FJ_Entry_Ended(self, entry, run(tstate, entry, (PyObject *)function, &captured));
         *split = entry->step != NULL ? (FJ_Entry *)Py_NewRef(entry) : NULL;
         FJ_Captured_Release(&captured, entry);
         Py_DECREF(entry);

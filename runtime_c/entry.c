@@ -42,8 +42,8 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (code != Py_None && !PyCode_Check(code)) {
         return PyErr_Format(PyExc_TypeError, "Entry: code must be a code object or None, not %.100s", Py_TYPE(code)->tp_name);
     }
-    if (outcome != Py_None && (code != Py_None || !PyCallable_Check(outcome))) {
-        PyErr_SetString(PyExc_TypeError, "Entry: outcome must be a callable, and goes with frames that run as written");
+    if (outcome != Py_None && !PyCallable_Check(outcome)) {
+        PyErr_SetString(PyExc_TypeError, "Entry: outcome must be a callable");
         return NULL;
     }
     Py_ssize_t n_captures = FJ_GuardTree_NumCaptures(tree);
@@ -141,7 +141,7 @@ static PyMemberDef entry_members[] = {
     {"step", T_OBJECT, offsetof(FJ_Entry, step), READONLY, "What goes on with the value that the code returns, or None."},
     {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
     {"compiles_upcalls", T_BOOL, offsetof(FJ_Entry, compiles_upcalls), READONLY, "Without code: whether what native code calls while the frame runs may be compiled."},
-    {"outcome", T_OBJECT, offsetof(FJ_Entry, outcome), READONLY, "Without code: what looks at how each frame has ended, or None."},
+    {"outcome", T_OBJECT, offsetof(FJ_Entry, outcome), READONLY, "What looks at how each frame without code has ended, or at what leaves the code; or None."},
     {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
     {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
     {"direct_hits", T_PYSSIZET, offsetof(FJ_Entry, direct_hits), READONLY, "How often it has run without a frame."},
@@ -154,7 +154,8 @@ PyTypeObject FJ_EntryType = {
               "One compiled version of a function: `code` runs where `tree` matches the call. The first n_inputs captures of the tree arrive in a "
               "list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
-              "`outcome` is called when a frame without code has ended: outcome(compiled function, its exception or None, entry). "
+              "`outcome` is called when a frame without code has ended, and when an exception leaves the code: outcome(compiled function, the "
+              "exception or None, entry). "
               "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the "
               "graph takes one list, number of outputs, offsets in the code of its calls, operations, constants).",
     .tp_basicsize = sizeof(FJ_Entry),

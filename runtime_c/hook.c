@@ -202,9 +202,10 @@ static FJ_NativeSection begin_section(PyObject *upcalls, FJ_Entry *entry) {
     return FJ_NativeSection_Begin(Py_NewRef(upcalls), (FJ_Entry *)Py_NewRef(entry));
 }
 
-/* Has the entry's `outcome` look at how a frame has ended. Steals `result`; what it gives, or the exception that is set, is the frame's unless
-   something else was raised. */
-static PyObject *look_at_outcome(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *result) {
+PyObject *FJ_Entry_Ended(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *result) {
+    if (entry->outcome == NULL || (entry->code != Py_None && result != NULL)) {
+        return result;
+    }
     PyObject *type = NULL, *error = NULL, *traceback = NULL;
     if (result == NULL) {
         PyErr_Fetch(&type, &error, &traceback);
@@ -222,6 +223,7 @@ static PyObject *look_at_outcome(FJ_CompiledFunction *self, FJ_Entry *entry, PyO
     } else {
         Py_DECREF(answer);
         if (type != NULL) {
+            Py_XSETREF(traceback, PyException_GetTraceback(error));
             PyErr_Restore(type, error, traceback);
         }
     }
@@ -238,7 +240,7 @@ static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFu
     }
     PyObject *result = run_here(tstate, frame, entry, function, n_arguments, inputs, captures);
     FJ_NativeSection_Restore(outer);
-    return entry->outcome == NULL ? result : look_at_outcome(self, entry, result);
+    return FJ_Entry_Ended(self, entry, result);
 }
 
 static void forget_match(FJ_Match *match) {

@@ -25,8 +25,8 @@ typedef struct {
     Py_ssize_t hits;
     Py_ssize_t direct_hits; /* those without a frame */
     Py_ssize_t fruitless;   /* frames in the native sections that it has opened since one of them was last compiled */
-    PyObject *outcome;      /* without `code`: NULL, or what looks at how each frame has ended, and may raise: outcome(compiled function,
-                               the exception or None, entry) */
+    PyObject *outcome;      /* NULL, or what looks at how each frame without `code` has ended, or at the exception that leaves `code`; it may
+                               raise, and give the exception another traceback: outcome(compiled function, the exception or None, entry) */
     char compiles_upcalls;  /* without `code`: the frame opens a native section */
 } FJ_Entry;
 
@@ -150,6 +150,9 @@ static inline void FJ_NativeSection_Restore(FJ_NativeSection before) {
 /* Calls a callback about a call of a function, with this thread marked as compiling. `entry` may be NULL. */
 PyObject *FJ_Hook_CallBack(PyObject *callback, PyObject *function, PyObject *arguments, PyObject *entry);
 PyObject *FJ_Hook_ArgumentTuple(PyObject *const *locals, Py_ssize_t n_arguments);
+/* Has the entry's `outcome`, if it has one for this, look at how its frame or code has ended. Steals `result`; what it gives, or the exception
+   that is set, is the call's unless something else was raised. */
+PyObject *FJ_Entry_Ended(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *result);
 
 /* upcalls.c */
 enum { FJ_CODE_NEVER = 1, FJ_CODE_OPAQUE = 2, FJ_CODE_COMPILED = 3 };

@@ -33,6 +33,7 @@ from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
 from framejit.errors import BackendError, FramejitError
+from framejit.graph.metadata import USER_PLACES
 from framejit.torch_classes import is_distributed
 from framejit.torch_modes import MODE_CHANGES
 
@@ -195,6 +196,7 @@ def _forget_examples(request: GraphRequest) -> None:
             for node in module.graph.nodes:
                 node.meta.pop("example_value", None)
                 node.meta.pop("nn_module_stack", None)
+                node.meta.pop(USER_PLACES, None)
             if module is not request.gm:
                 weakref.finalize(module, forget_source, module.forward.__code__.co_filename)
     _forget_tensors(request.fake_mode)

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import fx, nn
 
+from framejit.backends import node_lines
 from framejit.backends.calling import boxed_forward
 from framejit.backends.registry import Backend
 
@@ -26,11 +27,12 @@ def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable
     """A graph's code as a boxed function that doesn't hold the graph: that is of no use once its code is there, and much larger."""
     forward = boxed_forward(gm)
     holder = nn.Module()
+    node_lines.remember(gm, holder)
     holder.__dict__.update({name: value for name, value in gm.__dict__.items() if name != "_graph"})
     return boxed(MethodType(forward.__func__, holder))  # type: ignore[attr-defined]
 
 
 BACKEND = Backend(
     "eager", compile_eager, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, one_autograd_node=False, takes_unbacked=True,
-    takes_gradients=True, draws_in_order=True,
+    takes_gradients=True, draws_in_order=True, runs_nodes=True,
 )  # fmt: skip

@@ -32,6 +32,7 @@ class Backend:
         takes_objects: what it makes of a graph may be given the states of generators and tokens of modules with hooks, and may rest on the data of small
             tensors that objects hold.
         draws_in_order: operators that draw from torch's generators of the process run in the graph's order.
+        runs_nodes: the graph's nodes run as Python code, so that what they raise has their line (node_lines.py).
         compiles_kernels: it writes the launches of Triton kernels into its code itself, which it can't for kernels that are interpreted.
         guards_data: what it makes of a graph runs behind guards, which may read the data of tensors from outside.
         static_shapes: its graphs are for fixed sizes and numbers.
@@ -50,6 +51,7 @@ class Backend:
     takes_gradients: bool = False
     takes_objects: bool = True
     draws_in_order: bool = False
+    runs_nodes: bool = False
     compiles_kernels: bool = False
     guards_data: bool = True
     static_shapes: bool = False

@@ -8,6 +8,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from framejit._runtime import stopped_frame
+from framejit.errors import program_name
 
 WITH_VARIABLES = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_NESTED
 
@@ -34,8 +35,9 @@ class Passed:
 
 
 def without_variables(code: CodeType) -> CodeType:
-    """The code with its instructions and positions, for frames that don't run."""
+    """The code with its instructions and positions, for frames that don't run; a resume function's with the names of the function it goes on with."""
     return code.replace(
+        co_name=program_name(code.co_name), co_qualname=program_name(code.co_qualname),
         co_argcount=0, co_posonlyargcount=0, co_kwonlyargcount=0, co_nlocals=0, co_varnames=(), co_cellvars=(), co_freevars=(),
         co_flags=code.co_flags & ~WITH_VARIABLES,
     )  # fmt: skip

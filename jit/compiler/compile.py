@@ -160,6 +160,7 @@ def specify(compiled: Compiled) -> EntrySpec:
         origin=attempt.request.origin,
         inputs=[described.source for described in planned.graph.inputs] if compiled.fn is not None else [],
         captures=code_plan.captures,
+        outcome=compiled.errors,
         shared=True,
         replacement=Replacement(code, compiled.fn, direct, step, resumes),
     )

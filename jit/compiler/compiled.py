@@ -20,6 +20,7 @@ from framejit.backends.request import (
     StorageOverlapGuard,
 )
 from framejit.compiler.backward_guards import BackwardGuards
+from framejit.compiler.graph_errors import GraphErrors, of_graph
 from framejit.compiler.planned import Planned
 from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
@@ -38,12 +39,16 @@ from framejit.tracing.stops import WithoutUnbacked
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A plan with its graph's callable; None where the graph isn't called. `boxed`: it takes one list of inputs, which it may empty."""
+    """A plan with its graph's callable; None where the graph isn't called. `boxed`: it takes one list of inputs, which it may empty.
+
+    `errors`: what looks at exceptions of the graph, if it is known of its code which operation each line is.
+    """
 
     planned: Planned
     fn: Callable[..., Any] | None
     boxed: bool
     guards: tuple[Guard, ...]
+    errors: GraphErrors | None = None
 
 
 def compile_planned(planned: Planned) -> Compiled:
@@ -54,6 +59,7 @@ def compile_planned(planned: Planned) -> Compiled:
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
+    errors = of_graph(graph.gm) if request.backend.runs_nodes else None
     try:
         with as_the_program_has_it(attempt.collects):
             compiled = compile_graph(request)
@@ -81,7 +87,7 @@ def compile_planned(planned: Planned) -> Compiled:
         seconds = attempt.stopwatch.seconds["backend"]
         logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
     asked = [translated for guard in compiled.guards for translated in backend_guards(guard, graph)]
-    return Compiled(planned, fn, compiled.boxed, with_shapes(attempt, (*planned.guards, *asked)))
+    return Compiled(planned, fn, compiled.boxed, with_shapes(attempt, (*planned.guards, *asked)), errors)
 
 
 def with_shapes(attempt: Attempt, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:

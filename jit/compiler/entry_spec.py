@@ -51,7 +51,7 @@ class EntrySpec:
         inputs, captures: what the walk over the guards fetches: the graph's inputs, and what else the code needs.
         reason: why the frame runs as written, where that is to be reported.
         compiles_upcalls: whether what the frame calls may be compiled, where it runs as written.
-        outcome: what is held against the outcome of a frame that runs as written.
+        outcome: what looks at how a frame that runs as written has ended, or at what leaves the replacement code.
         shared: whether the guards say all that the entry rests on, so that it may serve other functions of the same code.
         replacement: what runs.
     """

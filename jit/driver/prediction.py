@@ -13,7 +13,8 @@ from framejit.report import place
 
 
 class OutcomeCheck(Protocol):
-    """What looks at how a frame has ended that ran as written. `error` is None where it has returned. Raises what is to be raised in place of that."""
+    """What looks at how a frame has ended that ran as written, or at an exception that has left compiled code. `error` is None where it has returned.
+    Raises what is to be raised in place of that."""
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None: ...
 

@@ -40,6 +40,7 @@ from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inner import InnerGraph
 from framejit.graph.jagged import is_nested_int
 from framejit.graph.known_data import KnownData
+from framejit.graph.metadata import USER_PLACES, UserPlace
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
 from framejit.graph.region import dissolve_drawing_regions, is_of_drawing_region
@@ -105,6 +106,9 @@ class TorchVM(VM, Protocol):
 
     def user_stack(self) -> list[UserFrame]:
         """The frames of the traced program, outermost first."""
+
+    def user_places(self) -> tuple[UserPlace, ...]:
+        """Where these frames are."""
 
     def user_line(self) -> UserLine | None:
         """Where the program is now."""
@@ -173,7 +177,8 @@ class GraphBuilder:
         self.storages: list[StorageObject] = []
         """The storages that the program has asked for, or for an address in them."""
         self._has_inner = False  # whether there has ever been an inner graph
-        self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str]] = {}  # holds the frames: their ids must not come again
+        # By the ids of a stack's frames, which are held so that their ids don't come again: its text and its places.
+        self._stack_traces: dict[tuple[int, ...], tuple[list[UserFrame], str, tuple[UserPlace, ...]]] = {}
 
     # Inputs.
 
@@ -507,7 +512,7 @@ class GraphBuilder:
         node = self.body.add(op, target, args, kwargs, note)
         meta = node.meta
         meta["example_value"] = example
-        meta["stack_trace"] = self._stack_trace(stack)
+        meta["stack_trace"], meta[USER_PLACES] = self._stack_trace(stack)
         meta["source_fn_stack"] = [(node.name, target)]
         if self.module_stack:
             meta["nn_module_stack"] = self.module_stack
@@ -526,15 +531,14 @@ class GraphBuilder:
         undoings = self.trail.since(mark)
         return any(getattr(undo, "__func__", None) is Body.erase and args[0].target not in MODE_CHANGES for undo, args in undoings)
 
-    def _stack_trace(self, stack: list[UserFrame]) -> str:
-        """The user's stack, outermost call first, as a traceback prints it."""
+    def _stack_trace(self, stack: list[UserFrame]) -> tuple[str, tuple[UserPlace, ...]]:
+        """The user's stack, outermost call first, as a traceback prints it, and as places."""
         key = tuple(map(id, stack))
         known = self._stack_traces.get(key)
         if known is None:
-            known = self._stack_traces[key] = stack, "".join(
-                [f'  File "{frame.filename}", line {frame.lineno}, in {frame.function}\n    {frame.line.strip()}\n' for frame in stack]
-            )
-        return known[1]
+            text = "".join([f'  File "{frame.filename}", line {frame.lineno}, in {frame.function}\n    {frame.line.strip()}\n' for frame in stack])
+            known = self._stack_traces[key] = stack, text, self.vm.user_places()
+        return known[1:]
 
     def refresh(self) -> None:
         """Make all fakes again if undoing has made them stale."""

@@ -23,6 +23,7 @@ from framejit.effects import Effects
 from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.demands import DEFAULT, GraphDemands
+from framejit.graph.metadata import UserPlace
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard, TypeIs, ValueIs
 from framejit.guards.recorder import GuardRecorder
@@ -63,6 +64,12 @@ T = TypeVar("T")
 OF_PROGRAM = (library.CodeKind.PROGRAM, library.CodeKind.TENSORS)
 """Kinds of code whose loops are the program's."""
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def is_of_program(frame: Frame) -> bool:
+    """Whether a frame is shown to the user: it is neither a stand-in of framejit's nor one of its wrappers."""
+    return type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != library.REGIONS
+
 
 
 class Tracer:
@@ -368,7 +375,7 @@ class Tracer:
         known = self._frames
         frame = frame or self.frame
         while frame is not None:
-            if type(frame.globals) is not splitting.AppNamespace and frame.code.co_filename != library.REGIONS:
+            if is_of_program(frame):
                 instruction = frame.decoded.instructions[frame.pc]
                 found = known.get(instruction)
                 if found is None:
@@ -377,6 +384,15 @@ class Tracer:
             frame = frame.parent
         stack.reverse()
         return stack
+
+    def user_places(self) -> tuple[UserPlace, ...]:
+        places: list[UserPlace] = []
+        frame = self.frame
+        while frame is not None:
+            if is_of_program(frame):
+                places.append((None if frame is self.root else frame.code, frame.instruction.offset))
+            frame = frame.parent
+        return tuple(reversed(places))
 
     def root_position(self) -> Position:
         assert self.root is not None

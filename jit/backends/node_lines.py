@@ -1,0 +1,42 @@
+"""Which operation of the program a line of a graph's generated code is, for exceptions that the graph raises."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from torch import fx, nn
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+_lines: dict[str, dict[int, int]] = {}
+"""By the name of the file that generated code is said to be in: its lines, and `key` of the node on each."""
+
+
+def key(meta: Mapping[str, Any]) -> int | None:
+    """What stands for a node in tables that outlive its graph, by its metadata: AOTAutograd hands that on to the nodes that it makes of one."""
+    made_by, stack_trace = meta.get("source_fn_stack"), meta.get("stack_trace")
+    return hash((stack_trace, made_by[0][0])) if made_by and stack_trace else None
+
+
+def remember(gm: fx.GraphModule, owner: nn.Module) -> None:
+    """Note the lines of the code of a graph and of the graphs in it, which exists already, for as long as `owner` lives."""
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule):
+            _LazyGraphModule.force_recompile(module)
+            module.__dict__["_wrapped_call"] = nn.Module.__call__  # torch.fx's own prints what a graph in a graph raises, and drops its traceback
+            nodes = list(module.graph.nodes)
+            keys = {module._prologue_start + line: key(nodes[index].meta) for line, index in module._lineno_map.items() if index is not None}
+            filename = module.forward.__code__.co_filename
+            _lines[filename] = {line: found for line, found in keys.items() if found is not None}
+            weakref.finalize(owner, _lines.pop, filename, None)
+
+
+def nodes_in(traceback: TracebackType | None) -> Iterator[tuple[int, TracebackType]]:
+    """The keys of the nodes that ran when an exception was raised, outermost first, each with the entry of its graph's code."""
+    while traceback is not None:
+        lines = _lines.get(traceback.tb_frame.f_code.co_filename)
+        if lines is not None and traceback.tb_lineno in lines:
+            yield lines[traceback.tb_lineno], traceback
+        traceback = traceback.tb_next

@@ -1,0 +1,236 @@
+"""What a graph raises because of the data has the traceback that eager code gives it."""
+
+import gc
+import threading
+import traceback
+import weakref
+
+import pytest
+import torch
+
+import framejit
+from framejit.backends import node_lines
+
+GOOD, BAD = torch.tensor([0, 1]), torch.tensor([0, 70])
+BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+x = torch.randn(4, 4)
+
+
+def entries(call, *args):
+    """Of the exception that a call raises: its type, and the program's places in its traceback, behind that of the call."""
+    try:
+        call(*args)
+    except Exception as error:
+        found = traceback.extract_tb(error.__traceback__)
+        return type(error), [(e.name, e.lineno, e.end_lineno, e.colno, e.end_colno) for e in found[1:] if "site-packages" not in e.filename]
+    raise AssertionError("nothing was raised")
+
+
+def check(program, good, bad, backend, breaks=0):
+    """Compile with arguments that are fine, and compare what others raise."""
+    compiled, before = framejit.compile(program, backend=backend), framejit.statistics()
+    assert torch.equal(compiled(*good), program(*good))
+    expected = entries(program, *bad)
+    for _ in range(2):
+        assert entries(compiled, *bad) == expected
+    assert torch.equal(compiled(*good), program(*good))
+    assert [framejit.statistics()[name] - before[name] for name in ("recompiles", "graph_breaks")] == [0, breaks]
+
+
+def on_several_lines(a, index):
+    b = a + 1
+    c = (
+        b.sin()
+        + b[index].sum()
+    )  # fmt: skip
+    return c * 2
+
+
+def twice_on_a_line(a, index):
+    return a.sin()[index - index] + a.cos()[:2] * a[index]
+
+
+def called(a, index):
+    doubled = a * 2
+    return doubled[index]
+
+
+def calls(a, index):
+    b = a.sin()
+    return [called(b + number, index) for number in range(2)][1].cos()
+
+
+def loops(a, index):
+    for step in range(3):
+        a = a + step
+        if step == 2:
+            a = a[index]
+    return a
+
+
+def has_variables_of_its_own(a, index):
+    def inner(b):
+        return b[index] + a.sum()
+
+    return inner(a + 1)
+
+
+def looks_up(a, index):
+    return torch.nn.functional.embedding(index, a) + 1
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(4, 8)
+        self.linear = torch.nn.Linear(8, 2)
+
+    def forward(self, index):
+        return self.linear(
+            self.embedding(index)
+        )  # fmt: skip
+
+
+@BACKENDS
+@pytest.mark.parametrize("program", [on_several_lines, twice_on_a_line, calls, loops, has_variables_of_its_own, looks_up], ids=lambda f: f.__name__)
+def test_the_line_is_that_of_the_operation(program, backend):
+    check(program, (x, GOOD), (x, BAD), backend)
+
+
+@BACKENDS
+def test_code_that_needs_a_frame(backend):
+    made = []
+
+    def program(a, index):
+        made.append(a.shape[0])
+        b = a.sin()
+        return b.cos()[index]
+
+    check(program, (x, GOOD), (x, BAD), backend)
+
+
+@BACKENDS
+def test_a_module(backend):
+    model = Model()
+    compiled, expected = framejit.compile(model, backend=backend), entries(model, BAD)
+    assert torch.equal(compiled(GOOD), model(GOOD))
+    assert entries(compiled, BAD) == expected and expected[1][-1][0] == "forward"
+
+
+@BACKENDS
+def test_a_factorisation_and_a_solution(backend):
+    def program(a):
+        b = a @ a.T
+        c = torch.linalg.cholesky(b)
+        return torch.linalg.solve(b, c)
+
+    check(program, (torch.eye(3),), (torch.zeros(3, 3),), backend)
+
+
+@BACKENDS
+def test_behind_a_graph_break(backend):
+    def program(a, index):
+        b = a + 1
+        print(end="", file=Silent())
+        c = b.sin()
+        return c[index]
+
+    check(program, (x, GOOD), (x, BAD), backend, breaks=1)
+
+
+class Silent:
+    def write(self, text):
+        framejit.graph_break()
+
+
+@BACKENDS
+def test_before_a_graph_break(backend):
+    def program(a, index):
+        b = a[index]
+        framejit.graph_break()
+        return b.sin()
+
+    check(program, (x, GOOD), (x, BAD), backend, breaks=1)
+
+
+def test_backward_in_the_graph():
+    class Checks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, index):
+            ctx.save_for_backward(index)
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (index,) = ctx.saved_tensors
+            return gradient * 2 + gradient[index].sum(), None
+
+    def program(a, index):
+        a = a.detach().requires_grad_()
+        Checks.apply(a, index).sum().backward()
+        return a.grad
+
+    check(program, (x, GOOD), (x, BAD), "eager")
+
+
+@BACKENDS
+def test_a_branch_of_cond(backend, capfd):
+    def program(a, index):
+        return torch.cond(a.sum() > 0, lambda b: b[index], lambda b: b[:2], (a + 1,))
+
+    compiled = framejit.compile(program, backend=backend)
+    ones = torch.ones(4, 4)
+    assert torch.equal(compiled(ones, GOOD), ones[GOOD] + 1)
+    line = program.__code__.co_firstlineno + 1
+    assert [place[:2] for place in entries(compiled, ones, BAD)[1]] == [("program", line), ("<lambda>", line)]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_handler_of_the_caller_sees_it_and_holds_nothing():
+    def program(a, index):
+        b = a.sin()
+        return b[index]
+
+    compiled = framejit.compile(program, backend="eager")
+    compiled(x, GOOD)
+    given = torch.randn(4, 4)
+    alive = weakref.ref(given)
+    try:
+        compiled(given, BAD)
+    except IndexError as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][1:]
+        assert [frame.f_code.co_name for frame in frames] == ["program"] and frames[0].f_globals is globals()
+        kept = error
+    del given, frames
+    assert alive() is None and type(kept) is IndexError
+
+
+def test_in_threads():
+    def program(a, index):
+        b = a + 1
+        return b[index]
+
+    compiled = framejit.compile(program, backend="eager")
+    compiled(x, GOOD)
+    expected, found = entries(program, x, BAD), []
+    threads = [threading.Thread(target=lambda: found.extend(entries(compiled, x, BAD) for _ in range(50))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 200
+
+
+@BACKENDS
+def test_what_is_known_of_lines_goes_with_the_graph(backend):
+    def program(a, index):
+        return torch.cond(a.sum() > 0, lambda b: b + 1, lambda b: b - 1, (a[index],))
+
+    before = set(node_lines._lines)
+    compiled = framejit.compile(program, backend=backend)
+    compiled(x, GOOD)
+    assert len(set(node_lines._lines) - before) == 3
+    del compiled, program
+    framejit.reset()
+    gc.collect()
+    assert not set(node_lines._lines) - before
