@@ -61,7 +61,7 @@ class TensorOffset(Source):
 
 
 class TensorItem(Source):
-    """The int or bool in a tensor of one element on a CPU (`t.item()`), which is read when the call begins. MISSING for other tensors."""
+    """The number or bool in a tensor of one element on a CPU (`t.item()`), which is read when the call begins. MISSING for other tensors."""
 
     __slots__ = ()
     accessor = "tensor_item"

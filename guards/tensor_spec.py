@@ -158,12 +158,12 @@ def strides_and_offset(value: Any) -> tuple[tuple[int, ...], int] | None:
         return tuple(BASE.stride(value)), BASE.storage_offset(value)
 
 
-ITEMS = frozenset({torch.int64, torch.int32, torch.bool})
+ITEMS = frozenset({torch.int64, torch.int32, torch.float32, torch.float64, torch.bool})
 """The types of tensors whose one element guards may read."""
 
 
-def item_of(value: Any) -> int | bool | None:
-    """The int or bool in a tensor of one element that is plain, in the memory of a CPU; None for what is no such tensor."""
+def item_of(value: Any) -> float | bool | None:
+    """The number or bool in a tensor of one element that is plain, in the memory of a CPU; None for what is no such tensor."""
     if type(value) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(value):
         return None
     if not has_plain_sizes(value) or not has_plain_strides(value):

@@ -350,23 +350,27 @@ PyObject *tensor_bytes(PyObject *value) {
     return PyBytes_FromStringAndSize(bytes == 0 ? nullptr : data + tensor.offset() * static_cast<int64_t>(tensor.itemsize()), static_cast<Py_ssize_t>(bytes));
 }
 
-/* The int or bool in a tensor of one element that lies in the memory of a CPU; NULL for what is no such tensor. */
+/* The number or bool in a tensor of one element that lies in the memory of a CPU; NULL for what is no such tensor. */
 PyObject *tensor_item(PyObject *value) {
     if (!Py_IS_TYPE(value, plain_tensor)) return nullptr;
     const Reader &tensor = read(value);
     if (!is_plain(tensor) || !has_strides(tensor) || !tensor.has_storage() || !tensor.device().is_cpu() || tensor.numel() != 1) return nullptr;
-    const c10::ScalarType dtype = tensor.dtype().toScalarType();
-    if (dtype != c10::kLong && dtype != c10::kInt && dtype != c10::kBool) return nullptr;
     const size_t size = tensor.dtype().itemsize(), begin = static_cast<size_t>(tensor.offset()) * size;
     const c10::StorageImpl &storage = *tensor.unsafe_storage().unsafeGetStorageImpl();
     const auto *data = static_cast<const char *>(storage.data());
     if (data == nullptr || storage.nbytes() < begin + size) return nullptr;
-    if (dtype == c10::kBool) return PyBool_FromLong(data[begin]);
-    int64_t wide;
-    int32_t narrow;
-    if (dtype == c10::kInt) std::memcpy(&narrow, data + begin, sizeof narrow);
-    else std::memcpy(&wide, data + begin, sizeof wide);
-    return PyLong_FromLongLong(dtype == c10::kInt ? narrow : wide);
+    const auto read_as = [&](auto number) {
+        std::memcpy(&number, data + begin, sizeof number);
+        return number;
+    };
+    switch (tensor.dtype().toScalarType()) {
+        case c10::kBool: return PyBool_FromLong(data[begin]);
+        case c10::kInt: return PyLong_FromLongLong(read_as(int32_t{}));
+        case c10::kLong: return PyLong_FromLongLong(read_as(int64_t{}));
+        case c10::kFloat: return PyFloat_FromDouble(static_cast<double>(read_as(float{})));
+        case c10::kDouble: return PyFloat_FromDouble(read_as(double{}));
+        default: return nullptr;
+    }
 }
 
 /* Where a storage lies in memory; one without data lies in a place of its own. */

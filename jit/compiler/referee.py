@@ -9,6 +9,7 @@ import sympy
 
 from framejit.graph.shapes import Shapes
 from framejit.guards.shapes import ShapesHold
+from framejit.guards.tensor_source import TENSOR_NUMBERS
 
 SECONDS = 5.0
 """The time that z3 gets for one entry. What it can't decide by then is let pass."""
@@ -24,6 +25,6 @@ def referee(guard: ShapesHold | None, shapes: Shapes) -> None:
     names = {symbol.name: source.told() for source, symbol in symbols.items()}
     assumed = [(fact, line, str(fact)) for fact, line in facts] + [(known.expr, known.line, str(known.expr)) for known in shapes.assumptions()]
     programs = [] if guard is None else [(guard.program, [symbols.get(source) or sympy.Dummy(integer=True) for source in guard.inputs()])]
-    sizes = {symbol: (0, None) for source, symbol in symbols.items() if source.accessor.startswith("tensor_")}
+    sizes = {symbol: (0, None) for source, symbol in symbols.items() if isinstance(source, TENSOR_NUMBERS)}
     prove: Any = importlib.import_module("framejit.guards.prove")  # which loads z3
     prove.prove([], assumed, sizes, SECONDS, names, programs).require()

@@ -1,12 +1,15 @@
-"""Data of tensors from outside that the program goes by, and that is there when the call begins: a counter or a flag in a tensor of one element on a CPU.
+"""Data of tensors from outside that the program goes by, and that is there when the call begins: a counter, a flag or a running extreme in a tensor of
+one element on a CPU.
 
-Of an int it is guarded how it compares with others, as of an int from outside that varies; of a bool what it is. The guards read the tensor's memory
+Of a number it is guarded how it compares with others, as of one from outside that varies; of a bool what it is. The guards read the tensor's memory
 when the call begins, so the graph may not have changed it where the program looks.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+import operator
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -31,7 +34,11 @@ TENSOR_COMPARISONS = {name: symbol for symbol, function in COMPARISONS.items() f
 """What methods and functions that compare a tensor are called, with the operator that they are."""
 LARGEST_EXACT = 2**31
 """A tensor of ints is compared with ints below this as Python compares them."""
-WHOLE = frozenset({"+", "-", "*", "//", "%"})
+ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
+KEEPING = frozenset({
+    "min", "max", "amin", "amax", "sum", "mean", "all", "any", "view", "reshape", "flatten", "squeeze", "unsqueeze", "detach", "clone", "getitem", "__getitem__",
+})  # fmt: skip
+"""What methods and functions are called whose result, where it has one element and the type of the tensor, is the one element of that."""
 
 
 class GraphOfCall(Protocol):
@@ -92,13 +99,13 @@ class CallData:
         return self._compared(condition.operation, *parts) if condition.operation in COMPARISONS else None
 
     def _number(self, obj: Object) -> NumberObject | None:
-        """An int that depends on data, as one from outside; None where it isn't known when the call begins."""
-        if obj.cls is not int or isinstance(obj, NumberObject):
-            return obj if obj.cls is int and isinstance(obj, NumberObject) else None
+        """A number that depends on data, as one from outside; None where it isn't known when the call begins."""
+        if isinstance(obj, NumberObject):
+            return obj
         if isinstance(obj, Datum):
             tensor = obj.node.args[0] if obj.node in self._readable else None
             return self._item(tensor) if isinstance(tensor, fx.Node) else None
-        if not isinstance(obj, Computed) or obj.operation not in WHOLE:
+        if not isinstance(obj, Computed) or obj.operation not in ARITHMETIC:
             return None
         left, right = (self._number(part) for part in obj.operands)
         found = None if left is None or right is None else deferred(self._graph.vm, obj.operation, left, right)
@@ -110,45 +117,55 @@ class CallData:
 
     def _truth_of_node(self, tensor: fx.Node) -> bool | None:
         """Whether the one element of an input is true, or a comparison of one."""
-        if tensor.op == "placeholder":
-            described = self._input(tensor)
-            if described is None or described.value.dtype is not torch.bool:
+        described = self._holder(tensor)
+        if described is not None:
+            if described.value.dtype is not torch.bool:
                 return self._compared("!=", self._item(tensor), NumberObject(0))
             value = bool(described.value.item())
-            self.read.add(tensor)
+            self.read.add(described.node)
             self._graph.vm.guard(Equals, described.source.child(TensorItem), value)
             return value
-        symbol, (left, right) = symbol_of(tensor), tensor.args[:2]
-        return self._compared(symbol, *[self._item(part) if isinstance(part, fx.Node) else NumberObject(part) for part in (left, right)])
+        left, right = tensor.args[:2]
+        if isinstance(left, fx.Node):
+            return self._compared(symbol_of(tensor), self._item(left), NumberObject(as_in(self._dtype(left), right)))
+        assert isinstance(right, fx.Node)
+        return self._compared(symbol_of(tensor), NumberObject(as_in(self._dtype(right), left)), self._item(right))
 
     def _item(self, tensor: fx.Node) -> NumberObject | None:
-        """The int in an input, as a symbolic one from outside; None where it has too many bits."""
-        described = self._input(tensor)
+        """The number in an input, as a symbolic one from outside; None where it is too large, or nan."""
+        described = self._holder(tensor)
         if described is None or described.value.dtype is torch.bool:
             return None
         number = NumberObject(described.value.item(), described.source.child(TensorItem), pending=True)
-        self.read.add(tensor)
+        self.read.add(described.node)
         return number if self._graph.shapes.give_symbol(number) else None
 
-    def _input(self, node: fx.Node) -> GraphInput | None:
-        """The input that a placeholder stands for, if a guard can read it."""
+    def _holder(self, node: fx.Node) -> GraphInput | None:
+        """The input whose one element is the one element of what a node gives; None if there is none that a guard can read."""
+        fake = node.meta["example_value"]
+        while node.op != "placeholder":
+            if name_of(node) not in KEEPING or node.kwargs or len(node.all_input_nodes) != 1 or node.args[0] is not node.all_input_nodes[0]:
+                return None
+            (node,) = node.all_input_nodes
         described = next((known for known in self._graph.inputs.known.values() if known.node is node and known.is_tensor), None)
-        return described if described is not None and not described.is_state and TensorItem.reads(described.value) else None
+        if described is None or described.is_state or not TensorItem.reads(described.value):
+            return None
+        return described if isinstance(fake, torch.Tensor) and fake.numel() == 1 and fake.dtype is described.value.dtype else None
+
+    def _dtype(self, node: fx.Node) -> torch.dtype | None:
+        """The type of the input whose one element a node gives."""
+        described = self._holder(node)
+        return None if described is None else described.value.dtype
 
     def _is_readable(self, tensor: fx.Node) -> bool:
         """Whether what a tensor holds here follows from the data of one input, as it is when the call begins."""
         if self._graph.is_inner() or not self._graph.demands.guards_data:
             return False
-        if tensor.op == "placeholder":
-            return self._input(tensor) is not None and self._is_unchanged(tensor)
-        parts = tensor.args[:2] if symbol_of(tensor) and not tensor.kwargs else ()
-        nodes = [part for part in parts if isinstance(part, fx.Node)]
-        known = all(type(part) is int and abs(part) < LARGEST_EXACT for part in parts if not isinstance(part, fx.Node))
-        return len(nodes) == 1 and known and nodes[0].op == "placeholder" and self._item_is_whole(nodes[0]) and self._is_unchanged(nodes[0])
-
-    def _item_is_whole(self, placeholder: fx.Node) -> bool:
-        described = self._input(placeholder)
-        return described is not None and described.value.dtype in (torch.int64, torch.int32)
+        described = self._holder(tensor)
+        if described is None and symbol_of(tensor) and not tensor.kwargs:
+            operand, other = tensor.args[:2] if isinstance(tensor.args[0], fx.Node) else tensor.args[1::-1]
+            described = self._holder(operand) if isinstance(operand, fx.Node) and as_in(self._dtype(operand), other) is not None else None
+        return described is not None and self._is_unchanged(described.node)
 
     def _is_unchanged(self, placeholder: fx.Node) -> bool:
         """Whether the graph has left the memory of an input as it was, and nothing in it changes what it doesn't tell of."""
@@ -162,5 +179,22 @@ class CallData:
 
 def symbol_of(node: fx.Node) -> str:
     """The comparison that a node is; empty for others."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return TENSOR_COMPARISONS.get(name, "") if node.op in ("call_function", "call_method") else ""
+    return TENSOR_COMPARISONS.get(name_of(node), "")
+
+
+def name_of(node: fx.Node) -> str:
+    """How the method or function of torch's is called that a node calls; empty for others."""
+    if node.op == "call_method":
+        return str(node.target)
+    name = getattr(node.target, "__name__", "") if node.op == "call_function" else ""
+    return name if any(getattr(owner, name, None) is node.target for owner in (torch.Tensor, torch, operator)) else ""
+
+
+def as_in(dtype: torch.dtype | None, number: Any) -> float | None:
+    """A number as a tensor of this type is compared with it; None where there is no saying."""
+    if type(number) is int and abs(number) < LARGEST_EXACT and dtype in (torch.int64, torch.int32):
+        return number
+    if type(number) not in (int, float) or dtype not in (torch.float32, torch.float64):
+        return None
+    found = torch.tensor(number, dtype=dtype).item()
+    return found if math.isfinite(found) else None

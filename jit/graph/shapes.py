@@ -213,20 +213,18 @@ class Shapes:
         """Give a number from outside a symbol, if it is to have one."""
         source, value = number.source, number.value
         assert source is not None
-        if not self.dynamic.has_number(source, value) or not -LARGEST <= value < LARGEST:  # nan is no symbol either
-            return
-        if type(value) is float:
-            self._graph.trail.set(number, "sym", self._free_float())
-            return
-        self._graph.fakes.symbolic = True
-        self.give_symbol(number)
+        if self.dynamic.has_number(source, value) and self.give_symbol(number) and type(value) is int:
+            self._graph.fakes.symbolic = True
 
     def give_symbol(self, number: NumberObject) -> bool:
-        """Give an int from outside a symbol; False where it has too many bits."""
+        """Give a number from outside a symbol; False where it is too large, or nan."""
         source = number.source
         assert source is not None
         if not -LARGEST <= number.value < LARGEST:
             return False
+        if number.cls is float:
+            self._graph.trail.set(number, "sym", self._free_float())
+            return True
         sym = self._ints.get(source)
         if sym is None:
             made = self.env.create_unspecified_symint_and_symbol(number.value, InputSource(self._name(source)), DimDynamic.DYNAMIC)

@@ -48,6 +48,82 @@ def test_a_counter_and_a_flag(backend: str) -> None:
     assert (after["graphs"] - before["graphs"], after["graph_breaks"] - before["graph_breaks"]) == (3, 0)
 
 
+class Extremes(nn.Module):
+    """A quantizer's running extremes: models that are trained for quantization begin with those of the first batch, and go on with a moving average."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("least", torch.full((1,), -1e-5))
+        self.register_buffer("most", torch.full((1,), 1e-5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        least, most = x.detach().min(), x.detach().max()
+        if self.least.min() > -1.1e-5 and self.most.max() < 1.1e-5:
+            self.least, self.most = self.least + least, self.most + most
+        else:
+            self.least, self.most = self.least * 0.9 + least * 0.1, self.most * 0.9 + most * 0.1
+        return x / (self.most - self.least)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_running_extremes(backend: str) -> None:
+    eager, module = nn.Sequential(Extremes(), Extremes()), nn.Sequential(Extremes(), Extremes())
+    framejit.reset()
+    compiled = framejit.compile(module, backend=backend, fullgraph=True)
+    for number in range(5):
+        x = torch.linspace(-2, number + 1, 4, requires_grad=True)
+        found, expected = compiled(x), eager(x)
+        assert torch.equal(found, expected)
+        assert torch.equal(*(torch.autograd.grad(y.square().sum(), x)[0] for y in (found, expected)))
+    assert all(torch.equal(found, expected) for found, expected in zip(module.buffers(), eager.buffers(), strict=True))
+    statistics = framejit.statistics()
+    assert (statistics["graphs"], statistics["graph_breaks"]) == (2, 0)
+
+
+FLOATS = (0.0, -0.0, 0.1, 0.3, 2.0, -1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_floats_are_compared_as_their_tensors_are(dtype: torch.dtype) -> None:
+    def of_tensors(t: torch.Tensor) -> list[bool]:
+        conditions = (lambda: t, lambda: t == 0.1, lambda: 0.1 < t, lambda: t[0] >= 2, lambda: t.sum() != 0.3, lambda: t.mean() < 1e300, lambda: t <= -1e-300)
+        return [True if condition() else False for condition in conditions]
+
+    def of_numbers(t: torch.Tensor) -> list[bool]:
+        n = t.item()
+        conditions = (lambda: n, lambda: n == 0.1, lambda: 0.1 < n, lambda: 2 * n + 1 >= 2, lambda: n / 3 < 0.2, lambda: n - 1 <= 1e300)
+        return [True if condition() else False for condition in conditions]
+
+    for function in (of_tensors, of_numbers):
+        compiled = framejit.compile(function, backend="eager")
+        for value in FLOATS:
+            assert compiled(torch.tensor([value], dtype=dtype)) == function(torch.tensor([value], dtype=dtype)), (function.__name__, value)
+
+
+def test_floats_for_which_the_program_goes_the_same_way_share_an_entry() -> None:
+    def function(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return x + 1 if t > 0.5 and t.item() * 2 < 8 else x - 1
+
+    framejit.reset()
+    compiled = framejit.compile(function, backend="eager", fullgraph=True)
+    for value in (0.7, 0.9, 3.5, -1.0, 0.5, 0.2, 4.5, 9.0, 0.6):
+        assert torch.equal(compiled(torch.ones(2), torch.tensor(value)), function(torch.ones(2), torch.tensor(value))), value
+    assert framejit.statistics()["graphs"] == 3
+
+
+def test_a_function_of_the_programs_that_is_called_as_a_comparison_is() -> None:
+    @framejit.allow_in_graph
+    def gt(n: torch.Tensor, limit: int) -> torch.Tensor:
+        return n < limit
+
+    def function(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return x + 1 if gt(n, 3) else x - 1
+
+    compiled = framejit.compile(function, backend="eager")
+    for value in (1, 5, 1):
+        assert torch.equal(compiled(torch.ones(2), torch.tensor(value)), function(torch.ones(2), torch.tensor(value)))
+
+
 def test_averaged_models_are_one_graph() -> None:
     def program(compile: Callable[..., Any]) -> list[Any]:
         torch.manual_seed(0)
@@ -88,7 +164,12 @@ def test_what_the_graph_has_changed_is_no_data_of_the_call() -> None:
         n.data = torch.zeros((), dtype=torch.int64)
         return x + 1 if n == 0 else x - 1
 
-    for function in (changed, by_a_view, by_data, replaced):
+    def extreme(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        most = n.max()
+        n.add_(1)
+        return x + 1 if n.max() > 1 and most == 1 else x - 1
+
+    for function in (changed, by_a_view, by_data, replaced, extreme):
         agree(function, torch.ones(2), torch.tensor(1), fullgraph=False)
 
 
