@@ -49,6 +49,7 @@ from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.sparse import is_sparse
 from framejit.graph.state import GlobalModes
+from framejit.graph.statistics import changing
 from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.graph.wrappers import Wrappers, changed_among
@@ -422,7 +423,7 @@ class GraphBuilder:
         self, op: str, target: Any, name: str, fakes: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, bool]:
         """The result of an operator on fakes, and whether it has changed one of them."""
-        changes = INPLACE.search(name) is not None or "out" in kwargs
+        changes = INPLACE.search(name) is not None or "out" in kwargs or changing(target, args, kwargs) is not None
         before = [version_of(fake) for fake in fakes]
         if changes:
             self.fakes.changes_with_undoing()

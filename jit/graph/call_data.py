@@ -1,5 +1,4 @@
-"""Data of tensors from outside that the program goes by, and that is there when the call begins: a counter, a flag or a running extreme in a tensor of
-one element on a CPU.
+"""Data of tensors from outside that the program goes by, and that is there when the call begins: a number or a flag in a tensor of one element on a CPU.
 
 Of a number it is guarded how it compares with others, as of one from outside that varies; of a bool what it is. The guards read the tensor's memory
 when the call begins, so the graph may not have changed it where the program looks.
@@ -36,7 +35,8 @@ LARGEST_EXACT = 2**31
 """A tensor of ints is compared with ints below this as Python compares them."""
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%"})
 KEEPING = frozenset({
-    "min", "max", "amin", "amax", "sum", "mean", "all", "any", "view", "reshape", "flatten", "squeeze", "unsqueeze", "detach", "clone", "getitem", "__getitem__",
+    "min", "max", "amin", "amax", "sum", "mean", "all", "any", "view", "reshape", "flatten", "squeeze", "unsqueeze", "detach", "clone",
+    "getitem", "__getitem__",
 })  # fmt: skip
 """What methods and functions are called whose result, where it has one element and the type of the tensor, is the one element of that."""
 

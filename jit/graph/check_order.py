@@ -16,6 +16,7 @@ from framejit.graph.demands import GraphDemands
 from framejit.graph.fakes import storages
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
+from framejit.graph.statistics import changed_statistics
 from framejit.graph.unbacked import ASSERT
 from framejit.torch_modes import MODE_CHANGES
 
@@ -51,6 +52,8 @@ def runs_for_its_effect(node: fx.Node) -> bool:
 
 def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
     """Whether a node that changes something in place changes a tensor that is in none of these storages, the inputs'."""
+    if storages(changed_statistics(node)) & outside:
+        return False
     changed = node.args[0] if node.target is operator.setitem else node
     fake = changed.meta["example_value"] if isinstance(changed, fx.Node) else None
     return isinstance(fake, torch.Tensor) and not storages([fake]) & outside

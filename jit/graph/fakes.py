@@ -25,6 +25,7 @@ from framejit.graph.parts import PartsContext
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
+from framejit.graph.statistics import changed_statistics
 from framejit.torch_classes import stays_itself
 from framejit.torch_modes import MODE_CHANGES
 
@@ -126,6 +127,7 @@ class Fakes:
         arguments = {node: fake for changing in kept for node, fake in arguments_of(changing)}
         handed = storages(arguments.values())
         written = storages(fake for node, fake in arguments.items() if node not in self._versions and version_of(fake) > 0)  # x.data has a counter of its own
+        written |= storages(fake for changing in kept for fake in changed_statistics(changing))
         return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written, handed)}
 
     def changes_with_undoing(self) -> None:

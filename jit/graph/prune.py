@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.on_fakes import run_on_fakes
+from framejit.graph.statistics import writes_statistics
 
 Running = Callable[[], AbstractContextManager[object]]
 """Makes that in which operators run on fakes."""
@@ -60,8 +61,8 @@ def run_node(node: fx.Node) -> Any:
 
 
 class EffectRecorder(TorchDispatchMode):
-    """Notes whether anything that runs below draws random numbers from torch's generators of the process (`draws`), or draws others or gives no result, and so
-    runs for its effect (`acts`)."""
+    """Notes whether anything that runs below draws random numbers from torch's generators of the process (`draws`), or draws others, gives no result or
+    changes running statistics, and so runs for its effect (`acts`)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +76,7 @@ class EffectRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not isinstance(func, OpOverload) or not func._schema.returns:
+        if not isinstance(func, OpOverload) or not func._schema.returns or writes_statistics(func, args, kwargs):
             self.acts = True
         elif torch.Tag.nondeterministic_seeded in func.tags and draws(func, args, kwargs):
             if func.namespace == "aten":

@@ -106,4 +106,5 @@ def with_switches(function: Callable[..., Any], switched: Switched) -> Callable[
                 switch.write(value)
 
     del run.__wrapped__  # type: ignore[attr-defined]
+    run.runs = function  # type: ignore[attr-defined]
     return run

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
-import torch.nn.functional as F
 from torch import fx
 
 from framejit import breaks
@@ -19,18 +17,11 @@ from framejit.graph.gradient_paths import leads_to, needs_what_was_changed
 from framejit.graph.inner import InnerGraph
 from framejit.graph.prune import Running
 from framejit.graph.repeated_changes import BatchStatistics, Repeating, change_, changing_again_
+from framejit.graph.statistics import BATCH_NORMS, STATISTICS, statistics_of
 from framejit.graph.tokens import token_for
 from framejit.objects.object import VM, Object
 from framejit.objects.tensorobject import TensorObject
 from framejit.torch_modes import MODE_CHANGES
-
-NATIVE_NORM = ("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps", "cudnn_enabled")
-NORMS = {F.batch_norm: tuple(inspect.signature(F.batch_norm).parameters), torch.batch_norm: NATIVE_NORM}
-"""Functions that change running statistics, though nothing says so, with the names of their arguments."""
-OTHER_NORMS = {F.instance_norm: tuple(inspect.signature(F.instance_norm).parameters), torch.instance_norm: NATIVE_NORM}
-
-
-STATISTICS = ("running_mean", "running_var")
 
 
 def refuse(vm: VM, why: str) -> NoReturn:
@@ -44,16 +35,6 @@ def changes(body: Body) -> list[fx.Node]:
         for node in body.fx.nodes
         if statistics_of(node) is not None or (node in body.kept and node.target not in MODE_CHANGES and not gives_gradients(node.target))
     ]
-
-
-def statistics_of(node: fx.Node) -> dict[str, Any] | None:
-    """The arguments by name of a normalisation that changes running statistics; None of any other node."""
-    names = NORMS.get(node.target, OTHER_NORMS.get(node.target)) if callable(node.target) else None
-    if names is None:
-        return None
-    given = {**dict(zip(names, node.args)), **node.kwargs}
-    trains = given.get("training", given.get("use_input_stats", node.target is F.instance_norm))
-    return given if trains and isinstance(given.get("running_mean"), fx.Node) else None
 
 
 def check(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Sequence[TensorObject]) -> list[torch.Tensor]:
@@ -122,7 +103,7 @@ def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Seque
         or not vm.graph.demands.takes_objects
         or len(counts) != len(fakes)
         or not all(grows(node) for node in counts)
-        or not all(node.target in NORMS and type(given.get("momentum", 0.1)) is float for node, given in found.items())
+        or not all(node.target in BATCH_NORMS and type(given.get("momentum", 0.1)) is float for node, given in found.items())
         or not are_apart(body, [*means, *variances, *[node.args[0] for node in counts]])
         or any(is_changed_behind(node, given["input"], changed) for node, given in found.items())
         or not all(leads_to(fake, [node.meta["example_value"].grad_fn for node in last if node in found]) for fake in differentiable)
@@ -145,7 +126,7 @@ def without_statistics(inner: InnerGraph, running: Running) -> InnerGraph:
     copy = inner.taking(inner.operands, running)
     for node in list(copy.graph.nodes):
         if statistics_of(node) is not None:
-            names = NORMS[node.target]
+            names = BATCH_NORMS[node.target]
             node.args = tuple([None if name in STATISTICS else arg for name, arg in zip(names, node.args)])
             node.kwargs = {name: None if name in STATISTICS else arg for name, arg in node.kwargs.items()}
         elif (tensor := changed_by(node)) is not None and tensor.op == "placeholder":
