@@ -12,9 +12,10 @@ from typing import Any
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
-from framejit.guards import global_state, shapes  # noqa: F401  (whose kinds of guards have leaves too)
+from framejit.guards import global_state, script_source, shapes  # noqa: F401  (whose kinds of guards have leaves too)
 from framejit.guards.kinds import KINDS, Equals, Guard, TypeIs
 from framejit.guards.relations import Relation
+from framejit.guards.script_source import SCRIPT_SOURCES
 from framejit.guards.source import (
     ACCESSORS,
     MISSING,
@@ -28,10 +29,12 @@ from framejit.guards.source import (
 )  # fmt: skip
 from framejit.guards.tensor_source import TENSOR_SOURCES, ArrayTensor
 
-STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index, ArrayTensor: int}
+STEP_PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
+    Local: lambda slot: slot.index, ClosureCell: lambda slot: slot.index, ArrayTensor: int, **script_source.PAYLOADS,
+}  # fmt: skip
 """How a source's payload is given to the C++ accessor, where not as it is."""
 
-STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_SOURCES)}
+STEPS = {kind: (ACCESSOR_NUMBERS[kind.accessor], STEP_PAYLOADS.get(kind)) for kind in (*ACCESSORS, *TENSOR_SOURCES, *SCRIPT_SOURCES)}
 
 
 LEAVES = {kind: LEAF_NUMBERS[leaf] for leaf, kind in KINDS.items()}
@@ -195,7 +198,7 @@ def build_tree(guards: Sequence[Guard], inputs: Sequence[Source], captures: Sequ
         payload = source.payload if lower is None else lower(source.payload)
         if payload is MISSING:
             raise ValueError(f"{source.describe()}: what the path goes through is gone already")
-        if base is not None and type(source) is CAttr:
+        if base is not None and type(source) in (CAttr, *SCRIPT_SOURCES):
             check_attribute(source, steps[id(base)])
         nodes.append((accessor, 0 if base is None else index[id(base)], payload))
         for guard in step.leaves:

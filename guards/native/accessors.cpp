@@ -203,6 +203,8 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::tensor_attribute: return keep(tree, tensor_attribute(base, node.object));
         case Accessor::sparse_part: return keep(tree, sparse_part(base, node.object));
         case Accessor::tensor_data: return keep(tree, tensor_bytes(base));
+        case Accessor::script_answer: return keep(tree, PyObject_CallOneArg(node.object, base));
+        case Accessor::script_code: return keep(tree, script_code(tree, node, base));
         case Accessor::function_mode: return keep(tree, function_mode(node.number));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;
@@ -228,6 +230,8 @@ PyObject *payload_object(const Node &node, PyObject *payload) {
         case Accessor::c_attr:
         case Accessor::sparse_part:
         case Accessor::tensor_attribute:
+        case Accessor::script_answer:
+        case Accessor::script_code:
         case Accessor::type_attr: return payload;
         case Accessor::slot_member:
             if (Py_IS_TYPE(payload, &PyMemberDescr_Type) || is_mro(payload)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));

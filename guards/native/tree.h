@@ -32,7 +32,8 @@ namespace framejit {
     X(root) X(local) X(frame_function) X(handled_exception) X(pinned) X(instance_dict) X(item) X(dict_key) X(dict_value_at)         \
     X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index) X(item_count) \
     X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)   \
-    X(tensor_item) X(array_tensor) X(sparse_part) X(tensor_attribute) X(tensor_data) X(function_mode)
+    X(tensor_item) X(array_tensor) X(sparse_part) X(tensor_attribute) X(tensor_data) X(function_mode) \
+    X(script_answer) X(script_code)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
@@ -188,6 +189,7 @@ struct TreeData {
     std::vector<int32_t> captures;
     std::vector<PyObject *> held;      /* strong: objects, and weak references to objects */
     std::vector<PyObject *> values;    /* of each node, in this walk */
+    const std::vector<PyObject *> *reached = nullptr; /* in a walk: where the values are of the nodes before the one that it has come to */
     std::vector<PyObject *> temporary; /* strong: what accessors created in this walk */
     std::vector<Chunk> chunks;
     std::vector<int32_t> outside;
@@ -297,6 +299,9 @@ class Memo {
 /* arrays.cpp */
 PyObject *array_tensor(PyObject *array, bool read_only); /* a new reference; NULL, maybe with an exception set, where torch has no tensor of its memory */
 int init_arrays();
+
+/* script.cpp */
+PyObject *script_code(GuardTree &tree, const Node &node, PyObject *method); /* a new reference; NULL, maybe with an exception set, where there is none */
 
 /* leaf_container.cpp */
 int init_leaf_container();

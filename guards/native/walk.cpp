@@ -192,6 +192,7 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
 int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
     if (++tree.walks == 0) tree.walks = 1;
     tree.visited = 0;
+    tree.reached = &tree.values;
     const Word *word = tree.words.data();
     const Word *const end = word + tree.words.size();
     while ((word = first_difference(word, end)) != end) {
@@ -217,6 +218,7 @@ int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
 int32_t walk_in_order(GuardTree &tree, const CallView &call) {
     std::vector<PyObject *> values(tree.nodes.size());
     values[0] = &tree;
+    tree.reached = &values;
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         Node &node = tree.nodes[i];
         values[i] = step(tree, node, values[node.parent], call);
@@ -294,7 +296,8 @@ void cut_into_chunks(GuardTree &tree) {
                        node.accessor == Accessor::iterator_item || node.accessor == Accessor::iterator_field ||
                        node.accessor == Accessor::tensor_item || node.accessor == Accessor::array_tensor || node.accessor == Accessor::sparse_part ||
                        node.accessor == Accessor::tensor_attribute || node.accessor == Accessor::tensor_data ||
-                       node.accessor == Accessor::function_mode || is_tensor_number(node.accessor);
+                       node.accessor == Accessor::function_mode || node.accessor == Accessor::script_answer ||
+                       node.accessor == Accessor::script_code || is_tensor_number(node.accessor);
         const Node &parent = tree.nodes[node.parent];
         bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;
         node.volatile_ = given || created || of_created;

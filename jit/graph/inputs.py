@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from framejit.guards.script_source import ScriptAnswer
 from framejit.guards.source import Item, Source
 from framejit.objects.object import Object
 
@@ -58,9 +59,15 @@ def holds_buffer(source: Source) -> bool:
     return isinstance(source, Item) and isinstance(base, Item) and base.payload == "_buffers"
 
 
+def is_of_script(source: Source) -> bool:
+    """Whether the path ends at an attribute of a scripted module."""
+    return isinstance(source, ScriptAnswer) or isinstance(source.base, ScriptAnswer)
+
+
 def is_static(source: Source, tensor: torch.Tensor) -> bool:
     """Whether the tensor stays at its address: held by a module, or marked so (mark_static_address)."""
-    return isinstance(tensor, torch.nn.Parameter) or holds_buffer(source) or hasattr(tensor, "_dynamo_static_input_type")
+    is_held = isinstance(tensor, torch.nn.Parameter) or holds_buffer(source) or is_of_script(source)
+    return is_held or hasattr(tensor, "_dynamo_static_input_type")
 
 
 def identifier(path: str) -> str:

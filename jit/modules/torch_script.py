@@ -1,27 +1,79 @@
 """Functions and modules that `torch.jit` has compiled: a call of one is one node of the graph.
 
-What a scripted module's methods read of it, its tensors and numbers, is found in the code that TorchScript has made of them, and guarded as a setting. The
-tensors are inputs of the graph, and the node puts what it is given into the module while it runs.
+What a method reads of its module, tensors and numbers, is found in the code that TorchScript has made of it. The node runs a function of the arguments and
+of those, which are fetched from the module of each call: a module that is made anew, with the same code, runs the same entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from types import BuiltinMethodType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
+from torch.jit._script import RecursiveScriptModule
 
 from framejit import breaks
-from framejit.guards.source import Pinned, Source
+from framejit.guards.kinds import DictKeys, Equals, Length, TypeIs
+from framejit.guards.script_code import Path, ScriptCode, code_of, lifted
+from framejit.guards.script_source import Question, ScriptAnswer, ScriptCodeOf
+from framejit.guards.source import CAttr, Index, Item, Pinned, Referent, SlotMember, Source
+from framejit.modules.app import torch_script as plain
 from framejit.objects.delivery import Delivery
-from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, IdentityConstant, Object
-from framejit.objects.registry import wraps
+from framejit.objects.registry import app, wraps
 from framejit.objects.torchcall import enter
 
-TARGET = "_framejit_target"
-"""The attribute of a scripted function that holds the target of its nodes."""
+app(RecursiveScriptModule.__getattr__)(plain.module_getattr)
+
+CODE = "_framejit_code"
+"""The attribute of a scripted function that holds its ScriptCode."""
+TARGETS: WeakValueDictionary[str, Callable[..., Any]] = WeakValueDictionary()
+"""What nodes call, by the digest of the code."""
+RECURRENT = frozenset({"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"})
+PLAIN = (bool, int, float, complex, str, type(None), torch.device)
+
+
+def target_of(script: Any, code: ScriptCode) -> Callable[..., Any]:
+    """The function that nodes call for a method or function. FX writes targets by their names, and those of TorchScript's functions lead nowhere."""
+    known = TARGETS.get(code.digest)
+    if known is not None:
+        return known
+    function = torch._C._create_function_from_graph(code.name, lifted(script)[0])
+
+    def call(*args: Any) -> Any:
+        if not torch._C._len_torch_dispatch_stack():
+            return function(*args)
+        with torch.jit.optimized_execution(False):  # else TorchScript takes note of the sizes of fakes, and asks whether they have these
+            return function(*args)
+
+    call.__name__ = code.name
+    call.of_others = True  # type: ignore[attr-defined]
+    TARGETS[code.digest] = call
+    return call
+
+
+def bound(vm: VM, code: ScriptCode, args: list[Object], kwargs: dict[str, Object]) -> list[Object]:
+    """The arguments of a call, in the order of the code's; where they don't fit, the call runs natively, and says so."""
+    found = dict(zip([argument.name for argument in code.arguments if not argument.kwarg_only], args))
+    if len(found) == len(args) and not found.keys() & kwargs.keys():
+        found.update(kwargs)
+        for argument in code.arguments:
+            if argument.has_default_value() and argument.name not in found:
+                found[argument.name] = vm.from_real(argument.default_value)
+        if found.keys() == {argument.name for argument in code.arguments}:
+            return [found[argument.name] for argument in code.arguments]
+    vm.unsupported(breaks.UnsupportedCall(f"{code.name}() of TorchScript with these arguments"))
+
+
+def run(vm: VM, script: Any, code: ScriptCode, args: list[Object], kwargs: dict[str, Object], read: Callable[[], list[Object]]) -> Object:
+    """Have a call of a method or function enter the graph. `read`: gives what it takes beside the arguments."""
+    if code.problem is not None:
+        vm.unsupported(breaks.UnsupportedCall(f"{code.name}() of TorchScript, for {code.problem}"))
+    if vm.graph.autograd_node is not None and RECURRENT & code.operators:
+        vm.unsupported(breaks.UnsupportedCall(f"{code.name}() of TorchScript, for a recurrent network, of which AOTAutograd makes no backward"))
+    return enter(vm, target_of(script, code), [*bound(vm, code, args, kwargs), *read()])
 
 
 class ScriptFunctionObject(IdentityConstant):
@@ -33,7 +85,10 @@ class ScriptFunctionObject(IdentityConstant):
         return True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        return enter(vm, target_of(self.value), args, kwargs)
+        code = self.value.__dict__.get(CODE)
+        if code is None:
+            code = self.value.__dict__[CODE] = ScriptCode(self.value)
+        return run(vm, self.value, code, args, kwargs, lambda: [vm.wrap(ref(), vm.root_source.child(Pinned, ref).child(Referent)) for ref in code.constants])
 
 
 @wraps(torch.jit.ScriptFunction, by_identity=True)
@@ -41,88 +96,34 @@ def wrap_script_function(vm: VM, value: Any, source: Source | None) -> ScriptFun
     return ScriptFunctionObject(type(value), source, value)
 
 
-def target_of(script: Any) -> Callable[..., Any]:
-    """The function that nodes call for a scripted function: FX writes targets by their names, and a scripted function's leads nowhere."""
-    known = script.__dict__.get(TARGET)
-    if known is None:
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not torch._C._len_torch_dispatch_stack():
-                return script(*args, **kwargs)
-            with torch.jit.optimized_execution(False):  # else TorchScript takes note of the sizes of fakes, and asks whether they have these
-                return script(*args, **kwargs)
-
-        call.__name__ = script.name
-        call.of_others = True  # type: ignore[attr-defined]
-        known = script.__dict__[TARGET] = call
-    return known  # type: ignore[no-any-return]
-
-
 # Modules.
 
-Path = tuple[str, ...]
-PLAIN = (bool, int, float, str, type(None))
 
-
-class CannotBeGuarded(Exception):
-    """Code of a scripted module does something with the module that nobody here understands."""
-
-
-def nodes_of(block: Any) -> Iterator[Any]:
-    """The nodes of TorchScript's code, those in branches and loops too."""
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from nodes_of(inner)
-
-
-def reads_of(method: torch._C.ScriptMethod) -> tuple[Path, ...]:
-    """The paths of the attributes that a method reads of its module, in which modules are left out. Raises CannotBeGuarded where it does more than read."""
-    graph = method.inlined_graph
-    modules: dict[str, Path] = {next(graph.inputs()).debugName(): ()}
-    found: dict[Path, None] = {}
-    for node in nodes_of(graph):
-        known = [value.debugName() for value in node.inputs() if value.debugName() in modules]
-        if not known:
-            continue
-        if node.kind() != "prim::GetAttr":
-            raise CannotBeGuarded(node.kind())
-        path = (*modules[known[0]], node.s("name"))
-        if node.output().type().kind() == "ClassType":
-            modules[node.output().debugName()] = path
-        else:
-            found[path] = None
-    return tuple(found)
-
-
-def attribute_at(module: Any, path: Path) -> Any:
-    """An attribute of a scripted module or of one inside it."""
+def part_at(vm: VM, module: Any, source: Source, path: Path) -> tuple[Any, Source]:
+    """An attribute of a scripted module, or of one inside it, and its source."""
     for name in path:
-        module = module.getattr(name)
-    return module
+        vm.guard(TypeIs, source, type(module))
+        module, source = module.getattr(name), source.child(ScriptAnswer, Question("getattr", name))
+    return module, source
 
 
-class Watched:
-    """Attributes of a scripted module, as an argument of what reads settings: it is known by identity."""
-
-    def __init__(self, module: Any, paths: tuple[Path, ...]) -> None:
-        self.module = module
-        self.paths = paths
-
-    def told(self) -> tuple[Any, ...]:
-        """What tells each from others: of tensors their identity. Raises CannotBeGuarded for what may be changed inside."""
-        return tuple([self.one(path) for path in self.paths])
-
-    def one(self, path: Path) -> Any:
-        value = attribute_at(self.module, path)
-        if isinstance(value, torch.Tensor):
-            return id(value)
-        if type(value) not in PLAIN and not (type(value) is list and all(type(item) in PLAIN for item in value)):
-            raise CannotBeGuarded(".".join(path))
-        return type(value), repr(value)
+def attribute(vm: VM, value: Any, source: Source) -> Any:
+    """What a scripted module gives for an attribute, for `from_real`: a list or dict is a new one each time. Breaks for what belongs to TorchScript alone."""
+    if isinstance(value, torch.Tensor) or type(value) in PLAIN:
+        return vm.wrap(value, source)
+    if type(value) not in (list, tuple, dict):
+        vm.unsupported(breaks.UnsupportedValue(f"{source.told()}, which TorchScript holds"))
+    vm.guard(TypeIs, source, type(value))
+    if type(value) is dict:
+        if not all(type(key) in PLAIN for key in value):
+            vm.unsupported(breaks.UnsupportedValue(f"{source.told()}, which TorchScript holds"))
+        vm.guard(DictKeys, source, tuple(value))
+        return {key: attribute(vm, item, source.child(Item, key)) for key, item in value.items()}
+    vm.guard(Length, source, len(value))
+    return type(value)([attribute(vm, item, source.child(Index, i)) for i, item in enumerate(value)])
 
 
-class ScriptMethodObject(IdentityConstant):
+class ScriptMethodObject(Object):
     """A method of a scripted or traced module."""
 
     __slots__ = ()
@@ -131,36 +132,32 @@ class ScriptMethodObject(IdentityConstant):
         return True
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        module, name = self.value.owner, self.value.name
-        try:
-            watched = Watched(module, reads_of(self.value))
-            told = watched.told()
-        except CannotBeGuarded as what:
-            vm.unsupported(breaks.UnsupportedCall(f"{name}() of a scripted module, for its use of {what}"))
-        vm.guards.setting(Watched.told, (watched,), told)
-        paths = [path for path in watched.paths if isinstance(attribute_at(module, path), torch.Tensor)]
-        tensors = [attribute_at(module, path) for path in paths]
-        inputs: list[Object] = [vm.graph.input(vm.root_source.child(Pinned, tensor), tensor) for tensor in tensors]
-        return enter(vm, target_of_method(self.value, paths), [ListObject(inputs), *args], kwargs)
+        assert self.source is not None
+        code, source = code_of(self.value), self.source.child(ScriptCodeOf)
+        constants = source.child(SlotMember, ScriptCode.__dict__["constants"])
+
+        def read() -> list[Object]:
+            assert self.source is not None
+            vm.guard(Equals, source.child(SlotMember, ScriptCode.__dict__["digest"]), code.digest)
+            module, owner = self.value.owner, self.source.child(CAttr, "owner")
+            found = [vm.from_real(attribute(vm, *part_at(vm, module, owner, path))) for path in code.reads]
+            return found + [vm.wrap(ref(), constants.child(Index, i).child(Referent)) for i, ref in enumerate(code.constants)]
+
+        return run(vm, self.value, code, args, kwargs, read)
 
 
-@wraps(torch._C.ScriptMethod, by_identity=True)
+@wraps(torch._C.ScriptMethod, shared=True)
 def wrap_script_method(vm: VM, value: Any, source: Source | None) -> ScriptMethodObject:
     return ScriptMethodObject(type(value), source, value)
 
 
-def told_members(members: Any) -> tuple[tuple[str, int], ...]:
-    """The names of parameters or buffers, and which tensors they are."""
-    return tuple([(name, id(tensor)) for name, tensor in members.items()])
-
-
-class ScriptModuleObject(IdentityConstant):
+class ScriptModuleObject(Object):
     """The part of a scripted module that is in C++ (`module._c`), or what it says of its parameters or buffers."""
 
     __slots__ = ()
 
     def getattr(self, vm: VM, name: str) -> Object:
-        return ScriptQuestion(self.value, name) if name in QUESTIONS else super().getattr(vm, name)
+        return ScriptQuestion(self, name) if name in QUESTIONS else super().getattr(vm, name)
 
 
 class ScriptQuestion(Object):
@@ -168,54 +165,25 @@ class ScriptQuestion(Object):
 
     __slots__ = ("module", "name")
 
-    def __init__(self, module: Any, name: str) -> None:
+    def __init__(self, module: Object, name: str) -> None:
         super().__init__(BuiltinMethodType)
         self.module = module
         self.name = name
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        if self.name == "items":
-            vm.guards.read(told_members, self.module)
-            return vm.from_real([(name, vm.graph.input(vm.root_source.child(Pinned, tensor), tensor)) for name, tensor in self.module.items()])
-        (asked,) = [vm.observe(arg).constant(vm) for arg in args]
-        found = getattr(self.module, self.name)(asked)
-        if self.name == "getattr" and not isinstance(found, torch._C.ScriptModule):
-            watched = Watched(self.module, ((asked,),))
-            try:
-                vm.guards.setting(Watched.told, (watched,), watched.told())
-            except CannotBeGuarded:
-                vm.unsupported(breaks.UnsupportedCall(f"reading {asked} of a scripted module"))
-        return vm.from_real(found) if type(found) in (*PLAIN, list) else vm.wrap(found, vm.root_source.child(Pinned, found))
+        assert self.module.source is not None
+        question = Question(self.name, *[vm.observe(arg).constant(vm) for arg in args])
+        source = self.module.source.child(ScriptAnswer, question)
+        found = question.asked()(self.module.value)
+        if type(found) in (torch._C.ScriptModule, torch._C.ScriptMethod):
+            return vm.wrap(found, source)
+        return vm.from_real(attribute(vm, found, source))
 
 
 QUESTIONS = ("hasattr", "getattr", "_has_method", "_get_method", "contains", "items")
 """Methods of `module._c`, and of its tables of tensors, that say what a scripted module has."""
 
 
-@wraps(torch._C.ScriptModule, torch._C.ParameterDict, torch._C.BufferDict, by_identity=True)
+@wraps(torch._C.ScriptModule, torch._C.ParameterDict, torch._C.BufferDict, shared=True)
 def wrap_script_module(vm: VM, value: Any, source: Source | None) -> ScriptModuleObject:
     return ScriptModuleObject(type(value), source, value)
-
-
-def target_of_method(method: Any, paths: Sequence[Path]) -> Callable[..., Any]:
-    """The function that nodes call for a method: given the tensors at these paths of its module, and the arguments."""
-    module, run = method.owner, target_of(method)
-
-    def call(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-        own = [attribute_at(module, path) for path in paths]
-        put(module, paths, tensors, own)
-        try:
-            return run(*args, **kwargs)
-        finally:
-            put(module, paths, own, tensors)
-
-    call.__name__ = run.__name__
-    call.of_others = True  # type: ignore[attr-defined]
-    return call
-
-
-def put(module: Any, paths: Sequence[Path], tensors: Sequence[torch.Tensor], before: Sequence[torch.Tensor]) -> None:
-    """Have a module's attributes be these tensors, where they aren't."""
-    for path, tensor, old in zip(paths, tensors, before, strict=True):
-        if tensor is not old:
-            attribute_at(module, path[:-1]).setattr(path[-1], tensor)

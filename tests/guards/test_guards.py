@@ -34,6 +34,7 @@ from framejit.guards.kinds import (
     same_constant,
 )
 from framejit.guards.relations import Distinct, Same, StorageAliasing
+from framejit.guards.script_source import SCRIPT_SOURCES
 from framejit.guards.shape_vm import ShapeInstruction, ShapeProgram
 from framejit.guards.shapes import Read, ShapesHold
 from framejit.guards.source import (
@@ -54,7 +55,7 @@ from framejit.guards.tensor_spec import tensor_spec
 
 
 def test_every_accessor_and_leaf_exists_on_both_sides() -> None:
-    assert {source.accessor for source in (*ACCESSORS, *TENSOR_SOURCES)} == set(_runtime.ACCESSORS)
+    assert {source.accessor for source in (*ACCESSORS, *TENSOR_SOURCES, *SCRIPT_SOURCES)} == set(_runtime.ACCESSORS)
     assert set(KINDS) == set(_runtime.LEAVES)
 
 

@@ -1,0 +1,182 @@
+"""TorchScript's code of a method, as a function of its arguments and of what it reads: attributes of its module, and tensors that are constants in it.
+
+    def forward(self, x): return x @ self.linear.weight        function(x, weight), and reads == (("linear", "weight"),)
+
+Methods whose code has the same digest compute the same of the same values. Types of modules are told apart more finely: `torch.jit.trace`, for one,
+makes another type for each module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+Path = tuple[str, ...]
+
+REFUSED = {
+    "prim::Print": "print()", "prim::PythonOp": "a Python function", "aten::save": "torch.save()", "prim::tolist": "tolist()",
+    "aten::tensor": "torch.tensor() of a list", "aten::as_tensor": "torch.as_tensor() of a list", "prim::SetAttr": "an attribute that it sets",
+}  # fmt: skip
+"""Operations that can't run on tensors without data, or would have side effects there. Those that make a tensor of a list write to its memory."""
+OF_LISTS = frozenset({"aten::tensor", "aten::as_tensor"})
+"""Of these, the operations that are refused for lists only."""
+SIMPLE = frozenset({"i", "f", "s", "c", "is", "fs", "ss", "cs", "ty"})
+"""Kinds of attributes of nodes that the text of a graph says wholly: numbers, texts and types."""
+LEAST = {torch.int64: torch.int32, torch.float64: torch.int32, torch.complex128: torch.float32, torch.bool: torch.bool}
+"""The types of tensors that stand for numbers, and a type of others, with which those give another type than a tensor would."""
+
+
+class CannotBeLifted(Exception):
+    """TorchScript's code does something that only a call of the method itself can do."""
+
+
+class ScriptCode:
+    """What a method or a function of TorchScript computes.
+
+    arguments: of its schema, without the module. reads: where it finds attributes, from its module on. problem: why no function of the arguments, what is
+    at `reads`, and the constants (held weakly) can take its place, or None. operators: the names of all that it calls.
+    """
+
+    __slots__ = ("name", "arguments", "reads", "constants", "digest", "problem", "operators")
+
+    def __init__(self, script: Any) -> None:
+        self.name: str = script.name
+        self.arguments: list[Any] = list(script.schema.arguments)[owner_of(script) is not None :]
+        self.reads: tuple[Path, ...] = ()
+        self.digest = ""
+        self.problem: str | None = None
+        self.operators: frozenset[str] = frozenset()
+        self.constants: tuple[weakref.ref[torch.Tensor], ...] = ()
+        try:
+            graph, self.reads, constants = lifted(script)
+        except CannotBeLifted as error:
+            self.problem = str(error)
+            return
+        self.operators = frozenset([node.kind() for node in nodes_of(graph)])
+        self.constants = tuple([weakref.ref(constant) for constant in constants])
+        numbers = [node.t("value").item() for node in nodes_of(graph) if is_tensor(node)]
+        text = torch._C._jit_pass_canonicalize(graph, False).str(False)
+        told = (self.name, [told_argument(argument) for argument in self.arguments], self.reads, len(constants), numbers, text)
+        self.digest = hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def owner_of(script: Any) -> Any:
+    """The module of a method; None of a function."""
+    return script.owner if isinstance(script, torch._C.ScriptMethod) else None
+
+
+def told_argument(argument: Any) -> tuple[Any, ...]:
+    """All that the schema says of an argument."""
+    return argument.name, argument.type.annotation_str, argument.has_default_value() and repr(argument.default_value), argument.kwarg_only
+
+
+def nodes_of(block: Any) -> Iterator[Any]:
+    """The nodes of TorchScript's code, those in branches and loops too."""
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from nodes_of(inner)
+
+
+def is_tensor(node: Any) -> bool:
+    """Whether a node is a constant that is a tensor."""
+    return node.kind() == "prim::Constant" and bool(node.attributeNames()) and node.kindOf("value") == "t"
+
+
+def is_number(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for a number of Python's, as those in traced code do: operators give other types for it than for another tensor.
+
+    A bool makes no difference to types, and counts as a number.
+    """
+    if tensor.dim() > 0 or tensor.device.type != "cpu" or tensor.dtype not in LEAST:
+        return False
+    return torch.result_type(torch.zeros((), dtype=LEAST[tensor.dtype]), tensor) != tensor.dtype or tensor.dtype is torch.bool
+
+
+def lifted(script: Any) -> tuple[Any, tuple[Path, ...], list[torch.Tensor]]:
+    """The graph of a method or function, with further arguments in the place of the attributes that it reads of its module, and of constants that are tensors.
+
+    Gives the paths of the attributes and the constants too. Raises CannotBeLifted.
+    """
+    graph, module = script.inlined_graph, owner_of(script)
+    modules: dict[str, tuple[Path, Any]] = {} if module is None else {next(graph.inputs()).debugName(): ((), module)}
+    try:
+        aliases = graph.alias_db()
+    except RuntimeError as error:
+        raise CannotBeLifted("code that TorchScript can't run") from error
+    reads: dict[Path, list[Any]] = {}
+    constants: list[Any] = []
+    gone: list[Any] = []
+    for node in nodes_of(graph):
+        refuse(node)
+        found = [modules[value.debugName()] for value in node.inputs() if value.debugName() in modules]
+        if found:
+            if node.kind() != "prim::GetAttr":
+                raise CannotBeLifted(f"the use of a module by {node.kind()}")
+            (path, owner), name, output = found[0], node.s("name"), node.output()
+            gone.append(node)
+            inner = owner.getattr(name) if output.type().kind() == "ClassType" else None
+            if isinstance(inner, torch._C.ScriptModule):
+                modules[output.debugName()] = (*path, name), inner
+            elif output.type().kind() != "TensorType" and aliases.has_writers(output):
+                raise CannotBeLifted(f"a change of {'.'.join((*path, name))}")
+            else:
+                reads.setdefault((*path, name), []).append(output)
+        elif is_tensor(node) and not is_number(node.t("value")):
+            constants.append(node)
+            gone.append(node)
+    if any(value.debugName() in modules for value in graph.outputs()):
+        raise CannotBeLifted("a module that it returns")
+    for outputs in (*reads.values(), *[[node.output()] for node in constants]):
+        argument = graph.addInput("")
+        argument.setType(outputs[0].type())
+        for output in outputs:
+            output.replaceAllUsesWith(argument)
+    tensors = [node.t("value") for node in constants]
+    for node in reversed(gone):
+        node.destroy()
+    if module is not None:
+        graph.eraseInput(0)
+    return graph, tuple(reads), tensors
+
+
+def refuse(node: Any) -> None:
+    """Raise CannotBeLifted for a node that is no function of its inputs, or can't run on tensors without data."""
+    kind = node.kind()
+    if kind in REFUSED and not (kind in OF_LISTS and next(node.inputs()).type().kind() != "ListType"):
+        raise CannotBeLifted(REFUSED[kind])
+    for name in node.attributeNames():
+        is_constant = kind == "prim::Constant" and is_plain(node.output().toIValue())
+        if node.kindOf(name) not in SIMPLE and not is_tensor(node) and not is_constant:
+            raise CannotBeLifted(f"a constant of {kind}")
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is a number, a text or the like, or a list or tuple of such, which a graph's text says wholly."""
+    if type(value) in (list, tuple):
+        return all(map(is_plain, value))
+    return type(value) in (bool, int, float, complex, str, type(None), torch.device)
+
+
+MOST_CODES = 1000
+CODES: dict[int, tuple[Any, dict[str, ScriptCode]]] = {}
+"""The code of methods, by the identity of their module's type, and their names. The type is kept, so that it stays the same object. Guard trees look here
+first (guards/native/script.cpp)."""
+
+
+def code_of(script: torch._C.ScriptMethod) -> ScriptCode:
+    """The code of a method."""
+    of_type = script.owner._type()
+    found = CODES.get(id(of_type))
+    if found is None:
+        while len(CODES) >= MOST_CODES:
+            CODES.pop(next(iter(CODES)))
+        found = CODES[id(of_type)] = of_type, {}
+    code = found[1].get(script.name)
+    if code is None:
+        code = found[1][script.name] = ScriptCode(script)
+    return code

@@ -1,0 +1,74 @@
+"""Sources of what TorchScript's objects tell: attributes and methods of a scripted module, and the code of a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import methodcaller
+from typing import Any, NamedTuple
+
+import torch
+
+from framejit.guards.script_code import CODES, code_of
+from framejit.guards.source import MISSING, CAttr, Source
+
+
+class Question(NamedTuple):
+    """A method of an object of TorchScript's, and the name that it is given, if any."""
+
+    method: str
+    name: str | None = None
+
+    def asked(self) -> Callable[[Any], Any]:
+        """The function that asks it of an object."""
+        return methodcaller(self.method) if self.name is None else methodcaller(self.method, self.name)
+
+
+ASKED = (torch._C.ScriptModule, torch._C.ParameterDict, torch._C.BufferDict)
+
+
+class ScriptAnswer(Source):
+    """What a scripted module, or one of its tables of tensors, answers: mostly a new object in each walk. Payload: a Question.
+
+    Only for bases whose exact type is guarded. MISSING where it raises.
+    """
+
+    __slots__ = ()
+    accessor = "script_answer"
+
+    def step(self, value: Any) -> Any:
+        if type(value) not in ASKED:
+            return MISSING
+        try:
+            return self.payload.asked()(value)
+        except (AttributeError, RuntimeError):
+            return MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        method, name = self.payload
+        if method not in ("getattr", "_get_method"):
+            return f"{of(self.base)}.{method}({'' if name is None else repr(name)})"
+        is_of_method = type(self.base) is CAttr and self.base.payload == "owner" and self.base.base is not None
+        owner = of(self.base.base).rpartition(".")[0] if is_of_method else of(self.base).removesuffix("._c")  # type: ignore[arg-type]
+        return f"{owner}.{name}"
+
+
+class ScriptCodeOf(Source):
+    """The ScriptCode of a scripted module's method. Only for bases whose exact type is guarded."""
+
+    __slots__ = ()
+    accessor = "script_code"
+
+    def step(self, value: Any) -> Any:
+        return code_of(value) if type(value) is torch._C.ScriptMethod else MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"the code of {of(self.base)}"
+
+
+SCRIPT_SOURCES: tuple[type[Source], ...] = (ScriptAnswer, ScriptCodeOf)
+"""All steps of this file."""
+
+PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {ScriptAnswer: Question.asked, ScriptCodeOf: lambda unused: (CODES, code_of)}
+"""What their accessors in C++ are given for the payload."""

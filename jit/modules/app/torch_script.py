@@ -1,0 +1,20 @@
+"""torch.jit in plain Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+
+def module_getattr(self: Any, attr: str) -> Any:
+    """RecursiveScriptModule.__getattr__, but for the dict of the module, in which that keeps a method for the next time."""
+    if self._initializing:
+        return nn.Module.__getattr__(self, attr)
+    if attr in self._modules:
+        return self._modules[attr]
+    if self._c.hasattr(attr):
+        return self._c.getattr(attr)
+    if self._c._has_method(attr):
+        return self._c._get_method(attr)
+    return nn.Module.__getattr__(self, attr)
