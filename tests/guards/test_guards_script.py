@@ -132,12 +132,13 @@ def test_code_that_is_met_in_several_threads() -> None:
     built = build([TypeIs(base, HERE, torch._C.ScriptMethod), Equals(digest, HERE, expected)], [], [])
     wrong: list[bool] = []
 
-    def meet() -> None:
-        for _ in range(10):
-            matched(built, method_of(MAKERS["trace"]()))  # one that another thread's walk gets in the way of doesn't match
-            wrong.append(matched(built, method_of(torch.jit.trace(Shifted(), torch.ones(2, 3)))) is not None)
+    def meet(alike: list[Any], others: list[Any]) -> None:
+        for same, other in zip(alike, others):
+            matched(built, method_of(same))  # one that another thread's walk gets in the way of doesn't match
+            wrong.append(matched(built, method_of(other)) is not None)
 
-    threads = [threading.Thread(target=meet) for _ in range(4)]
+    makers = MAKERS["trace"], lambda: torch.jit.trace(Shifted(), torch.ones(2, 3))
+    threads = [threading.Thread(target=meet, args=[[make() for _ in range(10)] for make in makers]) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
