@@ -12,7 +12,7 @@ from framejit.guards.script_code import CODES, code_of
 from framejit.guards.source import MISSING, CAttr, Source
 
 
-class Question(NamedTuple):
+class ScriptRequest(NamedTuple):
     """A method of an object of TorchScript's, and the name that it is given, if any."""
 
     method: str
@@ -27,7 +27,7 @@ ASKED = (torch._C.ScriptModule, torch._C.ParameterDict, torch._C.BufferDict)
 
 
 class ScriptAnswer(Source):
-    """What a scripted module, or one of its tables of tensors, answers: mostly a new object in each walk. Payload: a Question.
+    """What a scripted module, or one of its tables of tensors, answers: mostly a new object in each walk. Payload: a ScriptRequest.
 
     Only for bases whose exact type is guarded. MISSING where it raises.
     """
@@ -70,5 +70,5 @@ class ScriptCodeOf(Source):
 SCRIPT_SOURCES: tuple[type[Source], ...] = (ScriptAnswer, ScriptCodeOf)
 """All steps of this file."""
 
-PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {ScriptAnswer: Question.asked, ScriptCodeOf: lambda unused: (CODES, code_of)}
+PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {ScriptAnswer: ScriptRequest.asked, ScriptCodeOf: lambda unused: (CODES, code_of)}
 """What their accessors in C++ are given for the payload."""

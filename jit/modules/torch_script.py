@@ -17,7 +17,7 @@ from torch.jit._script import RecursiveScriptModule
 from framejit import breaks
 from framejit.guards.kinds import DictKeys, Equals, Length, TypeIs
 from framejit.guards.script_code import Path, ScriptCode, code_of, lifted
-from framejit.guards.script_source import Question, ScriptAnswer, ScriptCodeOf
+from framejit.guards.script_source import ScriptAnswer, ScriptCodeOf, ScriptRequest
 from framejit.guards.source import CAttr, Index, Item, Pinned, Referent, SlotMember, Source
 from framejit.modules.app import torch_script as plain
 from framejit.objects.delivery import Delivery
@@ -103,7 +103,7 @@ def part_at(vm: VM, module: Any, source: Source, path: Path) -> tuple[Any, Sourc
     """An attribute of a scripted module, or of one inside it, and its source."""
     for name in path:
         vm.guard(TypeIs, source, type(module))
-        module, source = module.getattr(name), source.child(ScriptAnswer, Question("getattr", name))
+        module, source = module.getattr(name), source.child(ScriptAnswer, ScriptRequest("getattr", name))
     return module, source
 
 
@@ -172,7 +172,7 @@ class ScriptQuestion(Object):
 
     def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
         assert self.module.source is not None
-        question = Question(self.name, *[vm.observe(arg).constant(vm) for arg in args])
+        question = ScriptRequest(self.name, *[vm.observe(arg).constant(vm) for arg in args])
         source = self.module.source.child(ScriptAnswer, question)
         found = question.asked()(self.module.value)
         if type(found) in (torch._C.ScriptModule, torch._C.ScriptMethod):

@@ -17,7 +17,7 @@ from torch import nn
 from framejit.guards.build import build
 from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.script_code import ScriptCode, code_of
-from framejit.guards.script_source import Question, ScriptAnswer, ScriptCodeOf
+from framejit.guards.script_source import ScriptAnswer, ScriptCodeOf, ScriptRequest
 from framejit.guards.source import MISSING, CAttr, Index, Referent, Root, SlotMember
 
 
@@ -47,11 +47,11 @@ def loaded(module: Any) -> Any:
     return torch.jit.load(file)
 
 
-QUESTIONS = [Question("getattr", "scale"), Question("hasattr", "linear"), Question("hasattr", "x"), Question("_has_method", "forward")]
+QUESTIONS = [ScriptRequest("getattr", "scale"), ScriptRequest("hasattr", "linear"), ScriptRequest("hasattr", "x"), ScriptRequest("_has_method", "forward")]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_answers_of_a_scripted_module(question: Question) -> None:
+def test_answers_of_a_scripted_module(question: ScriptRequest) -> None:
     source = slot(Root()).child(ScriptAnswer, question)
     built = build([TypeIs(source.base, HERE, torch._C.ScriptModule)], [source], [])
     for module in (torch.jit.script(Scaled()), torch.jit.script(Scaled(3.0)), torch.jit.trace(Scaled(), torch.ones(2, 3))):
@@ -63,7 +63,7 @@ def test_answers_of_a_scripted_module(question: Question) -> None:
 
 def test_an_answer_needs_a_guard_on_the_type() -> None:
     with pytest.raises(ValueError, match="exact type"):
-        build([], [slot(Root()).child(ScriptAnswer, Question("getattr", "scale"))], [])
+        build([], [slot(Root()).child(ScriptAnswer, ScriptRequest("getattr", "scale"))], [])
 
 
 MAKERS = {
@@ -113,8 +113,8 @@ def test_constants_are_found_and_not_kept() -> None:
 def test_attributes_are_found_from_a_method() -> None:
     base = slot(Root())
     owner = base.child(CAttr, "owner")
-    linear = owner.child(ScriptAnswer, Question("getattr", "linear"))
-    weight = linear.child(ScriptAnswer, Question("getattr", "weight"))
+    linear = owner.child(ScriptAnswer, ScriptRequest("getattr", "linear"))
+    weight = linear.child(ScriptAnswer, ScriptRequest("getattr", "weight"))
     types = [TypeIs(base, HERE, torch._C.ScriptMethod), *[TypeIs(source, HERE, torch._C.ScriptModule) for source in (owner, linear)]]
     built = build(types, [weight], [])
     module = torch.jit.script(Scaled())
