@@ -12,7 +12,7 @@ import torch
 from framejit import torch_function_stack
 from framejit._runtime import has_plain_strides
 from framejit.guards.source import MISSING, Source
-from framejit.guards.tensor_spec import item_of, size_of, strides_and_offset
+from framejit.guards.tensor_spec import holds_elements, item_of, size_of, strides_and_offset
 
 
 class TensorSize(Source):
@@ -142,9 +142,14 @@ MOST_BYTES = 8192
 
 def data_of(tensor: torch.Tensor) -> bytes | None:
     """The data of a small tensor in the memory of the CPU, if it lies there in order. None of others."""
-    if not has_plain_strides(tensor) or tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.numel() * tensor.itemsize > MOST_BYTES:
+    if not has_plain_strides(tensor):
         return None
     with torch._C.DisableTorchFunction(), torch.no_grad():
+        count = tensor.numel()
+        if tensor.device.type != "cpu" or not tensor.is_contiguous() or count * tensor.itemsize > MOST_BYTES:
+            return None
+        if count and not holds_elements(tensor, count):
+            return None
         return tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
@@ -156,7 +161,7 @@ class TensorData(Source):
     is_data = True
 
     def step(self, value: Any) -> Any:
-        found = data_of(value) if isinstance(value, torch.Tensor) else None
+        found = data_of(value) if issubclass(type(value), torch.Tensor) else None
         return MISSING if found is None else found
 
     def text(self, of: Callable[[Source], str]) -> str:

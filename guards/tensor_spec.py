@@ -162,6 +162,13 @@ ITEMS = frozenset({torch.int64, torch.int32, torch.float32, torch.float64, torch
 """The types of tensors whose one element guards may read."""
 
 
+def holds_elements(tensor: torch.Tensor, count: int) -> bool:
+    """Whether so many elements from a tensor's first one on lie in its storage, as they are: neither negated nor conjugate."""
+    if BASE.is_neg(tensor) or BASE.is_conj(tensor):
+        return False
+    return BASE.untyped_storage(tensor).nbytes() >= (BASE.storage_offset(tensor) + count) * BASE.element_size(tensor)
+
+
 def item_of(value: Any) -> float | bool | None:
     """The number or bool in a tensor of one element that is plain, in the memory of a CPU; None for what is no such tensor."""
     if type(value) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(value):
@@ -171,7 +178,7 @@ def item_of(value: Any) -> float | bool | None:
     with torch._C.DisableTorchFunction():
         if READERS["layout"](value) is not torch.strided or READERS["device"](value).type != "cpu" or READERS["dtype"](value) not in ITEMS:
             return None
-        if BASE.numel(value) != 1 or BASE.untyped_storage(value).nbytes() < (BASE.storage_offset(value) + 1) * BASE.element_size(value):
+        if BASE.numel(value) != 1 or not holds_elements(value, 1):
             return None
         return BASE.item(value)  # type: ignore[return-value]
 

@@ -201,7 +201,10 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::tensor_item: return keep(tree, tensor_item(base));
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
         case Accessor::tensor_attribute: return keep(tree, tensor_attribute(base, node.object));
-        case Accessor::sparse_part: return keep(tree, sparse_part(base, node.object));
+        case Accessor::sparse_part: {
+            const auto place = static_cast<size_t>(node.hint);
+            return place < tree.parts.size() && tree.parts[place].tensor == base ? tree.parts[place].part : nullptr;
+        }
         case Accessor::tensor_data: return keep(tree, tensor_bytes(base));
         case Accessor::script_answer: return keep(tree, PyObject_CallOneArg(node.object, base));
         case Accessor::script_code: return keep(tree, script_code(tree, node, base));

@@ -46,7 +46,7 @@ bool is_laid_out_so(PyObject *array) {
 /* torch warns of memory that may not be written to. That it isn't is up to the trace: so the array looks otherwise to torch for this moment, in which no
  * Python runs. */
 PyObject *array_tensor(PyObject *array, bool read_only) {
-    if (!Py_IS_TYPE(array, array_type)) return nullptr;
+    if (!Py_IS_TYPE(array, array_type) || operators_are_seen()) return nullptr;
     auto *seen = reinterpret_cast<Array *>(array);
     const int number = seen->descr->type_num, flags = seen->flags;
     if (((flags & writeable) == 0) != read_only || number == long_long || number == unsigned_long_long) return nullptr;

@@ -80,7 +80,7 @@ auto comparison(const char *name) -> decltype(Probe::is_as) {
 bool probe_holds(const Probe &probe) {
     PyObject *found = call_probe(probe);
     if (found == nullptr) {
-        PyErr_Clear();
+        if (PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear(); /* and not an interrupt that has come meanwhile */
         return false;
     }
     bool holds = probe.is_as(found, probe.expected);
@@ -131,7 +131,7 @@ static bool global_state_matches(const Leaf &leaf, PyObject *) {
     return true;
 }
 
-static const Registered<LeafKind> global_state({.name = "global_state", .read = read_global_facts, .holds = global_state_matches});
+static const Registered<LeafKind> global_state({.name = "global_state", .read = read_global_facts, .holds = global_state_matches, .runs_python = true});
 
 /* As torch hands it out: its stack is C++'s, and no other library of torch's than c10 is linked. */
 PyObject *function_mode(Py_ssize_t place) {

@@ -3,9 +3,11 @@
 
 #include <c10/core/ScalarType.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <memory>
 
 namespace framejit {
@@ -200,7 +202,7 @@ PyObject *has_plain_sizes(PyObject *self, PyObject *tensor) {
 
 PyObject *has_plain_strides(PyObject *self, PyObject *tensor) {
     PyObject *plain = has_plain_sizes(self, tensor);
-    if (plain == Py_True && !has_strides(read(tensor))) return PyBool_FromLong(0);
+    if (plain == Py_True && !has_strides(read(tensor))) Py_SETREF(plain, Py_NewRef(Py_False));
     return plain;
 }
 
@@ -209,7 +211,12 @@ PyObject *renew_storage(PyObject *self, PyObject *tensor) {
         PyErr_SetString(PyExc_TypeError, "renew_storage() takes a tensor with a storage");
         return nullptr;
     }
-    reinterpret_cast<PythonTensor *>(tensor)->impl->set_storage_keep_dtype(without_data(read(tensor).storage()));
+    try {
+        reinterpret_cast<PythonTensor *>(tensor)->impl->set_storage_keep_dtype(without_data(read(tensor).storage()));
+    } catch (const std::exception &error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+        return nullptr;
+    }
     Py_RETURN_NONE;
 }
 
@@ -338,6 +345,15 @@ bool tensor_numbers(PyObject *value, TensorNumbers *found) {
     return true;
 }
 
+/* Where the first element of a tensor lies, and so many bytes behind it do: NULL where its storage is smaller, or holds the elements negated or conjugate. */
+static const char *memory_at(const Reader &tensor, size_t bytes) {
+    if (tensor.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate}))) return nullptr;
+    const c10::StorageImpl &storage = *tensor.unsafe_storage().unsafeGetStorageImpl();
+    const size_t begin = static_cast<size_t>(tensor.offset()) * tensor.itemsize(), size = storage.nbytes();
+    const auto *data = static_cast<const char *>(storage.data());
+    return data == nullptr || begin > size || bytes > size - begin ? nullptr : data + begin;
+}
+
 /* The data of a small tensor in the CPU's memory, where it lies in order, as bytes: a new reference; NULL of others. */
 PyObject *tensor_bytes(PyObject *value) {
     if (!Py_IS_TYPE(value, plain_tensor) && !PyObject_TypeCheck(value, tensor_base)) return nullptr;
@@ -345,9 +361,9 @@ PyObject *tensor_bytes(PyObject *value) {
     if (!is_plain(tensor) || !has_strides(tensor) || !tensor.has_storage() || !tensor.device().is_cpu() || !tensor.is_contiguous()) return nullptr;
     const size_t bytes = static_cast<size_t>(tensor.numel()) * tensor.itemsize();
     if (bytes > most_data) return nullptr;
-    const auto *data = static_cast<const char *>(tensor.unsafe_storage().data());
-    if (bytes != 0 && data == nullptr) return nullptr;
-    return PyBytes_FromStringAndSize(bytes == 0 ? nullptr : data + tensor.offset() * static_cast<int64_t>(tensor.itemsize()), static_cast<Py_ssize_t>(bytes));
+    if (bytes == 0) return PyBytes_FromStringAndSize(nullptr, 0);
+    const char *data = memory_at(tensor, bytes);
+    return data == nullptr ? nullptr : PyBytes_FromStringAndSize(data, static_cast<Py_ssize_t>(bytes));
 }
 
 /* The number or bool in a tensor of one element that lies in the memory of a CPU; NULL for what is no such tensor. */
@@ -355,16 +371,14 @@ PyObject *tensor_item(PyObject *value) {
     if (!Py_IS_TYPE(value, plain_tensor)) return nullptr;
     const Reader &tensor = read(value);
     if (!is_plain(tensor) || !has_strides(tensor) || !tensor.has_storage() || !tensor.device().is_cpu() || tensor.numel() != 1) return nullptr;
-    const size_t size = tensor.dtype().itemsize(), begin = static_cast<size_t>(tensor.offset()) * size;
-    const c10::StorageImpl &storage = *tensor.unsafe_storage().unsafeGetStorageImpl();
-    const auto *data = static_cast<const char *>(storage.data());
-    if (data == nullptr || storage.nbytes() < begin + size) return nullptr;
+    const char *data = memory_at(tensor, tensor.itemsize());
+    if (data == nullptr) return nullptr;
     const auto read_as = [&](auto number) {
-        std::memcpy(&number, data + begin, sizeof number);
+        std::memcpy(&number, data, sizeof number);
         return number;
     };
     switch (tensor.dtype().toScalarType()) {
-        case c10::kBool: return PyBool_FromLong(data[begin]);
+        case c10::kBool: return PyBool_FromLong(*data);
         case c10::kInt: return PyLong_FromLongLong(read_as(int32_t{}));
         case c10::kLong: return PyLong_FromLongLong(read_as(int64_t{}));
         case c10::kFloat: return PyFloat_FromDouble(static_cast<double>(read_as(float{})));
@@ -446,8 +460,12 @@ static PyObject *without_overrides(PyObject *(*function)(PyObject *, PyObject *)
     return found;
 }
 
+bool operators_are_seen() { return c10::impl::dispatch_mode_enabled(); }
+
 PyObject *sparse_part(PyObject *tensor, PyObject *method) {
-    if (!PyObject_TypeCheck(tensor, tensor_base) || read(tensor).layout() == c10::kStrided) return nullptr;
+    if (!PyObject_TypeCheck(tensor, tensor_base) || operators_are_seen()) return nullptr;
+    const Reader &reader = read(tensor);
+    if (reader.has_custom_layout() || reader.key_set().has(c10::DispatchKey::Python) || reader.layout() == c10::kStrided) return nullptr;
     return without_overrides([](PyObject *callee, PyObject *argument) { return PyObject_CallOneArg(callee, argument); }, method, tensor);
 }
 

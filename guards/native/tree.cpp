@@ -22,22 +22,63 @@ const std::vector<const char *> accessor_names = {
 PyObject *runtime_module;    /* borrowed: it holds this library in memory */
 PyObject *missing = nullptr; /* guards.source.MISSING, once it is needed */
 
+/* The guards that may run Python: one that fails, `matches` if there is none, or `raised`. To be called while nothing is borrowed. */
+int32_t ask_python(GuardTree &tree) {
+    for (const int32_t number : tree.python_leaves) {
+        const Leaf &leaf = tree.leaves[number];
+        if (!leaf.kind->holds(leaf, &tree)) return PyErr_Occurred() ? raised : number;
+    }
+    return matches;
+}
+
+/* The value of a node, whatever guards say of those before it. */
+PyObject *follow(GuardTree &tree, int32_t index, const CallView &call) {
+    Node &node = tree.nodes[index];
+    return index == 0 ? &tree : step(tree, node, follow(tree, node.parent, call), call);
+}
+
+/* What the sparse_part nodes will find. torch releases the GIL for it, so that another thread may change anything, or walk this tree. */
+std::vector<SparsePart> fetch_parts(GuardTree &tree, const CallView &call) {
+    std::vector<SparsePart> parts(tree.part_nodes.size(), SparsePart{});
+    for (size_t i = 0; i < parts.size() && !tree.alive->dead; i++) {
+        const Node &node = tree.nodes[tree.part_nodes[i]];
+        int collecting = PyGC_Disable();
+        try {
+            parts[i].tensor = Py_XNewRef(follow(tree, node.parent, call));
+        } catch (const std::exception &) {
+        }
+        if (collecting) PyGC_Enable();
+        if (parts[i].tensor != nullptr) parts[i].part = sparse_part(parts[i].tensor, node.object);
+        PyErr_Clear();
+    }
+    return parts;
+}
+
 /* A walk with its surroundings: no garbage collection while values are borrowed, references taken before temporaries go. Without a place for
  * captures, the walk is the one that finds the first failure. */
 int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
-    if (tree.walking || tree.nodes.empty()) return no_guard; /* entered again from within a walk, which nothing should do; or cleared */
-    tree.walking = true;
-    tree.ambiguous = false;
-    int collecting = PyGC_Disable();
-    int32_t result;
-    try {
-        result = captures == nullptr ? walk_in_order(tree, call) : walk(tree, call, captures);
-        if (tree.arrange) arrange_memos(tree);
-    } catch (const std::exception &) {
-        result = no_guard; /* c10 throws for a tensor without what was asked for: not the tensor of the trace */
+    const bool in_order = captures == nullptr;
+    if (in_order) {
+        const int32_t result = ask_python(tree);
+        if (result != matches) return result;
     }
-    tree.walking = false;
-    if (collecting) PyGC_Enable();
+    std::vector<SparsePart> parts = fetch_parts(tree, call);
+    int32_t result = no_guard;
+    /* Entered again from within a walk, which nothing should do; or cleared, or dead by what others have done meanwhile. */
+    if (!tree.walking && !tree.nodes.empty() && (in_order || !tree.alive->dead)) {
+        tree.walking = true;
+        tree.ambiguous = false;
+        tree.parts.swap(parts);
+        int collecting = PyGC_Disable();
+        try {
+            result = in_order ? walk_in_order(tree, call) : walk(tree, call, captures);
+            if (tree.arrange) arrange_memos(tree);
+        } catch (const std::exception &) { /* c10 throws for a tensor without what was asked for: not the tensor of the trace */
+        }
+        if (collecting) PyGC_Enable();
+        tree.parts.swap(parts);
+        tree.walking = false;
+    }
     auto is_int = [](PyObject *object) { return PyLong_CheckExact(object); };
     if (std::all_of(tree.temporary.begin(), tree.temporary.end(), is_int)) { /* sizes of tensors: their release runs nothing */
         for (PyObject *object : tree.temporary) Py_DECREF(object);
@@ -46,6 +87,14 @@ int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
         std::vector<PyObject *> temporary;
         temporary.swap(tree.temporary); /* releasing one may run Python, which may match this tree */
         for (PyObject *object : temporary) Py_DECREF(object);
+    }
+    for (const SparsePart &found : parts) {
+        Py_XDECREF(found.tensor);
+        Py_XDECREF(found.part);
+    }
+    if (result == matches && !in_order) {
+        result = ask_python(tree);
+        for (size_t i = 0; result != matches && i < tree.captures.size(); i++) Py_CLEAR(captures[i]);
     }
     return result;
 }
@@ -89,6 +138,10 @@ bool read_node(GuardTree &tree, PyObject *item) {
         if (node.object == nullptr) return false;
     }
     if (lower_payload(node, payload) < 0) return false;
+    if (node.accessor == Accessor::sparse_part) {
+        node.hint = static_cast<int32_t>(tree.part_nodes.size());
+        tree.part_nodes.push_back(static_cast<int32_t>(tree.nodes.size()));
+    }
     if (!first && !is_tensor_number(node.accessor)) tree.nodes[parent].has_children = true;
     bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;
     node.in_versioned = in_dict || node.accessor == Accessor::type_attr;
@@ -116,7 +169,12 @@ bool read_leaf(GuardTree &tree, PyObject *item) {
     Leaf leaf{};
     leaf.kind = registered<LeafKind>()[kind];
     leaf.held = -1;
+    if (leaf.kind->runs_python && node_index != 0) {
+        PyErr_Format(PyExc_ValueError, "%s is a guard of the root", leaf.kind->name);
+        return false;
+    }
     if (leaf.kind->read != nullptr && !leaf.kind->read(tree, leaf, payload)) return false;
+    if (leaf.kind->runs_python) tree.python_leaves.push_back(position);
     tree.leaves.push_back(leaf);
     node.end_leaf = position + 1;
     if (leaf.kind->knows_keys && node.versioned == Versioned::no) node.versioned = Versioned::dict;
@@ -275,6 +333,7 @@ PyObject *tree_failing(PyObject *self, PyObject *args) {
     if (!read_call(args, slots, call)) return nullptr;
     GuardTree &tree = as_tree(self);
     int32_t result = match(tree, call, nullptr);
+    if (result == raised) return nullptr;
     if (result == matches) Py_RETURN_NONE;
     return PyLong_FromLong(result == no_guard ? -1 : result);
 }
@@ -362,7 +421,8 @@ extern "C" int FJ_GuardTree_Match(PyObject *self, PyObject *const *locals, Py_ss
     GuardTree &tree = as_tree(self);
     if (tree.alive->dead) return 0;
     PyObject *nothing; /* a list of no captures has no items to point to */
-    return match(tree, {locals, n_locals, func}, captures != nullptr ? captures : &nothing) == matches;
+    const int32_t result = match(tree, {locals, n_locals, func}, captures != nullptr ? captures : &nothing);
+    return result == raised ? -1 : result == matches;
 }
 
 extern "C" Py_ssize_t FJ_GuardTree_NumCaptures(PyObject *self) { return static_cast<Py_ssize_t>(as_tree(self).captures.size()); }

@@ -8,9 +8,10 @@
  * those words, in one loop over a flat array, and visits only the chunks of which a word differs. See memo.cpp for what the
  * words are, and why nothing that they point to can be gone.
  *
- * Values are borrowed while the walk lasts. That is safe because nothing in a walk runs the user's Python: accessors read
- * memory, the garbage collector is off (so that an allocation can't run finalizers), dict look-ups compare builtin types only,
- * and what an accessor has to create (c_attr, deque_index, iterator_item) is kept until the walk is over.
+ * Values are borrowed while the walk lasts. That is safe because nothing in a walk runs Python, or lets other threads run: accessors
+ * read memory, the garbage collector is off (so that an allocation can't run finalizers), dict look-ups compare builtin types only,
+ * and what an accessor has to create (c_attr, deque_index, iterator_item) is kept until the walk is over. What may do so (settings that
+ * a Python function reads, the parts of sparse tensors) is asked for before the walk, or after it: see `match` in tree.cpp.
  * From one walk to the next, values are only remembered: what they point to may be gone.
  */
 #ifndef FRAMEJIT_GUARDS_TREE_H
@@ -62,6 +63,7 @@ struct LeafKind {
     bool holds_of_missing = false; /* it holds where the path ends early */
     bool knows_type = false;       /* it holds for one exact type only, and vouches for the type first */
     bool knows_keys = false;       /* it holds as long as the version of the dict that is the value stands */
+    bool runs_python = false;      /* the check may, and may leave an exception: it is made while nothing is borrowed, and of the root only */
     bool looks_at_tensor = false;  /* its facts are about a tensor: it holds for each that looks (TensorLook) as one that it has held for */
 };
 
@@ -135,7 +137,7 @@ struct Node {
     int32_t first_outside, end_outside; /* in GuardTree::outside: the other chunks that its children are in */
     int32_t tensor;                     /* of a deferred one: which of GuardTree::tensors */
     int32_t held;                       /* which of the tree's held objects `object` is; -1: none */
-    int32_t hint;                       /* where in the dict the key was; of a slot_member, its offset */
+    int32_t hint;                       /* where in the dict the key was; of a slot_member, its offset; of a sparse_part, which of GuardTree::parts */
     union {
         PyObject *object;  /* payload: a key, a name, a class, a pinned object; borrowed from `held` */
         Py_ssize_t number; /* payload: an index or a field */
@@ -175,6 +177,11 @@ struct TensorMemo {
     bool is_new;     /* the node has been visited since the tensor was last looked at */
 };
 
+/* A tensor in which a sparse tensor has its data, and that sparse tensor: strong, NULL where there is none. */
+struct SparsePart {
+    PyObject *tensor, *part;
+};
+
 /* Told by weak references that an object a tree compares with is gone. A tree holds one; weak references' callbacks hold it too. */
 struct Alive {
     PyObject_HEAD
@@ -200,6 +207,9 @@ struct TreeData {
     std::vector<int32_t> other_captures; /* those that are neither a capture of one of `tensors` nor of a tensor's number that is only captured */
     std::vector<int32_t> number_captures;
     std::vector<TensorLook *> looks; /* owned */
+    std::vector<int32_t> python_leaves; /* those of kinds that may run Python */
+    std::vector<int32_t> part_nodes;    /* the sparse_part nodes */
+    std::vector<SparsePart> parts;      /* what they find in this walk */
     Alive *alive = nullptr;
     uint32_t walks = 0;
     int32_t visited = 0; /* nodes, in the last walk */
@@ -254,9 +264,9 @@ bool is_gone(GuardTree &tree, int32_t held);
 int init_leaf_object();
 Alive *new_alive();
 
-/* walk.cpp: both give the number of a guard that fails, `matches` if there is none, `no_guard` where a path ended early. On a match, `walk`
- * stores new references to the captured values. */
-constexpr int32_t matches = -1, no_guard = -2;
+/* walk.cpp: both give the number of a guard that fails, `matches` if there is none, `no_guard` where a path ended early; `match` in tree.cpp also gives
+ * `raised`, with an exception set. On a match, `walk` stores new references to the captured values. */
+constexpr int32_t matches = -1, no_guard = -2, raised = -3;
 int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures);
 int32_t walk_in_order(GuardTree &tree, const CallView &call);
 void cut_into_chunks(GuardTree &tree);
@@ -311,6 +321,7 @@ PyObject *sparse_part(PyObject *tensor, PyObject *method); /* a new reference; N
 PyObject *tensor_attribute(PyObject *tensor, PyObject *name); /* a new reference; NULL, maybe with an exception set, where there is none */
 int dtype_number(PyObject *dtype); /* the number that c10 has for a dtype; -1 with an exception set where it is none */
 int init_leaf_tensor(PyObject *module);
+bool operators_are_seen(); /* whether a mode sees each operator (TorchDispatchMode): none is to see those of guards */
 bool looks_same(const TensorLook &look, PyObject *value);
 struct TensorNumbers {
     int64_t dims;

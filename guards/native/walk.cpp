@@ -104,10 +104,10 @@ int32_t visit(GuardTree &tree, int32_t number, const CallView &call) {
             continue;
         }
         for (int32_t leaf = node.first_leaf; leaf < node.end_leaf; leaf++) {
+            if (tree.leaves[leaf].kind->runs_python) continue;
             if (!holds(tree.leaves[leaf], value)) return leaf;
             if (remembers && !memo.add_leaf(i, tree.leaves[leaf])) {
-                /* Children rely on what the leaves of their parent say. */
-                if (node.has_children && i != 0) remembers = false;
+                if (node.has_children) remembers = false; /* children rely on what the leaves of their parent say */
                 tree.asked.push_back(leaf);
             }
         }
@@ -221,11 +221,13 @@ int32_t walk_in_order(GuardTree &tree, const CallView &call) {
     tree.reached = &values;
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         Node &node = tree.nodes[i];
+        if (is_gone(tree, node.held)) return first_guard(node);
         values[i] = step(tree, node, values[node.parent], call);
         for (int32_t leaf = node.first_leaf; leaf < node.end_leaf; leaf++) {
+            if (tree.leaves[leaf].kind->runs_python) continue;
             if (!holds(tree.leaves[leaf], values[i]) || is_gone(tree, tree.leaves[leaf].held)) return leaf;
         }
-        if (tree.ambiguous || is_gone(tree, node.held)) return first_guard(node);
+        if (tree.ambiguous) return first_guard(node);
     }
     for (size_t i = 0; i < tree.relations.size(); i++) {
         if (!tree.relations[i].kind->holds(tree.relations[i], values)) return static_cast<int32_t>(tree.leaves.size() + i);

@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from together import together
@@ -50,6 +52,37 @@ def test_different_calls_at_once():
 
     together(*[task(n) for n in range(1, 6)])
     assert 5 <= len(compiled.entries) <= config.current().recompile_limit
+
+
+def test_guards_that_let_other_threads_run():
+    """torch reads the elements of sparse tensors without the GIL, and Python code reads how NumPy handles errors: others may walk the same guards meanwhile."""
+    sparse, array = torch.eye(3).to_sparse(), np.ones(3)
+    holder = SimpleNamespace(weight=torch.ones(3))
+    compiled = framejit.compile(lambda s, a: s._values() + holder.weight + a.sum(), backend="eager", fullgraph=True)
+    for _ in range(3):
+        expected = compiled(sparse, array)
+    assert len(compiled.entries) == 1
+    done = threading.Event()
+
+    def call() -> None:
+        for _ in range(500):
+            expect(compiled(sparse, array), expected)
+
+    def change() -> None:
+        while not done.wait(0.0001):
+            holder.weight = torch.ones(3)  # the last reference to the old one goes
+
+    changing = threading.Thread(target=change)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    changing.start()
+    try:
+        together(*[call] * 4)
+    finally:
+        done.set()
+        changing.join()
+        sys.setswitchinterval(interval)
+    assert len(compiled.entries) == 1
 
 
 def test_one_thread_resets_meanwhile():

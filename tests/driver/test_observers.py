@@ -53,6 +53,30 @@ class Functions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.parametrize(
+    "program, argument",
+    [
+        (lambda a: torch.from_numpy(a) + 1, np.ones(3)),
+        (lambda a: np.multiply(a, 2), np.ones(3)),
+        (lambda s: s._values() + 1, torch.eye(3).to_sparse()),
+        (lambda s: s.crow_indices() + 1, torch.eye(3).to_sparse_csr()),
+    ],
+)
+def test_a_mode_sees_no_operators_of_guards(program, argument):
+    compiled = framejit.compile(program, backend="eager")
+    expected = program(argument)
+    Comparison().same(expected, compiled(argument), "before")
+    with Operators() as of_program:
+        program(argument)
+    with Operators() as of_compiled:
+        result = compiled(argument)
+    Comparison().same(expected, result, "under the mode")
+    assert of_compiled.seen == of_program.seen
+    before = framejit.statistics()["frames"]
+    compiled(argument)
+    assert framejit.statistics()["frames"] == before
+
+
 class Widening(TorchDispatchMode):
     """Answers with another type than the operator."""
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
 import numpy
 import pytest
 import torch
-from guarding import HERE, agrees, one, slot
+from guarding import HERE, agrees, frame_function, matched, one, slot
 
 from framejit.guards.build import build
-from framejit.guards.global_state import global_state_guard
-from framejit.guards.kinds import Equals, TensorMatch
+from framejit.guards.global_state import global_state_guard, with_setting
+from framejit.guards.kinds import Equals, IsMissing, TensorMatch, TypeIs
 from framejit.guards.relations import Distinct, Same, StorageAliasing
 from framejit.guards.source import (
     MISSING,
+    Index,
     Root,
+    Source,
 )
-from framejit.guards.tensor_source import ArrayTensor, SparsePart, TensorAttribute, TensorData
+from framejit.guards.tensor_source import ArrayTensor, SparsePart, TensorAttribute, TensorData, TensorItem
 from framejit.guards.tensor_spec import spec_without_sizes, tensor_spec
 from framejit.torch_modes import read_state
 
@@ -195,6 +198,21 @@ def test_the_parts_of_a_sparse_tensor() -> None:
     assert not agrees(built, torch.eye(2).to_sparse_csr()) and not agrees(built, torch.eye(2))
 
 
+def test_the_parts_of_sparse_tensors_leak_nothing() -> None:
+    tensors = slot(Root())
+    parts = [tensors.child(SparsePart, method) for method in (torch._C.TensorBase._indices, torch._C.TensorBase._values)]
+    built = build([], parts, [])
+    tensor = torch.eye(2).to_sparse()
+    values = tensor._values()
+    before = [sys.getrefcount(thing) for thing in (tensor, values, None)]
+    for _ in range(10_000):
+        found = built.tree.match((tensor,), frame_function)
+        assert found is not None and found[1].data_ptr() == values.data_ptr()
+        assert built.tree.match((values,), frame_function) is None and built.tree.failing((3,), frame_function) == -1
+    del found
+    assert [sys.getrefcount(thing) for thing in (tensor, values)] == before[:2] and abs(sys.getrefcount(None) - before[2]) < 1000
+
+
 def test_the_data_of_a_tensor() -> None:
     source = slot(Root()).child(TensorData)
     built = build([Equals(source, HERE, torch.tensor([1, 2]).numpy().tobytes())], [source], [])
@@ -205,6 +223,28 @@ def test_the_data_of_a_tensor() -> None:
         assert not agrees(built, value), value
     empty = build([Equals(source, HERE, b"")], [source], [])
     assert agrees(empty, torch.zeros(0)) and not agrees(empty, torch.zeros(1)) and not agrees(empty, torch.zeros(100_000))
+
+
+def with_storage_of(size: int, tensor: torch.Tensor) -> torch.Tensor:
+    tensor.untyped_storage().resize_(size)
+    return tensor
+
+
+@pytest.mark.parametrize("kind", [TensorData, TensorItem])
+def test_data_is_read_where_all_of_it_lies_in_the_storage_as_it_is(kind: type[Source]) -> None:
+    path = slot(Root()).child(kind)
+    built = build([IsMissing(path, HERE)], [], [])
+    tensors = [
+        with_storage_of(size, tensor)
+        for size in (0, 4, 12)
+        for tensor in (torch.tensor(1), torch.arange(4)[3:], torch.arange(900).narrow(0, 2, 800), torch.arange(4)[3], torch.arange(9)[8:])
+        if size < tensor.element_size() * (tensor.storage_offset() + tensor.numel())
+    ]
+    assert len(tensors) == 14
+    negated = [torch._neg_view(torch.tensor(3)), torch._neg_view(torch.arange(1, 4)), torch.zeros(2, dtype=torch.complex64).conj()]
+    for value in (*tensors, *negated, torch.zeros(1, device="meta"), torch.eye(2).to_sparse(), 3):
+        assert agrees(built, value), value
+    assert not agrees(built, torch.tensor(1)) and not agrees(built, with_storage_of(8, torch.tensor([1, 2]))[0])
 
 
 def test_attributes_of_tensors_whose_class_overrides_them() -> None:
@@ -264,6 +304,52 @@ def test_global_state_settings() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert agrees(built)
+
+
+def test_a_setting_that_python_code_reads() -> None:
+    """An exception of its own says that it is another; an interrupt that comes meanwhile is raised."""
+
+    def read() -> int:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    answer: Any = 3
+    root = Root()
+    built = build([with_setting(global_state_guard(root, HERE), (read, (), 3))], [slot(root)], [])
+    value = object()
+    before = sys.getrefcount(value)
+    assert agrees(built, value)
+    answer = 4
+    assert not agrees(built, value)
+    answer = ValueError()
+    assert matched(built, value) is None and built.tree.failing((value,), frame_function) == 0
+    answer = KeyboardInterrupt()
+    for ask in (built.tree.match, built.tree.failing):
+        with pytest.raises(KeyboardInterrupt):
+            ask((value,), frame_function)
+    answer = 3
+    assert agrees(built, value) and sys.getrefcount(value) == before
+
+
+def test_a_setting_is_read_while_nothing_is_borrowed() -> None:
+    """What reads it may walk the tree, and let go of what the tree has found."""
+    holder = [object()]
+    asked: list[Any] = []
+
+    def read() -> int:
+        if not asked:
+            asked.append(None)
+            asked[0] = built.tree.match((holder,), frame_function)
+            holder[0] = object()
+        return 3
+
+    root = Root()
+    item = slot(root).child(Index, 0)
+    built = build([with_setting(global_state_guard(root, HERE), (read, (), 3)), TypeIs(item, HERE, object)], [item], [])
+    first = id(holder[0])
+    found = matched(built, holder)
+    assert found is not None and id(found[0]) == first and asked[0] is not None and asked[0][0] is found[0] is not holder[0]
 
 
 def test_global_state_knows_how_many_modes_there_are() -> None:

@@ -379,6 +379,19 @@ def test_tree_of_a_dead_object_matches_nothing_at_its_address() -> None:
         assert not agrees(built, second)
 
 
+def test_the_first_failing_guard_of_a_tree_whose_class_is_gone() -> None:
+    """Nothing of the class is looked at, nor of what may be at its address now."""
+    for _ in range(50):
+        root, cls = Root(), type("Gone", (), {"__slots__": ("slotted",), "name": "here"})
+        pinned, slotted = root.child(Pinned, cls), slot(root).child(SlotMember, vars(cls)["slotted"])
+        guards = [TypeIs(pinned, HERE, type), Equals(pinned.child(TypeAttr, "name"), HERE, "here"), IsMissing(slotted, HERE)]
+        tree = build(guards, [], []).tree
+        assert tree.failing((cls(),), frame_function) is None
+        del cls, pinned, slotted, guards, root
+        gc.collect()
+        assert not tree.alive and tree.match((3,), frame_function) is None and tree.failing((type("Other", (), {})(),), frame_function) == 0
+
+
 def test_constants_that_only_the_tree_knows_stay_alive() -> None:
     root = Root()
     constant, key = frozenset({"a", "b"}), frozenset({1, 2})  # which could be referenced weakly
@@ -441,6 +454,7 @@ def test_malformed_specs_are_refused() -> None:
         ([root], [(0, leaves["tensor_match"], ())], [], []),
         ([root], [(0, leaves["tensor_match"], (int, 0, torch.float32, torch.device("cpu"), torch.strided, False, (), ()))], [], []),
         ([root], [(0, leaves["same"], None)], [], []),
+        ([root, (accessors["local"], 0, 0)], [(1, leaves["global_state"], global_state_guard(Root()).native())], [], []),
         ([root], [(0, leaves["length"], "1")], [], []),
         ([root, (accessors["function_field"], 0, "absent")], [], [], []),
         ([root, (accessors["method_field"], 0, 1)], [], [], []),
