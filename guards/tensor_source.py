@@ -116,14 +116,14 @@ class ArrayTensor(Source):
 class SparsePart(Source):
     """What a method of a sparse tensor tells of its elements: a new tensor of their indices or values, or whether each place has one at most.
 
-    Payload: the method, of TensorBase. MISSING where it raises.
+    Payload: the method, of TensorBase. MISSING where it raises, and of wrappers, which answer in Python.
     """
 
     __slots__ = ()
     accessor = "sparse_part"
 
     def step(self, value: Any) -> Any:
-        if not issubclass(type(value), torch.Tensor):
+        if not issubclass(type(value), torch.Tensor) or torch._C._dispatch_keys(value).has(torch._C.DispatchKey.Python):
             return MISSING
         with torch._C.DisableTorchFunction():
             try:
