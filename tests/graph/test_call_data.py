@@ -221,3 +221,14 @@ def test_exported_programs_rest_on_no_data() -> None:
 
     with pytest.raises(framejit.Unsupported, match="depends on the data"):
         framejit.export(Counting(), (torch.ones(2),))
+
+
+@pytest.mark.parametrize("tensor", [torch.tensor([1 + 2j]).conj().imag, torch._neg_view(torch.tensor(3.0)), torch._neg_view(torch.tensor(2))])
+def test_a_number_that_lies_negated_in_memory(tensor: torch.Tensor) -> None:
+    def program(t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        number = t.item()
+        return x + number if number < 0 else x * 2
+
+    compiled = framejit.compile(program, backend="eager")
+    for _ in range(2):
+        assert torch.equal(compiled(tensor, torch.ones(2)), program(tensor, torch.ones(2)))

@@ -204,3 +204,15 @@ def test_an_array_that_shares_memory_with_a_tensor_is_changed():
 
     compiled = framejit.compile(program, backend="eager")
     assert all(torch.equal(compiled(ours, X), program(eager, X)) for _ in range(3))
+
+
+@pytest.mark.parametrize("data", [torch.tensor([1 + 2j, 3 - 4j]).conj().imag, torch._neg_view(torch.tensor([2.0, -4.0]))])
+def test_data_that_lies_negated_in_memory(data):
+    holder = SimpleNamespace(negated=data)
+
+    def program(x):
+        for value in holder.negated:
+            x = x + 1 if value > 0 else x * 2
+        return x
+
+    agree(program, (X,), (X + 1,))
