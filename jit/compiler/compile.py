@@ -57,8 +57,8 @@ def compile_call(request: CompileRequest) -> Entry:
 def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry, FrameNote | None]:
     """Trace until no trace asks for a restart. A restart breaks where the traces before it have found that it has to.
 
-    Where a backend can't do with floats that are no constants, they become constants. Where it fails on a graph with distributed tensors, their sizes do,
-    and where that doesn't help, they stay outside of graphs.
+    Where a backend can't do with floats that are no constants, they become constants. Where it fails on a graph with other numbers or sizes that are none, and
+    that the program hasn't declared to be, or with distributed tensors, all do; and where that doesn't help, distributed tensors stay outside of graphs.
     """
     dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
@@ -91,7 +91,7 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
                 raise
             if dynamic.floats and tracer.graph.shapes.has_floats():
                 dynamic = replace(dynamic, floats=False)
-            elif tracer.graph.wrappers.has_distributed and not dynamic.fixed:
+            elif (tracer.graph.shapes.may_be_constants() or tracer.graph.wrappers.has_distributed) and not dynamic.fixed:
                 dynamic = FIXED
             elif tracer.graph.wrappers.has_distributed and demands.takes_distributed:
                 dynamic, demands = request.dynamic, replace(demands, takes_distributed=False)

@@ -120,8 +120,8 @@ class _Look:
 
 
 def getattr_static(owner: Any, table: str) -> Any:
-    """A dict of an instance's: its `__dict__`, or one that lies there, as modules have them."""
-    if not classes.dictoffset(type(owner)):
+    """A dict of an instance's: its `__dict__`, or one that lies there, as modules have them. A class has none in this sense."""
+    if not classes.dictoffset(type(owner)) or issubclass(type(owner), type):
         return None
     try:
         attributes = object.__getattribute__(owner, "__dict__")

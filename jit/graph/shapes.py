@@ -131,6 +131,10 @@ class Shapes:
         self._names: dict[str, int] = {}
         self._named: dict[str, SymInt] = {}
 
+    def may_be_constants(self) -> bool:
+        """Whether something is symbolic, and nothing of it because the program has declared it to be."""
+        return bool(self.properties) and not self._declared
+
     # Inputs.
 
     def context_of(self, source: Source, tensor: torch.Tensor) -> StatefulSymbolicContext | None:

@@ -396,9 +396,9 @@ by_index(numpy.mgrid)
 
 
 def axes_of(vm: VM, function: Callable[..., Any], array: ArrayObject, *args: Object) -> list[Any]:
-    """Constant arguments, of which NumPy has nothing to say."""
+    """Arguments as constants, of which NumPy has nothing to say."""
     operands = Operands(vm, function.__name__)
-    (stand_in, *reals), _ = operands.reals([array, *args], EMPTY)
+    stand_in, reals = operands.stand_in(array), [vm.observe(arg).as_real(vm) for arg in args]
     operands.asked(lambda: function(stand_in, *reals))
     return reals
 

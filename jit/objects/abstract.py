@@ -269,28 +269,41 @@ def ask_length(vm: VM, obj: Object) -> None:
 
 def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
     """UNPACK_SEQUENCE."""
-    obj = vm.observe(obj)
-    if vm.raw_type_lookup(obj.cls, "__iter__") is MISSING and vm.raw_type_lookup(obj.cls, "__getitem__") is MISSING:
-        vm.raise_(TypeError, f"cannot unpack non-iterable {obj.type_name} object")
-    iterator = iter_(vm, obj)
-    items: list[Object] = []
-    while len(items) < n:
-        item = next_(vm, iterator)
-        if item is None:
-            vm.raise_(ValueError, f"not enough values to unpack (expected {n}, got {len(items)})")
-        items.append(item)
+    iterator = iter_to_unpack(vm, obj)
+    items = first(vm, iterator, n, f"{n}")
     if next_(vm, iterator) is not None:
         vm.raise_(ValueError, f"too many values to unpack (expected {n})")
     return items
 
 
 def unpack_ex(vm: VM, obj: Object, before: int, after: int) -> list[Object]:
-    """UNPACK_EX: `before` items, the list of the middle, `after` items."""
-    items = iterate(vm, obj)
-    if len(items) < before + after:
-        vm.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
-    middle = vm.from_real(items[before : len(items) - after])
-    return [*items[:before], middle, *items[len(items) - after :]]
+    """UNPACK_EX: `before` items, the list of the middle, `after` items. What is behind the first ones is made a list of, as `list(iterator)` would be."""
+    iterator = iter_to_unpack(vm, obj)
+    expected = f"at least {before + after}"
+    items = first(vm, iterator, before, expected)
+    rest = list_of(vm, iterator)
+    if len(rest) < after:
+        vm.raise_(ValueError, f"not enough values to unpack (expected {expected}, got {before + len(rest)})")
+    return [*items, vm.from_real(rest[: len(rest) - after]), *rest[len(rest) - after :]]
+
+
+def iter_to_unpack(vm: VM, obj: Object) -> Object:
+    """The iterator of a value that is unpacked."""
+    obj = vm.observe(obj)
+    if vm.raw_type_lookup(obj.cls, "__iter__") is MISSING and vm.raw_type_lookup(obj.cls, "__getitem__") is MISSING:
+        vm.raise_(TypeError, f"cannot unpack non-iterable {obj.type_name} object")
+    return iter_(vm, obj)
+
+
+def first(vm: VM, iterator: Object, n: int, expected: str) -> list[Object]:
+    """The first items of an iterator; raises the traced ValueError where there are fewer."""
+    items: list[Object] = []
+    while len(items) < n:
+        item = next_(vm, iterator)
+        if item is None:
+            vm.raise_(ValueError, f"not enough values to unpack (expected {expected}, got {len(items)})")
+        items.append(item)
+    return items
 
 
 # Calls.

@@ -230,7 +230,8 @@ def constant_array(vm: VM, real: Any) -> Object:
     if type(real) is not numpy.ndarray or real.dtype not in TORCH_TYPES or real.dtype.char in "qQ":
         vm.unsupported(breaks.ArrayOperation(f"an array of type {real.dtype.name}"))
     dtype = TORCH_TYPES[real.dtype]
-    if real.size <= FEW and real.flags.c_contiguous and real.dtype.char in KNOWN and real.dtype.kind != "c":
+    is_told_by_list = real.size > 0 or real.ndim == 1
+    if is_told_by_list and real.size <= FEW and real.flags.c_contiguous and real.dtype.char in KNOWN and real.dtype.kind != "c":
         how = {"dtype": vm.const(dtype), "device": vm.const("cpu")}
         found = enter(vm, torch.tensor, [vm.from_real(real.tolist())], how)
     else:

@@ -165,7 +165,7 @@ class ReversedItems(IteratorObject):
 
 
 class ConstantIterator(IteratorObject):
-    """An iterator over a constant: a range, a string, bytes. `remaining(position)` makes the real iterator over what is left."""
+    """An iterator over a constant: a range, a string, bytes, or one of these from its end on. Its type is `reversed` for texts and bytes from their end."""
 
     __slots__ = ("constants", "index")
 
@@ -185,8 +185,13 @@ class ConstantIterator(IteratorObject):
         return len(self.constants) - self.index
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.load_const(self.constants[self.index :])
-        cg.call_const(iter, 1)
+        left = self.constants[self.index :]
+        if self.cls is reversed:
+            cg.load_const(left[::-1])
+            cg.call_const(reversed, 1)
+        else:
+            cg.load_const(left)
+            cg.call_const(iter, 1)
 
 
 class ForeignIterator(Object):

@@ -79,6 +79,12 @@ def test_what_the_backend_has_no_code_for_is_compiled_with_a_constant() -> None:
     assert counts["graphs"] <= 3 and not counts["fallbacks"]
 
 
+def test_numbers_that_make_aot_autograd_fail_are_constants() -> None:
+    """torch's symbolic arithmetic has no remainder of ints that may be negative."""
+    counts = agrees(lambda x, n: F.interpolate(x[None, None], size=n % 4 + 1), [(n,) for n in (2, 3, 5, 6)], backend="aot_eager", dynamic=True)
+    assert counts["graphs"] <= 4 and not counts["fallbacks"]
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_floats_are_not_simplified(backend: str) -> None:
     """As sympy would: `(a + 1e20) - 1e20` to `a`, `a * 0.0` to 0."""

@@ -158,3 +158,22 @@ READS.layer = torch.nn.Linear(1, 1)
 )
 def test_what_counts_as_tensorless(function, receiver, expected):
     assert tensorless.is_tensorless(function, receiver) is expected
+
+
+def test_methods_of_metaclasses_are_looked_at_too():
+    """A class is an object of its metaclass, whose methods break the graph."""
+
+    class Meta(type):
+        def __instancecheck__(cls, instance):
+            print(instance)
+            return cls.__name__ == "Numbers" and instance > 1
+
+    class Numbers(metaclass=Meta):
+        pass
+
+    def program(t, n):
+        return t + 1, isinstance(n, Numbers)
+
+    compiled = framejit.compile(program, backend="eager")
+    for n in (1, 2, 1):
+        assert compiled(torch.ones(2), n)[1] is (n > 1)

@@ -134,6 +134,7 @@ def reversals(t, items):
         list(reversed((1, t))),
         list(reversed(range(4))),
         list(reversed("abc")),
+        (reversed("abc"), next(r := reversed(b"abc")), r, type(reversed("ab"))),
         list(reversed({"a": 1, "b": 2})),
         raising(lambda: reversed({1})),
         raising(lambda: reversed(5)),

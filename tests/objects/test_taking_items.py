@@ -168,6 +168,12 @@ PROGRAMS: dict[str, Any] = {
     "too many to unpack": lambda log, t: unpacked(items(log, 5)),
     "too few to unpack": lambda log, t: unpacked(items(log, 1)),
     "without end": lambda log, t: unpacked(itertools.count()),
+    "starred": lambda log, t: with_rest(items(log, 4)),
+    "starred, too few": lambda log, t: with_rest(items(log, 1)),
+    "starred, raises": lambda log, t: with_rest(items(log, 3, 2)),
+    "starred, nothing to go through": lambda log, t: with_rest(5),
+    "starred, an iterator that counts its __iter__": lambda log, t: with_rest(Counted(log, 3)),
+    "starred, none left": lambda log, t: with_rest(Counted(log, 2)),
 }
 
 
@@ -180,6 +186,36 @@ def unpacked(iterable):
         a, b = iterable
     except ValueError as error:
         return str(error)
+
+
+def with_rest(iterable):
+    try:
+        a, *b, c = iterable
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return len(b), [getattr(item, "value", item) for item in (a, *b, c)]
+
+
+class Counted:
+    """An iterator that notes what it is asked."""
+
+    def __init__(self, log, count):
+        self.log, self.left = log, count
+
+    def __iter__(self):
+        self.log.append("iter")
+        return self
+
+    def __length_hint__(self):
+        self.log.append("hint")
+        return 1
+
+    def __next__(self):
+        self.log.append("next")
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return self.left
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

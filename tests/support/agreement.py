@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import math
 import re
 import types
 from collections import deque
@@ -30,7 +31,7 @@ class Comparison:
     def same(self, a: Any, b: Any, path: str = "result") -> None:
         assert type(a).__qualname__ == type(b).__qualname__, f"{path}: {type(a)} and {type(b)}"
         if isinstance(a, float):
-            assert a == b or (a != a and b != b), f"{path}: {a} and {b}"
+            assert (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b), f"{path}: {a} and {b}"
             return
         if isinstance(a, types.FunctionType):
             assert a.__qualname__ == b.__qualname__, path
@@ -50,6 +51,9 @@ class Comparison:
         self.keep += (a, b)
         if isinstance(a, torch.Tensor):
             self.same_tensor(a, b, path)
+        elif isinstance(a, np.ndarray):
+            assert a.flags.writeable == b.flags.writeable, f"{path}: only one is read-only"
+            np.testing.assert_array_equal(a, b, path, strict=True)
         elif isinstance(a, dict):
             assert list(map(repr, a)) == list(map(repr, b)), f"{path}: keys {list(a)} and {list(b)}"
             for (key, left), right in zip(a.items(), b.values(), strict=True):
