@@ -47,7 +47,7 @@ def function_apply(vm: TorchVM, cls: Object, *args: Object, **kwargs: Object) ->
     if classes.is_subtype(real, NestedIOFunction):
         vm.unsupported(breaks.UnsupportedOperation("an autograd.Function with nested arguments"))
     given = bound(vm, real, args, kwargs)
-    before = next(reversed(vm.graph.body.fx.nodes)) if transforms else None
+    before = next(iter(reversed(vm.graph.body.fx.nodes))) if transforms else None
     result, has_vmap = None, False
     has_rule = bool(transforms) and abstract.truth(vm, vm.call_app(plain.has_rule, [function]))
     if has_rule:

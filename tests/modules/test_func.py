@@ -405,7 +405,7 @@ def test_programs(program: Callable[..., Any], backend: str) -> None:
     """Results and gradients, with the backward pass outside of what is compiled."""
     expected = told(program, lambda f: f)
     found = told(program, lambda f: framejit.compile(f, backend=backend))
-    check(found[0], expected[0], 1e-6)
+    check(found[0], expected[0], 1e-6 if backend == "eager" else 1e-5)  # AOTAutograd may sum in another order
     assert found[1] == expected[1]
     if program in WHOLE:
         assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"], framejit.statistics()
