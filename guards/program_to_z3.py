@@ -18,7 +18,6 @@ from framejit.guards.z3_numbers import (
     NumberTerm,
     absolute,
     ceiling,
-    divided,
     floor_division,
     made_integer,
     magnitude,
@@ -119,15 +118,15 @@ def _integer(round_value: Callable[[Any], Any]) -> Instruction:
 
 
 def _divisible(t: Numbers, value: NumberTerm, by: NumberTerm) -> NumberTerm:
-    return _condition(t, modulo(value.value, by.value) == 0, nonzero(by))
+    return _condition(t, t.divided(modulo, value, by).value == 0, nonzero(by))
 
 
 INSTRUCTIONS: dict[str, Instruction] = {
     "add": _of_values(operator.add),
     "sub": _of_values(operator.sub),
     "mul": _of_values(operator.mul),
-    "floordiv": lambda t, a, b: divided(floor_division, a, b),
-    "mod": lambda t, a, b: divided(modulo, a, b),
+    "floordiv": lambda t, a, b: t.divided(floor_division, a, b),
+    "mod": lambda t, a, b: t.divided(modulo, a, b),
     "power": Numbers.power,
     "minimum": lambda t, a, b: t.extreme(operator.lt, a, b),
     "maximum": lambda t, a, b: t.extreme(operator.gt, a, b),

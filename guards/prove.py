@@ -135,10 +135,10 @@ def prove(
     prover = Prover([*guards, *bounds(ranges)], started + budget_seconds, programs)
     satisfiable = prover.is_satisfiable()
     proofs = [Proof(decision, "proven") if is_plain(decision.condition, known, ranges) else Proof(decision, "unknown", None, NO_TIME) for decision in asked]
-    for patience in (0.25, 1.0):  # what is easy to prove comes first, whatever the order
+    for patience, afresh in ((0.25, False), (0.5, True), (1.0, False)):  # what is easy to prove comes first, whatever the order
         left = [i for i, proof in enumerate(proofs) if proof.why is NO_TIME]
         for position, i in enumerate(left):
-            proofs[i] = prover.proof(asked[i], patience * prover.seconds_left() / (len(left) - position))
+            proofs[i] = prover.proof(asked[i], patience * prover.seconds_left() / (len(left) - position), afresh)
     return Verdict(tuple(proofs), satisfiable, time.monotonic() - started, called or {})
 
 
@@ -206,14 +206,18 @@ class Prover:
     def seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    def check(self, seconds: float | None = None) -> Any:
-        """z3's answer to what is asserted: sat, unsat or unknown."""
+    def check(self, seconds: float | None = None, afresh: bool = False) -> Any:
+        """z3's answer to what is asserted: sat, unsat or unknown. `afresh`: from another solver, which simplifies all of it first, and keeps no model."""
         seconds = min(self.seconds_left(), self.seconds_left() if seconds is None else max(seconds, LEAST_SECONDS))
         if seconds <= 0:
             return z3.unknown
-        self.solver.set("timeout", max(1, int(seconds * 1000)))
-        self.solver.set("ctrl_c", False)  # z3 would swallow a Ctrl-C of the user's
-        return self.solver.check()
+        solver = self.solver
+        if afresh:
+            solver = z3.Solver(ctx=self.translation.context)
+            solver.add(self.solver.assertions())
+        solver.set("timeout", max(1, int(seconds * 1000)))
+        solver.set("ctrl_c", False)  # z3 would swallow a Ctrl-C of the user's
+        return solver.check()
 
     def assert_facts(self) -> None:
         """Tells z3 what holds for the terms made since the last time."""
@@ -226,8 +230,8 @@ class Prover:
         answer = self.check(self.seconds_left() / 4)
         return None if answer == z3.unknown else bool(answer == z3.sat)
 
-    def proof(self, decision: TraceDecision, seconds: float) -> Proof:
-        """Whether a decision follows from the conditions."""
+    def proof(self, decision: TraceDecision, seconds: float, afresh: bool = False) -> Proof:
+        """Whether a decision follows from the conditions. It is refuted only by the solver that is kept: not `afresh`."""
         if self.seconds_left() == 0:
             return Proof(decision, "unknown", None, NO_TIME)
         truth = self.translation.truth(decision.condition)
@@ -235,10 +239,10 @@ class Prover:
         self.solver.push()
         try:
             self.solver.add(z3.Not(truth))
-            answer = self.check(seconds)
+            answer = self.check(seconds, afresh)
             if answer == z3.unsat:
                 return Proof(decision, "proven")
-            if answer == z3.unknown:
+            if afresh or answer == z3.unknown:
                 return Proof(decision, "unknown", None, NO_TIME)
             for numbers in self.assignments():
                 fault = self.fault(decision.condition, numbers)

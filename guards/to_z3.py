@@ -26,7 +26,6 @@ from framejit.guards.z3_numbers import (
     NumberTerm,
     absolute,
     ceiling,
-    divided,
     floor_division,
     made_integer,
     modulo,
@@ -200,18 +199,18 @@ def _power(t: Translation, e: Any) -> NumberTerm:
     return t.power(base, exponent)
 
 
-def _of_exact(compute: Callable[[NumberTerm, NumberTerm], NumberTerm]) -> Rule:
+def _of_exact(compute: Callable[[Translation, NumberTerm, NumberTerm], NumberTerm]) -> Rule:
     """The rule for an operation on two integers or rationals. On floats it is left uninterpreted."""
 
     def rule(t: Translation, e: Any) -> NumberTerm:
         a, b = t.numbers(e)
-        return compute(a, b) if a.exact and b.exact else _unmodelled(t, e)
+        return compute(t, a, b) if a.exact and b.exact else _unmodelled(t, e)
 
     return rule
 
 
-worth(shape.FloorDiv, shape.CleanDiv)(_of_exact(lambda a, b: divided(floor_division, a, b)))
-worth(shape.Mod, shape.PythonMod, sympy.Mod)(_of_exact(lambda a, b: divided(modulo, a, b)))
+worth(shape.FloorDiv, shape.CleanDiv)(_of_exact(lambda t, a, b: t.divided(floor_division, a, b)))
+worth(shape.Mod, shape.PythonMod, sympy.Mod)(_of_exact(lambda t, a, b: t.divided(modulo, a, b)))
 
 
 @worth(shape.ModularIndexing)

@@ -77,11 +77,6 @@ def made_integer(round_value: Callable[[Any], Any], number: NumberTerm) -> Numbe
     return NumberTerm(number.value if number.value.is_int() else round_value(number.value), None, (*number.defined, *is_finite))
 
 
-def divided(divide: Callable[[Any, Any], Any], a: NumberTerm, b: NumberTerm) -> NumberTerm:
-    """What `floor_division` or `modulo` gives of integers and rationals."""
-    return NumberTerm(divide(a.value, b.value), None, (*needs(a, b), *nonzero(b)))
-
-
 class Numbers:
     """Makes terms in `context`. Contexts share nothing, so that each can be used by a thread of its own.
 
@@ -193,6 +188,13 @@ class Numbers:
             *(z3.Implies(z3.And(n >= 0, b >= 1), result.value >= 1), z3.Implies(z3.And(n >= 0, b >= 2), result.value > n)),
         )
         return NumberTerm(result.value, None, (*result.defined, n >= 0))
+
+    def divided(self, divide: Callable[[Any, Any], Any], a: NumberTerm, b: NumberTerm) -> NumberTerm:
+        """What `floor_division` or `modulo` gives of integers and rationals. How quotient and remainder belong together, z3 uses of known divisors only."""
+        x, y = a.value, b.value
+        if x.is_int() and y.is_int() and not z3.is_int_value(y):
+            self._say(x % y, z3.Implies(y > 0, z3.And(x == y * (x / y) + x % y, x % y >= 0, x % y < y)))
+        return NumberTerm(divide(x, y), None, (*needs(a, b), *nonzero(b)))
 
     def bit_and(self, a: NumberTerm, b: NumberTerm) -> NumberTerm:
         """`a & b` of ints."""

@@ -46,6 +46,7 @@ FOLLOWS = {
     "a division by a size": ([s >= t], FloorDiv(s, t) >= 1),
     "a quotient and its rest": ([], Eq(FloorDiv(s, t) * t + Mod(s, t), s)),
     "a divisor that divides": ([Eq(Mod(s, t), 0)], Eq(FloorDiv(s, t) * t, s)),
+    "a product of the parts": ([Eq(Mod(s, 4), 0), s >= 4], Eq(Mod(s * t * u, 4 * u * FloorDiv(s, 4)), 0)),
     "greatest": ([s > 5], shape.Max(s, t) > 5),
     "mask": ([], shape.BitwiseFn_bitwise_and(s, 7) < 8),
     "unknown mask": ([], shape.BitwiseFn_bitwise_and(s, t) <= t),
