@@ -46,8 +46,8 @@ from framejit.tracing.trace import Trace
 ENOUGH = 2
 """Traces that have to break inside one call before others break at it without a look. Two, for a warning is shown only once."""
 
-ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random, breaks.ForeignArray, breaks.ArrayOperation)
-"""Reasons to stop that are about what the program has drawn, or has computed with arrays."""
+ON_ARRAYS = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random, breaks.ForeignArray, breaks.ArrayOperation, breaks.UnsupportedCall)
+"""Reasons to stop that are, or may be, about what the program has drawn, or has computed with arrays."""
 
 
 EMPTY = CellType()
@@ -60,7 +60,7 @@ def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
         return stop
     reach = within_reach(stop.frames)
     index = library_frame(tracer, reach)
-    if isinstance(stop.reason, ON_DATA):
+    if isinstance(stop.reason, ON_ARRAYS):
         outer = tensorless_frame(reach if index is None else reach[:index])
         if outer is not None:
             return GraphBreak(stop.reason, tracer.user_stack(stop.frames[outer - 1]), stop.frames[:outer])

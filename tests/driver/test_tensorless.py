@@ -99,6 +99,37 @@ def test_functions_that_are_given_the_shape_of_a_tensor():
     assert framejit.statistics()["graph_breaks"] == 1, framejit.statistics()["reasons"]
 
 
+def choices(rows, length):
+    """Columns for each row of a sparse attention, one part of them after the other, as BigBird chooses them."""
+    ends = np.array([length // 2, length])
+    chosen = [np.zeros((rows, 2), dtype=np.int32) for head in range(2)]
+    for part in range(2):
+        for row in range(rows):
+            for head in range(2):
+                chosen[head][row, part : part + 1] = permuted(ends[part - 1] if part else 0, ends[part], row)
+    return np.stack(chosen)
+
+
+def permuted(first, last, excluded):
+    order = np.random.permutation(np.arange(first, last, dtype=np.int32))
+    return [each for each in order if each != excluded][:1]
+
+
+def test_a_function_that_an_array_decides_for():
+    def attend(x, rows):
+        columns = torch.tensor(choices(rows, x.shape[0]))
+        return x[columns.long()].sum(0)
+
+    x, before = torch.randn(8, 4), framejit.statistics()
+    compiled = framejit.compile(attend, backend="eager")
+    for seed in range(3):
+        np.random.seed(seed)
+        expected = attend(x, 3)
+        np.random.seed(seed)
+        assert torch.equal(compiled(x, 3), expected)
+    assert framejit.statistics()["graph_breaks"] - before["graph_breaks"] == 1
+
+
 def test_functions_that_compute_tensors_are_split_in_the_middle():
     def step(x):
         return x * through_a_helper(x.shape[0])

@@ -139,7 +139,7 @@ CALLS: dict[str, tuple[int, Callable[[torch.Tensor], Any]]] = {
     "json.dumps, encoder": (1, lambda v: json.dumps([Point(1, 2)], cls=OfPoints)),
     "json.loads": (1, lambda v: json.loads('{"a": [1, 2.5, null, {"b": "c"}]}')),
     "copy.deepcopy of a module": (1, lambda v: copy.deepcopy(linear)(v).detach()),
-    "copy.deepcopy of tensors": (1, lambda v: copy.deepcopy([v, {"v": v}])),
+    "copy.deepcopy of tensors": (0, lambda v: copy.deepcopy([v, {"v": v}])),
     "copy.deepcopy of lists": (0, lambda v: copy.deepcopy([1, [2, {"a": 3}]])),
     "copy.copy": (0, lambda v: copy.copy([1, 2])),
     "pprint": (1, lambda v: pprint.pformat(CONFIG)),
