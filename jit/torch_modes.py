@@ -17,6 +17,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.utils._device import DeviceContext
 
 from framejit import torch_function_stack
+from framejit.saved_tensor_hooks import pop_saved_tensor_hooks, push_saved_tensor_hooks, traced_hooks
 
 NATIVE = torch._C
 
@@ -231,6 +232,10 @@ DEFAULT_DTYPE = Mode(
 MODES = (
     GRAD,
     INFERENCE,
+    Mode(
+        "hooks on saved tensors", traced_hooks, counts=lambda hooks: (), probes=lambda counted: [],
+        switches=(push_saved_tensor_hooks, pop_saved_tensor_hooks),
+    ),
     Mode("forward grad mode", NATIVE._is_fwd_grad_enabled, asked_by=(NATIVE._is_fwd_grad_enabled,)),
     Mode(f"included {KEYS}", lambda: NATIVE._dispatch_tls_local_include_set().raw_repr()),
     Mode(f"excluded {KEYS}", lambda: NATIVE._dispatch_tls_local_exclude_set().raw_repr()),

@@ -29,6 +29,6 @@ def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
 
 
 BACKEND = Backend(
-    "aot_eager", compile_aot_eager, inputs="fake", trusted=True, faster_for_fixed_sizes=False, takes_unbacked=True, takes_gradients=True,
-    draws_in_order=True, runs_nodes=True,
+    "aot_eager", compile_aot_eager, inputs="fake", trusted=True, faster_for_fixed_sizes=False, takes_unbacked=True,
+    takes_gradients=True, takes_hooks=True, draws_in_order=True, runs_nodes=True,
 )  # fmt: skip

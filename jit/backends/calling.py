@@ -23,11 +23,14 @@ from framejit.graph.generator_states import state_of
 from framejit.graph.hooked_modules import token_of
 from framejit.graph.state import Modes
 from framejit.graph.tokens import token_for
+from framejit.saved_tensor_hooks import push_saved_tensor_hooks, take_off_later_hooks, top_hooks
 from framejit.torch_classes import as_class
 from framejit.torch_function_stack import put, take
 from framejit.torch_modes import autocast_depth, autocast_of, leave_autocast
 
-MODE_SWITCHES = frozenset({torch._C._set_grad_enabled, torch._C._set_default_dtype, _enter_autocast, _enter_inference_mode})
+MODE_SWITCHES = frozenset(
+    {torch._C._set_grad_enabled, torch._C._set_default_dtype, _enter_autocast, _enter_inference_mode, push_saved_tensor_hooks}
+)
 
 
 def boxed_forward(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
@@ -52,9 +55,11 @@ def restoring(fn: Callable[..., Any], switches: Sequence[fx.Node], modes: Modes)
     def run(*args: Any) -> Any:
         autocast = autocast_of(devices)
         depth = autocast_depth()
+        hooks = top_hooks()
         try:
             return fn(*args)
         except BaseException as error:
+            take_off_later_hooks(hooks)
             leave_inference_modes(error.__traceback__)
             leave_autocast(autocast, depth)
             torch._C._set_default_dtype(modes.dtype)

@@ -34,5 +34,5 @@ def compile_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable
 
 BACKEND = Backend(
     "eager", compile_eager, trusted=True, needs_contexts=False, faster_for_fixed_sizes=False, one_autograd_node=False, takes_unbacked=True,
-    takes_gradients=True, draws_in_order=True, runs_nodes=True,
+    takes_gradients=True, takes_hooks=True, draws_in_order=True, runs_nodes=True,
 )  # fmt: skip

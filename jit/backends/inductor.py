@@ -144,5 +144,5 @@ def without_alpha(graph: fx.Graph) -> None:
 
 
 BACKEND = InductorBackend(
-    "inductor", compile_inductor, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True, compiles_kernels=True
+    "inductor", compile_inductor, inputs="fake", trusted=True, takes_unbacked=True, takes_gradients=True, takes_hooks=True, compiles_kernels=True
 )

@@ -29,6 +29,7 @@ class Backend:
         one_autograd_node: autograd sees a graph as one operator, as it does with AOTAutograd; else it records each of the graph's operators.
         takes_unbacked: it compiles graphs with numbers out of tensors, and with sizes that depend on data, and gives eager's numbers.
         takes_gradients: it compiles graphs that ask autograd for gradients.
+        takes_hooks: it compiles graphs that set hooks on saved tensors, functions of the program's.
         takes_objects: what it makes of a graph may be given the states of generators and tokens of modules with hooks, and may rest on the data of small
             tensors that objects hold.
         draws_in_order: operators that draw from torch's generators of the process run in the graph's order.
@@ -49,6 +50,7 @@ class Backend:
     one_autograd_node: bool = True
     takes_unbacked: bool = False
     takes_gradients: bool = False
+    takes_hooks: bool = False
     takes_objects: bool = True
     draws_in_order: bool = False
     runs_nodes: bool = False

@@ -14,19 +14,22 @@ from typing import Any
 
 import torch
 
+from framejit.saved_tensor_hooks import passed_over, take_off_later_hooks, top_hooks
+
 FAKES_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 
 
 @contextlib.contextmanager
 def hooks_and_profilers() -> Iterator[None]:
     """The thread's hooks on saved tensors, and profilers, see nothing of what happens inside the `with` block."""
-    before = torch._C._autograd._saved_tensors_hooks_set_tracing(True)
-    torch._C._autograd._enable_record_function(False)
-    try:
-        yield
-    finally:
-        torch._C._autograd._enable_record_function(True)
-        torch._C._autograd._saved_tensors_hooks_set_tracing(before)
+    hooks = top_hooks()
+    with passed_over():
+        torch._C._autograd._enable_record_function(False)
+        try:
+            yield
+        finally:
+            torch._C._autograd._enable_record_function(True)
+            take_off_later_hooks(hooks)
 
 
 class Silence:

@@ -105,7 +105,7 @@ def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
     """What a backend wants of graphs. One that makes their backwards as a whole takes long: a graph that runs once isn't worth that."""
     takes_first_steps = takes_first_steps or not backend.one_autograd_node
     return GraphDemands(
-        backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, takes_first_steps,
+        backend.one_autograd_node, backend.needs_contexts, backend.takes_unbacked, backend.takes_gradients, backend.takes_hooks, takes_first_steps,
         backend.takes_objects, backend.draws_in_order, backend.compiles_kernels, takes_sparse=not backend.compiles_kernels,
         guards_data=backend.guards_data,
     )

@@ -259,7 +259,9 @@ class GraphBuilder:
         self._has_inner = True
         self.trail.set(self, "body", Body(self.trail, self.body, items_by_index, takes_floats, takes_numbers, transform, is_backward))
 
-    def inner_argument(self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None) -> TensorObject:
+    def inner_argument(
+        self, name: str, make: Callable[[], torch.Tensor], of: fx.Node | None = None, cls: type = torch.Tensor
+    ) -> TensorObject:
         """What the operator that runs the innermost graph makes of one of its arguments, `of` this node. `make` makes its fake."""
 
         def made() -> torch.Tensor:
@@ -268,7 +270,7 @@ class GraphBuilder:
 
         self.refresh()
         node = self.body.argument(name, made, of)
-        obj = TensorObject(node, torch.Tensor)
+        obj = TensorObject(node, cls)
         self.fakes.belongs_to(node.meta["example_value"], obj)
         return obj
 
@@ -343,6 +345,7 @@ class GraphBuilder:
         node = self._node("call_function", target, args, kwargs, result, place)
         if changes:
             self.body.keep(node)
+        self._check_hooks(target)
         return node
 
     def result_of(self, node: fx.Node) -> Object:
@@ -360,6 +363,16 @@ class GraphBuilder:
 
         Raises NotConstant if an argument can be no argument of a node.
         """
+        result = self._call(op, target, args, kwargs)
+        self._check_hooks(target)
+        return result
+
+    def _check_hooks(self, target: Callable[..., Any] | str) -> None:
+        """An operator has entered the graph, which may have saved tensors by hooks of the program's."""
+        if self.modes.current.hooks is not None:
+            self.modes.current.hooks.check(target)
+
+    def _call(self, op: str, target: Callable[..., Any] | str, args: Sequence[Object], kwargs: dict[str, Object]) -> Object:
         interrupts.heed()
         place = self.vm.place()
         fx_args = tuple([self._argument(arg) for arg in args])
@@ -380,10 +393,10 @@ class GraphBuilder:
         except FailedOnFakes as failed:
             if self.shapes.rest_on_floats((*fx_args, *fx_kwargs.values())):
                 self.fakes.stale = True
-                return self.call(op, target, args, kwargs)
+                return self._call(op, target, args, kwargs)
             if self.unbacked.settles(failed.error, fakes, (fake_args, fake_kwargs)):
                 self.fakes.stale = True
-                return self.call(op, target, args, kwargs)
+                return self._call(op, target, args, kwargs)
             self.vm.unsupported(self.unbacked.failed(failed.error, name, (fake_args, fake_kwargs), target))
         if self.modes.current.dtype is not self.modes.initial.dtype and self.is_one_autograd_node and not changes:
             named = with_dtype(op, target, fake_args, fake_kwargs, result, self.modes.initial.dtype, self.fakes.running)
@@ -478,9 +491,16 @@ class GraphBuilder:
             raise NotConstant(obj)
         return own
 
-    def runs_later(self, reached: Any, reads_outside: bool, reason: breaks.Break, of: fx.Node | None = None) -> LaterReader:
-        """The trace has run code at the present instruction that autograd runs later, or has left it to a backward pass in the graph."""
-        reader = LaterReader(self.trail.mark(), reached, reads_outside, self.vm.place(), reason, of)
+    def runs_later(
+        self,
+        reached: Any,
+        reads_outside: bool,
+        reason: breaks.Break,
+        of: fx.Node | None = None,
+        place: tuple[CodeType, int] | None = None,
+    ) -> LaterReader:
+        """The trace has run code that autograd runs later, or has left it to a backward pass in the graph. `place`: see LaterReader; None: here."""
+        reader = LaterReader(self.trail.mark(), reached, reads_outside, place or self.vm.place(), reason, of)
         self.trail.set(self, "readers", (*self.readers, reader))
         return reader
 

@@ -13,6 +13,7 @@ class GraphDemands:
     lifts_symbols: each symbol in the sizes of a tensor that the graph takes is an input of the graph too, be it used or not.
     takes_unbacked: the graph may hold numbers out of tensors, and sizes that depend on data.
     takes_gradients: it may ask autograd for gradients.
+    takes_hooks: it may set hooks on saved tensors, functions of the program's.
     takes_first_steps: it may hold an optimizer's first step, in which the optimizer makes its state. As that comes once, the graph would run once.
     takes_objects: it may be given tensors that stand for objects of the program (states of generators, tokens of modules with hooks), and be for what small
         tensors hold that objects hold.
@@ -29,6 +30,7 @@ class GraphDemands:
     lifts_symbols: bool = False
     takes_unbacked: bool = False
     takes_gradients: bool = False
+    takes_hooks: bool = False
     takes_first_steps: bool = True
     takes_objects: bool = True
     draws_in_order: bool = False

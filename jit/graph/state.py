@@ -12,6 +12,7 @@ from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from framejit.graph.switches import Switches
+from framejit.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
 from framejit.torch_modes import SWITCHED, AutocastOfDevices, forget_casts
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Modes:
 
     grad: bool
     inference: bool
+    hooks: TracedHooks | None
     dtype: torch.dtype
     autocast: AutocastOfDevices
 
@@ -37,7 +39,7 @@ class Modes:
 
     def put(self) -> None:
         """Put those in force on this thread that are no scopes."""
-        for mode, value in zip(SWITCHED, (self.grad, self.inference, self.dtype, self.autocast)):
+        for mode, value in zip(SWITCHED, (self.grad, self.inference, self.hooks, self.dtype, self.autocast)):
             if mode.put is not None:
                 mode.put(value)
 
@@ -46,7 +48,8 @@ class Modes:
         """Put these values of the modes in force inside the `with` block."""
         before = Modes.read()
         scope = torch.inference_mode(self.inference) if before.inference != self.inference else contextlib.nullcontext()
-        with scope:
+        hooks = contextlib.nullcontext() if before.hooks is self.hooks else passed_over() if self.hooks is None else self.hooks.applied()
+        with scope, hooks:
             if before != self:
                 self.put()
             try:
@@ -74,7 +77,8 @@ class ModeChange:
 
 @dataclass(slots=True)
 class Scope:
-    """An inference mode or autocast that `owner` entered. `node` opened it in the graph, None where that would change nothing.
+    """An inference mode or autocast that `owner` entered, or hooks on saved tensors, where `owner` is a tuple of both. `node` opened it in the graph, None
+    where that would change nothing.
 
     `grad`: the grad mode where it was entered, which inference mode changes and puts back. `enter`: the owner's own `__enter__`.
     `cache`: whether an autocast is to cache its casts. `leaves`: it stands for the end of an autocast that was entered before the trace, whose
@@ -256,6 +260,15 @@ class GlobalModes:
             return torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False)
 
         self._open(Scope(None, node, make, owner, _exit_autocast, self.current.grad, torch.autocast.__enter__, cache))
+
+    def push_hooks(self, hooks: TracedHooks, node: fx.Node, functions: Object) -> None:
+        """Set hooks on saved tensors. `node` gives them in the graph; `functions` is a tuple of the program's functions."""
+        opened = self._effect_node(push_saved_tensor_hooks, (node,))
+        self._open(Scope(None, opened, hooks.applied, functions, pop_saved_tensor_hooks, self.current.grad, set_for_real))
+
+    def pop_hooks(self) -> bool:
+        """Take off hooks on saved tensors; False where the innermost scope isn't one of such hooks."""
+        return bool(self._scopes) and self._scopes[-1].enter is set_for_real and self.exit_scope(self._scopes[-1].owner)
 
     def leave_autocast(self, device: str, dtype: torch.dtype, enabled: bool, cache: bool, owner: Object) -> bool:
         """Leave an autocast that was entered before the trace. The other arguments: what holds outside of it. In the graph that is a scope with these

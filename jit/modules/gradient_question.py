@@ -17,6 +17,7 @@ from framejit.graph.repeated_changes import Repeating, change_again_, not_changi
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import CAttr
 from framejit.modules.changes import check_read_later
+from framejit.modules.torch_autograd_settings import are_hooks_set_outside
 from framejit.objects import abstract
 from framejit.objects.tensorobject import TensorObject, read_is_leaf
 from framejit.objects.torchcall import enter
@@ -73,7 +74,7 @@ class Question:
         can_ask = graph.body is graph.outermost or (graph.body.is_backward and graph.transform_around() is None)
         if not graph.demands.takes_gradients or not can_ask or len(tensors) != len(self.outputs) + len(self.inputs or ()):
             return ""
-        if graph.autograd_node is not None and vm.guards.read(torch._C._autograd._top_saved_tensors_default_hooks, True) is not None:
+        if graph.autograd_node is not None and are_hooks_set_outside(vm):
             return ", where hooks on saved tensors are set"
         if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
             return ", which other processes may listen to"
