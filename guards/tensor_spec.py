@@ -210,12 +210,17 @@ def overlaps_itself(value: torch.Tensor) -> bool:
     place = strides_and_offset(value)
     if place is None:
         return False
-    reach = 0
     with torch._C.DisableTorchFunction():
-        for stride, size in sorted(zip(place[0], BASE.size(value), strict=True)):
-            if size > 1 and stride <= reach:
-                return True
-            reach += (size - 1) * stride
+        return share_places(BASE.size(value), place[0])
+
+
+def share_places(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements of a tensor of these sizes and strides may lie in one place."""
+    reach = 0
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += (size - 1) * stride
     return False
 
 

@@ -22,6 +22,7 @@ from framejit.graph.jagged import memory_of
 from framejit.graph.recurrent import RECURRENT
 from framejit.graph.repeated_changes import Repeating
 from framejit.graph.sparse import is_sparse
+from framejit.guards.tensor_spec import share_places
 from framejit.torch_classes import is_distributed, is_masked
 from framejit.torch_modes import AUTOCAST
 
@@ -283,11 +284,23 @@ class TensorSnapshot:
             new = TensorState.of(fake)
             if new.nbytes != old.nbytes or (new.shape != old.shape and name not in SAME_ELEMENTS):
                 return breaks.NotInsideAutogradNode(f"{name} that gives a tensor another size")
+            if not is_input and is_expanded(fake) and (fake is self.tensors[0][0] or new.version != old.version):
+                return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor whose elements lie in the same memory,")
             if recording and is_input and new.version != old.version:
                 return breaks.NotInsideAutogradNode(f"{name}, which changes a tensor from outside that requires a gradient,")
             if recording and not is_input and name in SAME_ELEMENTS:
                 return breaks.NotInsideAutogradNode(f"{name}() of a tensor that requires a gradient")
         return None
+
+
+def is_expanded(fake: torch.Tensor) -> bool:
+    """Whether elements of a tensor lie in one place, as far as constant strides tell. No size that varies is 0 or 1."""
+    if fake.layout is not torch.strided:
+        return False
+    sizes, strides = fake.shape, fake.stride()
+    if all(type(number) is int for number in (*sizes, *strides)):
+        return share_places(sizes, strides)
+    return any(type(stride) is int and stride == 0 and (type(size) is not int or size > 1) for size, stride in zip(sizes, strides, strict=True))
 
 
 def spent_error(fake: torch.Tensor) -> str | None:

@@ -105,6 +105,8 @@ NEEDS_DATA = ("its data is not allocated yet", "Cannot access data pointer of Te
 int that they must know, as in `F.interpolate(x, size=(h, w))` (c10/core/SymIntArrayRef.h)."""
 
 
+OVERLAPS = "more than one element of the written-to tensor refers to a single memory location"
+"""What operators say of an expanded tensor, on fakes also where they change nothing (a copy onto itself)."""
 NO_FAKE = "There was no fake impl registered for"
 """What an operator of `torch.library.custom_op` raises on fakes where its author has said nothing of them (torch/_library/custom_ops.py)."""
 TORCHS_OPERATORS = frozenset({"aten", "prim", "prims"})
@@ -134,6 +136,8 @@ def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.B
     if any(text in str(error) for text in NEEDS_DATA):
         return breaks.DataDependent(operation)
     first = str(error).strip().partition("\n")[0]
+    if OVERLAPS in first:
+        return breaks.UnsupportedOperation(f"{operation}, which changes a tensor whose elements lie in the same memory")
     if is_of_others(target):
         if isinstance(error, UnsupportedOperatorException) or NO_FAKE in first:
             return breaks.NoFake(name_of_operator(target))

@@ -47,8 +47,10 @@ if TYPE_CHECKING:
 ASSERT = torch.ops.aten._assert_scalar.default
 BOOLEAN = sympy.logic.boolalg.Boolean
 CLASSES: dict[type, type] = {SymInt: int, SymFloat: float, SymBool: bool}
-FLOAT_OPERATORS = frozenset({"add", "sub", "mul", "truediv", "div", "iadd", "isub", "imul", "itruediv", "lt", "le", "gt", "ge", "full"})
-"""Operators that AOTAutograd's compilers give floats out of tensors to with eager's results."""
+FLOAT_OPERATORS = frozenset({
+    "add", "sub", "mul", "truediv", "div", "iadd", "isub", "imul", "itruediv", "add_", "mul_", "div_", "sgd_step", "adam_step", "lt", "le", "gt", "ge", "full",
+})  # fmt: skip
+"""Operators, and steps of optimizers, that AOTAutograd's compilers give floats out of tensors to with eager's results."""
 NEED_ELEMENTS = frozenset({
     "max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "median", "nanmedian", "mode", "kthvalue", "select", "as_strided", "cummax", "cummin",
 })  # fmt: skip

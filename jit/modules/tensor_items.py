@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -18,6 +19,7 @@ from framejit.graph.unbacked import is_unbacked
 from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
 from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
+from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.sliceobject import SliceObject
@@ -49,8 +51,7 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
     self, key, parts = with_numbers_in_slices(vm, self, key, parts)
     if self is not whole and all(map(takes_all, parts)):
         return self
-    places = checked_places(vm, self, parts)
-    rest = [part for part in parts if not is_place(part)]
+    places, rest = places_of(vm, self, parts)
     if not places:
         check_ints(vm, self, parts)
         return enter(vm, ITEM, [self, key])
@@ -66,11 +67,11 @@ def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) 
     parts = parts_of(vm, key)
     if isinstance(self, TensorObject):
         self, key, parts = with_numbers_in_slices(vm, self, key, parts)
-    places = checked_places(vm, self, parts) if isinstance(self, TensorObject) else {}
-    if not places and isinstance(self, TensorObject):
-        check_ints(vm, self, parts)
-    if places:
-        self, key = selected(vm, self, places), TupleObject([part for part in parts if not is_place(part)])
+        places, rest = places_of(vm, self, parts)
+        if places:
+            self, key = selected(vm, self, places), TupleObject(rest)
+        else:
+            check_ints(vm, self, parts)
     return enter(vm, STORE, [self, key, value])
 
 
@@ -114,7 +115,27 @@ def is_array(part: Object) -> bool:
     return isinstance(part, ArrayObject) and not part.is_scalar
 
 
-def selected(vm: TorchVM, tensor: Object, places: dict[int, UnbackedNumber]) -> Object:
+def places_of(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> tuple[Mapping[int, Object], list[Object]]:
+    """The places, by dimension, that parts of a key choose by numbers whose values the trace doesn't rest on, and the other parts of the key."""
+    checked = checked_places(vm, tensor, parts)
+    symbolic = symbolic_places(vm, tensor, parts)
+    is_left = [not (checked and is_place(part)) and part not in symbolic.values() for part in parts]
+    return {**checked, **symbolic}, [part for part, left in zip(parts, is_left, strict=True) if left]
+
+
+def symbolic_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> dict[int, NumberObject]:
+    """The places that parts of a key choose by symbolic numbers. Of such an index torch asks the value; `select` asks only whether it is in range."""
+    if not any(is_symbolic(vm, part) for part in parts):
+        return {}
+    dims = dimensions_of(parts, tensor.look(vm).dim()) or []
+    return {dim: part for part, dim in zip(parts, dims) if isinstance(part, NumberObject) and is_symbolic(vm, part)}
+
+
+def is_symbolic(vm: TorchVM, part: Object) -> bool:
+    return isinstance(part, NumberObject) and part.cls is int and part.is_symbolic(vm)
+
+
+def selected(vm: TorchVM, tensor: Object, places: Mapping[int, Object]) -> Object:
     """The part of a tensor that lies at these places."""
     for dim in sorted(places, reverse=True):
         tensor = enter(vm, torch.Tensor.select, [tensor, vm.const(dim), places[dim]])
