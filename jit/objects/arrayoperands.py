@@ -6,7 +6,6 @@ result, or is the exception that the program gets.
 
 from __future__ import annotations
 
-import functools
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -265,8 +264,8 @@ class Operands:
 
     def entered(self, target: Target, args: Sequence[Object], kwargs: dict[str, Object] = EMPTY) -> Object:
         """What the graph gives. What tensors don't take, or raise at, NumPy does."""
-        call = functools.partial(abstract.getitem, self.vm, *args) if target is operator.getitem else functools.partial(enter, self.vm, target, args, kwargs)
-        found = self.vm.attempt(call)
+        vm = self.vm
+        found = vm.attempt(lambda: abstract.getitem(vm, args[0], args[1]) if target is operator.getitem else enter(vm, target, args, kwargs))
         if found is None:
             self.vm.unsupported(breaks.ArrayOperation(f"{self.name} with these arguments"))
         assert isinstance(found, Object)
