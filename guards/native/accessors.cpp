@@ -72,6 +72,12 @@ PyObject *keep(GuardTree &tree, PyObject *created) {
     return created;
 }
 
+/* What the step of one of the python_nodes has found before the walk. */
+Found found_before(const GuardTree &tree, const Node &node) {
+    const auto place = static_cast<size_t>(node.hint);
+    return place < tree.found.size() ? tree.found[place] : Found{};
+}
+
 }  // namespace
 
 PyObject *tensor_number(const Node &node, const TensorNumbers &numbers) {
@@ -202,12 +208,15 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
         case Accessor::tensor_attribute: return keep(tree, tensor_attribute(base, node.object));
         case Accessor::sparse_part: {
-            const auto place = static_cast<size_t>(node.hint);
-            return place < tree.parts.size() && tree.parts[place].tensor == base ? tree.parts[place].part : nullptr;
+            const Found found = found_before(tree, node);
+            return found.base == base ? found.value : nullptr; /* otherwise another thread has put another tensor there meanwhile */
+        }
+        case Accessor::script_code: {
+            PyObject *known = keep(tree, known_script_code(node, base));
+            return known != nullptr ? known : found_before(tree, node).value;
         }
         case Accessor::tensor_data: return keep(tree, tensor_bytes(base));
         case Accessor::script_answer: return keep(tree, PyObject_CallOneArg(node.object, base));
-        case Accessor::script_code: return keep(tree, script_code(tree, node, base));
         case Accessor::function_mode: return keep(tree, function_mode(node.number));
         case Accessor::referent: {
             if (!PyWeakref_CheckRefExact(base)) return nullptr;

@@ -31,27 +31,36 @@ int32_t ask_python(GuardTree &tree) {
     return matches;
 }
 
-/* The value of a node, whatever guards say of those before it. */
+/* The value of a node; NULL where a guard doesn't hold on the way, for steps rely on what guards say of the values before them. */
 PyObject *follow(GuardTree &tree, int32_t index, const CallView &call) {
+    if (index == 0) return &tree;
     Node &node = tree.nodes[index];
-    return index == 0 ? &tree : step(tree, node, follow(tree, node.parent, call), call);
+    PyObject *value = step(tree, node, follow(tree, node.parent, call), call);
+    for (int32_t i = node.first_leaf; value != nullptr && i < node.end_leaf; i++) {
+        const Leaf &leaf = tree.leaves[i];
+        if (!leaf.kind->holds(leaf, value)) return nullptr;
+    }
+    return value;
 }
 
-/* What the sparse_part nodes will find. torch releases the GIL for it, so that another thread may change anything, or walk this tree. */
-std::vector<SparsePart> fetch_parts(GuardTree &tree, const CallView &call) {
-    std::vector<SparsePart> parts(tree.part_nodes.size(), SparsePart{});
-    for (size_t i = 0; i < parts.size() && !tree.alive->dead; i++) {
-        const Node &node = tree.nodes[tree.part_nodes[i]];
+/* What the steps that may run Python will find in a walk: meanwhile another thread may change anything, or walk this tree. False with an exception set
+ * where an interrupt has come. */
+bool find_before(GuardTree &tree, const CallView &call, std::vector<Found> &found) {
+    found.resize(tree.python_nodes.size(), Found{});
+    for (size_t i = 0; i < found.size() && !tree.alive->dead; i++) {
+        const Node &node = tree.nodes[tree.python_nodes[i]];
         int collecting = PyGC_Disable();
         try {
-            parts[i].tensor = Py_XNewRef(follow(tree, node.parent, call));
-        } catch (const std::exception &) {
+            found[i].base = Py_XNewRef(follow(tree, node.parent, call));
+        } catch (const std::exception &) { /* a tensor without what was asked for */
         }
         if (collecting) PyGC_Enable();
-        if (parts[i].tensor != nullptr) parts[i].part = sparse_part(parts[i].tensor, node.object);
+        PyObject *base = found[i].base;
+        if (base != nullptr) found[i].value = node.accessor == Accessor::sparse_part ? sparse_part(base, node.object) : script_code(node, base);
+        if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return false;
         PyErr_Clear();
     }
-    return parts;
+    return true;
 }
 
 /* A walk with its surroundings: no garbage collection while values are borrowed, references taken before temporaries go. Without a place for
@@ -62,13 +71,13 @@ int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
         const int32_t result = ask_python(tree);
         if (result != matches) return result;
     }
-    std::vector<SparsePart> parts = fetch_parts(tree, call);
-    int32_t result = no_guard;
+    std::vector<Found> found;
+    int32_t result = find_before(tree, call, found) ? no_guard : raised;
     /* Entered again from within a walk, which nothing should do; or cleared, or dead by what others have done meanwhile. */
-    if (!tree.walking && !tree.nodes.empty() && (in_order || !tree.alive->dead)) {
+    if (result != raised && !tree.walking && !tree.nodes.empty() && (in_order || !tree.alive->dead)) {
         tree.walking = true;
         tree.ambiguous = false;
-        tree.parts.swap(parts);
+        tree.found.swap(found);
         int collecting = PyGC_Disable();
         try {
             result = in_order ? walk_in_order(tree, call) : walk(tree, call, captures);
@@ -76,7 +85,7 @@ int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
         } catch (const std::exception &) { /* c10 throws for a tensor without what was asked for: not the tensor of the trace */
         }
         if (collecting) PyGC_Enable();
-        tree.parts.swap(parts);
+        tree.found.swap(found);
         tree.walking = false;
     }
     auto is_int = [](PyObject *object) { return PyLong_CheckExact(object); };
@@ -88,9 +97,9 @@ int32_t match(GuardTree &tree, const CallView &call, PyObject **captures) {
         temporary.swap(tree.temporary); /* releasing one may run Python, which may match this tree */
         for (PyObject *object : temporary) Py_DECREF(object);
     }
-    for (const SparsePart &found : parts) {
-        Py_XDECREF(found.tensor);
-        Py_XDECREF(found.part);
+    for (const Found &step : found) {
+        Py_XDECREF(step.base);
+        Py_XDECREF(step.value);
     }
     if (result == matches && !in_order) {
         result = ask_python(tree);
@@ -138,9 +147,9 @@ bool read_node(GuardTree &tree, PyObject *item) {
         if (node.object == nullptr) return false;
     }
     if (lower_payload(node, payload) < 0) return false;
-    if (node.accessor == Accessor::sparse_part) {
-        node.hint = static_cast<int32_t>(tree.part_nodes.size());
-        tree.part_nodes.push_back(static_cast<int32_t>(tree.nodes.size()));
+    if (runs_python(node.accessor)) {
+        node.hint = static_cast<int32_t>(tree.python_nodes.size());
+        tree.python_nodes.push_back(static_cast<int32_t>(tree.nodes.size()));
     }
     if (!first && !is_tensor_number(node.accessor)) tree.nodes[parent].has_children = true;
     bool in_dict = node.accessor == Accessor::item || node.accessor == Accessor::dict_key || node.accessor == Accessor::dict_value_at;

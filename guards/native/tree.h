@@ -11,7 +11,7 @@
  * Values are borrowed while the walk lasts. That is safe because nothing in a walk runs Python, or lets other threads run: accessors
  * read memory, the garbage collector is off (so that an allocation can't run finalizers), dict look-ups compare builtin types only,
  * and what an accessor has to create (c_attr, deque_index, iterator_item) is kept until the walk is over. What may do so (settings that
- * a Python function reads, the parts of sparse tensors) is asked for before the walk, or after it: see `match` in tree.cpp.
+ * a Python function reads, parts of sparse tensors, code of TorchScript's) is asked for before the walk, or after it: see `match` in tree.cpp.
  * From one walk to the next, values are only remembered: what they point to may be gone.
  */
 #ifndef FRAMEJIT_GUARDS_TREE_H
@@ -137,7 +137,7 @@ struct Node {
     int32_t first_outside, end_outside; /* in GuardTree::outside: the other chunks that its children are in */
     int32_t tensor;                     /* of a deferred one: which of GuardTree::tensors */
     int32_t held;                       /* which of the tree's held objects `object` is; -1: none */
-    int32_t hint;                       /* where in the dict the key was; of a slot_member, its offset; of a sparse_part, which of GuardTree::parts */
+    int32_t hint;                       /* where in the dict the key was; of a slot_member, its offset; of one of the python_nodes, its place there */
     union {
         PyObject *object;  /* payload: a key, a name, a class, a pinned object; borrowed from `held` */
         Py_ssize_t number; /* payload: an index or a field */
@@ -177,9 +177,9 @@ struct TensorMemo {
     bool is_new;     /* the node has been visited since the tensor was last looked at */
 };
 
-/* A tensor in which a sparse tensor has its data, and that sparse tensor: strong, NULL where there is none. */
-struct SparsePart {
-    PyObject *tensor, *part;
+/* What a step that may run Python has found before the walk, and the value that it was a step from: strong, NULL where there is none. */
+struct Found {
+    PyObject *base, *value;
 };
 
 /* Told by weak references that an object a tree compares with is gone. A tree holds one; weak references' callbacks hold it too. */
@@ -196,7 +196,6 @@ struct TreeData {
     std::vector<int32_t> captures;
     std::vector<PyObject *> held;      /* strong: objects, and weak references to objects */
     std::vector<PyObject *> values;    /* of each node, in this walk */
-    const std::vector<PyObject *> *reached = nullptr; /* in a walk: where the values are of the nodes before the one that it has come to */
     std::vector<PyObject *> temporary; /* strong: what accessors created in this walk */
     std::vector<Chunk> chunks;
     std::vector<int32_t> outside;
@@ -208,8 +207,8 @@ struct TreeData {
     std::vector<int32_t> number_captures;
     std::vector<TensorLook *> looks; /* owned */
     std::vector<int32_t> python_leaves; /* those of kinds that may run Python */
-    std::vector<int32_t> part_nodes;    /* the sparse_part nodes */
-    std::vector<SparsePart> parts;      /* what they find in this walk */
+    std::vector<int32_t> python_nodes;  /* those of accessors that may (runs_python) */
+    std::vector<Found> found;           /* what these find in this walk */
     Alive *alive = nullptr;
     uint32_t walks = 0;
     int32_t visited = 0; /* nodes, in the last walk */
@@ -236,6 +235,8 @@ PyObject **field_of(const Node &node, PyObject *base);
 constexpr bool is_tensor_number(Accessor accessor) {
     return accessor == Accessor::tensor_size || accessor == Accessor::tensor_stride || accessor == Accessor::tensor_offset;
 }
+/* Whether a step may run Python, or let other threads run: it is taken before the walk. */
+constexpr bool runs_python(Accessor accessor) { return accessor == Accessor::sparse_part || accessor == Accessor::script_code; }
 constexpr Py_ssize_t function_dict = 5; /* the function_field that is there only when it isn't empty */
 PyTypeObject *deque_type();
 PyObject *payload_object(const Node &node, PyObject *payload);
@@ -310,8 +311,10 @@ class Memo {
 PyObject *array_tensor(PyObject *array, bool read_only); /* a new reference; NULL, maybe with an exception set, where torch has no tensor of its memory */
 int init_arrays();
 
-/* script.cpp */
-PyObject *script_code(GuardTree &tree, const Node &node, PyObject *method); /* a new reference; NULL, maybe with an exception set, where there is none */
+/* script.cpp: both give a new reference; NULL, maybe with an exception set, where there is none. The payload of a node is the table of the code that is
+ * known, and the Python function that finds out the rest. */
+PyObject *known_script_code(const Node &node, PyObject *method);
+PyObject *script_code(const Node &node, PyObject *method); /* also runs that function */
 
 /* leaf_container.cpp */
 int init_leaf_container();

@@ -192,7 +192,6 @@ int32_t check_rest(GuardTree &tree, PyObject **captures) {
 int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
     if (++tree.walks == 0) tree.walks = 1;
     tree.visited = 0;
-    tree.reached = &tree.values;
     const Word *word = tree.words.data();
     const Word *const end = word + tree.words.size();
     while ((word = first_difference(word, end)) != end) {
@@ -218,7 +217,6 @@ int32_t walk(GuardTree &tree, const CallView &call, PyObject **captures) {
 int32_t walk_in_order(GuardTree &tree, const CallView &call) {
     std::vector<PyObject *> values(tree.nodes.size());
     values[0] = &tree;
-    tree.reached = &values;
     for (size_t i = 0; i < tree.nodes.size(); i++) {
         Node &node = tree.nodes[i];
         if (is_gone(tree, node.held)) return first_guard(node);

@@ -17,6 +17,7 @@ from framejit.guards.kinds import Equals, IsMissing, TensorMatch, TypeIs
 from framejit.guards.relations import Distinct, Same, StorageAliasing
 from framejit.guards.source import (
     MISSING,
+    CAttr,
     Index,
     Root,
     Source,
@@ -211,6 +212,22 @@ def test_the_parts_of_sparse_tensors_leak_nothing() -> None:
         assert built.tree.match((values,), frame_function) is None and built.tree.failing((3,), frame_function) == -1
     del found
     assert [sys.getrefcount(thing) for thing in (tensor, values)] == before[:2] and abs(sys.getrefcount(None) - before[2]) < 1000
+
+
+def test_parts_are_asked_of_what_guards_hold_for_only() -> None:
+    """They are found before the walk; the way to them isn't taken further than a walk would take it."""
+
+    class Asked:
+        @property
+        def start(self) -> Any:
+            raise AssertionError("the user's Python ran")
+
+    value = slot(Root())
+    values = value.child(CAttr, "start").child(SparsePart, torch._C.TensorBase._values)
+    built = build([TypeIs(value, HERE, slice), TensorMatch(values, HERE, tensor_spec(torch.ones(2)))], [values], [])
+    assert agrees(built, slice(torch.eye(2).to_sparse(), None)) and not agrees(built, slice(torch.ones(2), None))
+    for other in (Asked(), torch.eye(2).to_sparse(), None):
+        assert not agrees(built, other)
 
 
 def test_the_data_of_a_tensor() -> None:
