@@ -104,8 +104,10 @@ class _Look:
         return is_plain(value) or (not issubclass(cls, torch.Tensor) and is_harmless(classes.module(cls)) and not is_container(cls))
 
     def attribute(self, owner: Any, name: str) -> bool:
-        """Whether an attribute of an object, if it has one of this name, is no tensor, and a method that computes none."""
+        """Whether an attribute of an object, if it has one of this name, is no tensor, and a method that computes none. Of classes, that isn't known."""
         cls = type(owner)
+        if issubclass(cls, type):
+            return False
         for table in ("__dict__", "_parameters", "_buffers", "_modules"):
             held = getattr_static(owner, table)
             if type(held) is dict and name in held:
@@ -127,7 +129,7 @@ def getattr_static(owner: Any, table: str) -> Any:
         attributes = object.__getattribute__(owner, "__dict__")
     except AttributeError:
         return None
-    return attributes if table == "__dict__" else dict.get(attributes, table)
+    return attributes if table == "__dict__" or not isinstance(attributes, dict) else dict.get(attributes, table)
 
 
 def is_harmless(module: Any) -> bool:

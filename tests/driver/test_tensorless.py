@@ -1,5 +1,6 @@
 """Functions that compute no tensors run natively as a whole where what they draw decides which way they go; numbers out of data are symbolic at once."""
 
+import abc
 import random
 
 import numpy as np
@@ -173,6 +174,34 @@ class Reads:
 
 READS = Reads()
 READS.layer = torch.nn.Linear(1, 1)
+
+
+@framejit.disable
+def answer(number):
+    return number
+
+
+def hooked_class():
+    weight = torch.ones(2)
+
+    class Hooked(abc.ABC):
+        @classmethod
+        def __subclasshook__(cls, other):
+            nonlocal weight
+            return answer(2) > 1 and other.__name__ == "Reads"
+
+    return Hooked
+
+
+def test_a_class_method_that_native_code_calls():
+    def program(x, cls):
+        return x + 1, isinstance(READS, cls), isinstance(x, cls)
+
+    compiled = framejit.compile(program, backend="eager")
+    for _ in range(3):
+        x = torch.randn(2)
+        (expected, *answers), (found, *compiled_answers) = program(x, hooked_class()), compiled(x, hooked_class())
+        assert torch.equal(found, expected) and compiled_answers == answers == [True, False]
 
 
 @pytest.mark.parametrize(
