@@ -1,17 +1,24 @@
-"""contextvars: what a variable holds is guarded like a setting of the process, where it is a plain constant. Changing one breaks."""
+"""contextvars: what a variable holds is guarded like a setting of the process, where it is a plain constant. Changing one breaks.
+
+Setting one to what it holds already (torch 2.15's `sdpa_kernel`) changes nothing, as long as the trace sets it back too.
+"""
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
+from types import CodeType
 from typing import Any
 
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.guards.source import MISSING
-from framejit.objects.object import VM, Object
-from framejit.objects.registry import models, refuse
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.registry import models
 
 PLAIN = (bool, int, float, str, bytes, type(None))
+CHANGE = breaks.GlobalStateUnsupported("a change of a context variable")
+OWN_DEFAULT_COUNTS: set[ContextVar[Any]] = set()
+"""Variables that nobody reads with another default than their own: holding that and being set to it is one."""
 
 
 @models(ContextVar.get)
@@ -29,7 +36,55 @@ def get(vm: VM, self: Object, *default: Object) -> Object:
     return default[0] if found is MISSING else vm.const(found)
 
 
-refuse(breaks.GlobalStateUnsupported("a change of a context variable"), ContextVar.set, ContextVar.reset)
+class SetToTheSame(Object):
+    """The Token of a `set` that the trace has left out. Where no `reset` follows in the trace, a restart leaves `set` to native code."""
+
+    __slots__ = ("vm", "variable", "place", "is_set")
+
+    def __init__(self, vm: VM, variable: ContextVar[Any]) -> None:
+        super().__init__(Token)
+        self.vm, self.variable = vm, variable
+        self.place: tuple[CodeType, int] = vm.place()
+        self.is_set = True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self.vm.restart(self.place, CHANGE)
+
+    def replay(self, cg: Codegen) -> None:
+        if self.is_set:
+            self.vm.restart(self.place, CHANGE)
+
+    def referents(self) -> list[Object]:
+        return []
+
+
+@models(ContextVar.set)
+def set_(vm: VM, self: Object, value: Object) -> Object:
+    """Python/context.c: PyContextVar_Set."""
+    variable = self.value
+    if variable is MISSING or vm.observe(value).cls not in PLAIN:
+        vm.unsupported(CHANGE)
+    new, own = vm.observe(value).constant(vm), variable not in OWN_DEFAULT_COUNTS
+    if (type(new), repr(new)) != told(variable, own):
+        vm.unsupported(CHANGE)
+    if self.source is not None:
+        vm.guard(ValueIs, self.source, variable)
+    vm.guards.read(told, variable, own)
+    token = SetToTheSame(vm, variable)
+    vm.effects.at_end(token)
+    return token
+
+
+@models(ContextVar.reset)
+def reset(vm: VM, self: Object, token: Object) -> Object:
+    """Python/context.c: PyContextVar_Reset."""
+    token = vm.observe(token)
+    if not isinstance(token, SetToTheSame) or not token.is_set or token.variable is not self.value:
+        vm.unsupported(CHANGE)
+    if self.source is not None:
+        vm.guard(ValueIs, self.source, token.variable)
+    vm.trail.set(token, "is_set", False)
+    return vm.const(None)
 
 
 def value_of(variable: ContextVar[Any], unset: bool) -> Any:

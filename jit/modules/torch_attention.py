@@ -13,6 +13,7 @@ import torch
 
 from framejit.graph.builder import TorchVM
 from framejit.graph.switches import Switch, with_switches
+from framejit.modules.contextvars import OWN_DEFAULT_COUNTS
 from framejit.modules.torch_backends import switch_of_program
 from framejit.objects.object import Object
 from framejit.objects.registry import models
@@ -30,6 +31,8 @@ SWITCHES = tuple(
     if hasattr(torch._C, f"_set_sdp_use_{name}") and hasattr(torch._C, f"_get_{name}_sdp_enabled")
 )
 
+if hasattr(torch.nn.attention, "_sdpa_kernel_uses_priority"):
+    OWN_DEFAULT_COUNTS.add(torch.nn.attention._sdpa_kernel_uses_priority)
 models(type(torch._C._SDPBackend).__getattribute__)(type_getattribute)  # of classes made by pybind11: pybind11_meta_getattro
 
 

@@ -63,6 +63,83 @@ def test_a_variable_that_is_an_argument():
     other.reset(token)
 
 
+def sets_to(variable, value):
+    def program(t):
+        token = variable.set(value)
+        t = t * variable.get()
+        variable.reset(token)
+        return t * variable.get(), variable.get(7)
+
+    return program
+
+
+def left_set(t):
+    scale.set(3)
+    return t * scale.get()
+
+
+def a_break_between(t):
+    token = scale.set(3)
+    t = t * scale.get()
+    torch._dynamo.graph_break()
+    scale.reset(token)
+    return t * scale.get(), scale.get(7)
+
+
+def token_returned(t):
+    token = scale.set(3)
+    scale.reset(token)
+    return t * scale.get(), type(token).__name__, token.var is scale
+
+
+def reset_twice(t):
+    token = scale.set(3)
+    scale.reset(token)
+    try:
+        scale.reset(token)
+    except RuntimeError:
+        return t + 1
+    return t
+
+
+def read_between(t):
+    token = scale.set(3)
+    t = t * scale.get(7)
+    scale.reset(token)
+    return t
+
+
+def test_setting_what_is_set():
+    """What a variable holds already may be set in a graph where it is set back; what isn't set, or to something else, breaks it."""
+
+    def run(program, outer, graph_breaks):
+        framejit.reset()
+        token = scale.set(outer) if outer is not None else None
+        try:
+            agree(program, x, fullgraph=not graph_breaks)
+            assert (framejit.statistics()["graph_breaks"] > 0) == graph_breaks
+        finally:
+            if token is not None:
+                scale.reset(token)
+        assert contextvars.copy_context().get(scale) is None
+
+    run(sets_to(scale, 3), 3, False)
+    run(sets_to(scale, 3.0), 3, True)
+    run(sets_to(scale, 4), 3, True)
+    for program in (sets_to(scale, 3), a_break_between, token_returned, reset_twice, read_between):
+        run(program, None, True)
+    for program in (a_break_between, token_returned, reset_twice):
+        run(program, 3, True)
+    run(read_between, 3, False)
+
+
+def test_what_is_left_set_is_set():
+    compiled = framejit.compile(left_set, backend="eager")
+    context = contextvars.copy_context()
+    assert torch.equal(context.run(compiled, x), x * 3) and context[scale] == 3
+    assert torch.equal(context.run(compiled, x), x * 3) and context[scale] == 3
+
+
 def test_what_breaks():
     def writes(t):
         token = scale.set(10)
