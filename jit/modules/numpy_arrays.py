@@ -12,11 +12,11 @@ import torch
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
 from framejit.objects import abstract, arrayfunctions, operators
-from framejit.objects.arraycall import call_changing, call_function, call_ufunc, constant_array, stays_symbolic
+from framejit.objects.arraycall import call_changing, call_function, call_ufunc, constant_array
 from framejit.objects.arrayflags import FlagsObject
 from framejit.objects.arrayfunctions import Target
 from framejit.objects.arrayindexing import flipped, getitem, setitem
-from framejit.objects.arrayoperands import EMPTY, Operands, has_array
+from framejit.objects.arrayoperands import EMPTY, Operands, has_array, stays_symbolic
 from framejit.objects.arrayrules import FUNCTIONS
 from framejit.objects.constobject import SCALARS
 from framejit.objects.ndarrayobject import TORCH_TYPES, ArrayObject, array_of_tensor, tensor_of_array

@@ -19,11 +19,10 @@ from framejit import breaks
 from framejit.guards.source import Pinned
 from framejit.objects import arrayfunctions
 from framejit.objects.arrayfunctions import TAKE_NUMBERS, UFUNCS, Target
-from framejit.objects.arrayoperands import EMPTY, Operands, has_array
+from framejit.objects.arrayoperands import EMPTY, Operands, has_array, stays_symbolic
 from framejit.objects.arrayrules import FUNCTIONS, KNOWN, NEVER, TOLD_BY_FORM, UNSIGNED, VIEWS
 from framejit.objects.arraysbynumpy import changed_by_numpy, computed_by_numpy
 from framejit.objects.ndarrayobject import TORCH_TYPES, ArrayObject
-from framejit.objects.numberobject import NumberObject
 from framejit.objects.numpyoperator import evaluated, leaves
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.operators import INPLACE_REAL
@@ -80,10 +79,11 @@ def call_function(
 
     def by_tensors() -> Object:
         assert target is not None
-        graph_kwargs = {} if for_graph is not None else {key: operands.in_graph(arg) for key, arg in given.items()}
-        if takes_type(target):
-            graph_kwargs["result"] = vm.const(TORCH_TYPES[operands.type_of(expected)])
-        graph_args = [operands.in_graph(arg) for arg in (args if for_graph is None else for_graph)]
+        dtype = operands.type_of(expected) if takes_type(target) else None
+        graph_kwargs = {} if for_graph is not None else {key: operands.in_graph(arg, dtype) for key, arg in given.items()}
+        if dtype is not None:
+            graph_kwargs["result"] = vm.const(TORCH_TYPES[dtype])
+        graph_args = [operands.in_graph(arg, dtype) for arg in (args if for_graph is None else for_graph)]
         return operands.result(operands.entered(target, graph_args, graph_kwargs), expected)
 
     found = vm.attempt(by_tensors) if target is not None and is_in_order and are_tensors_right(vm, operands, expected) else None
@@ -211,16 +211,6 @@ def converted(vm: VM, operands: Operands, obj: Object, real: Any, dtype: numpy.d
     if as_number:
         return number
     return enter(vm, torch.full, [TupleObject([]), number], {"dtype": vm.const(TORCH_TYPES[dtype]), "device": vm.const("cpu")})
-
-
-def stays_symbolic(vm: VM, obj: Object, dtype: numpy.dtype[Any]) -> bool:
-    """Whether a number is symbolic, and goes as such into an array of this type. One that doesn't is a constant from here on."""
-    if not isinstance(obj, NumberObject) or not obj.is_symbolic(vm):
-        return False
-    if dtype.char in "lfd":
-        return True
-    obj.constant(vm)
-    return False
 
 
 def constant_array(vm: VM, real: Any) -> Object:

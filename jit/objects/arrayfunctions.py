@@ -141,7 +141,7 @@ def numpy_var(a: torch.Tensor, axis: Axis = None, dtype: Any = None, ddof: int =
     reduced = dims(a, axis)
     squared = torch.square(torch.abs(a - torch.mean(a, reduced, keepdim=True)))
     count = math.prod([a.shape[dim] for dim in reduced])
-    return torch.sum(squared, reduced, keepdim=bool(keepdims)) / (count - ddof)
+    return torch.sum(squared, reduced, keepdim=bool(keepdims)) / torch.sym_max(count - ddof, 0)
 
 
 def numpy_std(a: torch.Tensor, axis: Axis = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False, *, result: torch.dtype) -> torch.Tensor:

@@ -10,9 +10,9 @@ import torch
 
 from framejit import breaks
 from framejit.objects import abstract, arrayfunctions
-from framejit.objects.arraycall import call_function, from_list, stays_symbolic, stored
+from framejit.objects.arraycall import call_function, from_list, stored
 from framejit.objects.arrayfunctions import Target
-from framejit.objects.arrayoperands import EMPTY, Operands
+from framejit.objects.arrayoperands import EMPTY, Operands, stays_symbolic
 from framejit.objects.arrayrules import UNSIGNED
 from framejit.objects.arraysbynumpy import changed_by_numpy
 from framejit.objects.ndarrayobject import TORCH_TYPES, ArrayObject

@@ -141,19 +141,23 @@ class Operands:
         self.memory[storage] = numpy.empty(shape, dtype)
         return numpy.ndarray(shape, dtype, self.memory[storage], 0, strides)
 
-    def in_graph(self, obj: Object) -> Object:
-        """An argument for the graph, with tensors for arrays."""
+    def in_graph(self, obj: Object, dtype: numpy.dtype[Any] | None = None) -> Object:
+        """An argument for the graph, with tensors for arrays. `dtype`: the type of elements that numbers may become."""
         vm = self.vm
         obj = vm.observe(obj)
         if isinstance(obj, ArrayObject):
             return obj.tensor(vm)
         if obj.cls in (list, tuple):
-            items = [self.in_graph(item) for item in abstract.iterate(vm, obj)]
+            items = [self.in_graph(item, dtype) for item in abstract.iterate(vm, obj)]
             return ListObject(items) if obj.cls is list else TupleObject(items)
         if isinstance(obj, ConstObject) and isinstance(obj.value, numpy.generic):
             return vm.const(obj.constant(vm).item())
         if isinstance(obj.value, (type, numpy.dtype)) and obj.is_knowable():
             return vm.const(numpy.dtype(obj.constant(vm)).name)
+        if dtype is not None and not stays_symbolic(vm, obj, dtype) and isinstance(obj, NumberObject) and dtype.kind in "iu":
+            room = numpy.iinfo(dtype)
+            if not room.min <= obj.constant(vm) <= room.max:
+                self.refuse("elements that don't have the value of a number")
         return obj
 
     def object_of(self, real: Any) -> ArrayObject | None:
@@ -281,6 +285,16 @@ class Operands:
     def refuse(self, what: str) -> NoReturn:
         """NumPy gives what torch doesn't."""
         self.vm.unsupported(breaks.ArrayOperation(f"{self.name}, which gives {what}"))
+
+
+def stays_symbolic(vm: VM, obj: Object, dtype: numpy.dtype[Any]) -> bool:
+    """Whether a number is symbolic, and goes as such into an array of this type. One that doesn't is a constant from here on."""
+    if not isinstance(obj, NumberObject) or not obj.is_symbolic(vm):
+        return False
+    if dtype.char in "lfd":
+        return True
+    obj.constant(vm)
+    return False
 
 
 def has_array(vm: VM, obj: Object) -> bool:

@@ -335,12 +335,14 @@ def stored_where_greater(a, i):
     lambda a, i: (a.fill(i), a)[1],
     lambda a, i: np.full(3, i),
     lambda a, i: np.full((2, 2), fill_value=i, dtype=a.dtype),
-    lambda a, i: np.full_like(a, i),
     lambda a, i: np.array([i, 2, i * 2]) + a,
     lambda a, i: np.where(a > 1, i, 0),
     lambda a, i: np.round(a * 1.234, i % 3),
     lambda a, i: np.rot90(a.reshape(1, 3), i % 4),
     lambda a, i: np.flip(np.stack([a, a * 2]), i % 2),
+    lambda a, i: np.full_like(a, i),
+    lambda a, i: (np.where(a > 1, a, i), np.clip(a, 0, i)),
+    lambda a, i: (np.std(a * 0, ddof=i), np.var(np.stack([a, a]), 0, ddof=i)),
     lambda a, i: (np.identity(i % 3), np.indices((i % 3, 2)), np.zeros((i % 3, 2)) + a[:2]),
 ])  # fmt: skip
 def test_numbers_that_vary_go_into_arrays(function, dtype):
@@ -349,8 +351,8 @@ def test_numbers_that_vary_go_into_arrays(function, dtype):
 
     framejit.reset()
     compiled = framejit.compile(program, backend="eager")
-    for i in (0, 1, 2, 5, 7):
-        Comparison().same(compiled(torch.ones(2), i), program(torch.ones(2), i))
+    for i in (0, 1, 2, 5, 7, 2**31 + 1):
+        Comparison().same(outcome(compiled, (torch.ones(2), i), {}), outcome(program, (torch.ones(2), i), {}))
 
 
 def test_an_index_that_is_no_int():
