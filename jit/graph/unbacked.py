@@ -147,6 +147,8 @@ class Unbacked:
         self._made_by: dict[fx.Node, tuple[str, int]] = {}
         self._told: dict[sympy.Basic, tuple[str, int]] = {}
         self._facts: frozenset[int] = frozenset()
+        self._given: list[sympy.Expr] = []
+        """The symbolic ints among the arguments of the operator that runs on fakes."""
         self.checked: dict[fx.Node, tuple[tuple[CodeType, int], breaks.Break]] = {}
         """The checks in the graph: the instructions of the program that make them, and why these would break the trace."""
 
@@ -167,6 +169,7 @@ class Unbacked:
     def before(self, name: str, fakes: Sequence[torch.Tensor], args: Any) -> None:
         """Stop the trace at an operator whose outcome depends on numbers that aren't known, if torch doesn't say so of it."""
         self._facts = frozenset(map(id, self._asserted()))
+        self._given = [number.node.expr for number in numbers_in(args) if type(number) is SymInt]
         if not self.present:
             return
         if self._graph.is_inner():
@@ -225,7 +228,7 @@ class Unbacked:
         if bindings and self._graph.is_inner() and not (self._graph.body.takes_numbers and type(result) in CLASSES):
             self._graph.vm.unsupported(breaks.DataDependent(name))
         for fact in self._asserted():
-            if id(fact) not in self._facts and not is_size(fact.expr) and not is_of_result(fact.expr, (bindings or {}).keys()):
+            if id(fact) not in self._facts and not is_size(fact.expr, self._given) and not is_of_result(fact.expr, (bindings or {}).keys()):
                 if not self.settle(fact.expr.free_symbols) or self._env.replace(fact.expr) is not sympy.true:
                     self._refuse(fact.expr)
         if name in MAY_COPY and fakes and any(map(is_unbacked, fakes[0].shape)) and not is_view_of(result, fakes[0]):
@@ -419,9 +422,12 @@ def is_of_result(fact: Any, made: Set[Any]) -> bool:
     return bool(fact.free_symbols <= made) or (isinstance(fact, sympy.Le) and fact.lhs in made)
 
 
-def is_size(fact: sympy.Basic) -> bool:
-    """Whether this says of a number that it isn't negative: operators on sizes say it by themselves."""
-    return isinstance(fact, (sympy.Le, sympy.Ge)) and 0 in fact.args and any(part.is_Symbol for part in fact.args)
+def is_size(fact: sympy.Basic, given: Sequence[sympy.Expr]) -> bool:
+    """Whether this says of a number, or of what an operator is given, that it isn't negative: operators on sizes say it by themselves."""
+    if not isinstance(fact, (sympy.Le, sympy.Ge)):
+        return False
+    left, right = fact.args if isinstance(fact, sympy.Ge) else fact.args[::-1]
+    return (0 in fact.args and any(part.is_Symbol for part in fact.args)) or left - right in given
 
 
 def numbers_in(args: Any) -> Iterator[Any]:

@@ -844,3 +844,30 @@ def test_contradictory_marks() -> None:
     framejit.mark_static(x, 1)
     with pytest.raises(framejit.BadArgument, match="mark_unbacked\\(\\): dimension 1 is marked as static"):
         framejit.mark_unbacked(x, 1)
+
+
+# Sizes that operators are given as they are computed.
+
+
+def pooled(batch, x):
+    count = int(batch.max()) + 1
+    summed = x.new_zeros(count, x.size(1)).index_add_(0, batch.clamp(min=0), x)
+    return summed / torch.ones(count, 1), summed.mean(0), summed.shape
+
+
+def scattered(batch, x):
+    count = batch.max().item() + 1
+    return torch.zeros(count, x.size(1)).scatter_add_(0, batch.clamp(min=0).unsqueeze(-1).expand_as(x), x).softmax(-1), torch.arange(count * 2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [pooled, scattered])
+def test_sizes_computed_from_data_are_checked_by_the_operators_that_take_them(program, backend):
+    calls = [(torch.full((4,), last), torch.arange(12.0).view(4, 3)) for last in (3, 0, 5, 1)]
+    found = agree(program, *calls, backend=backend)
+    assert (found["graphs"], found["graph_breaks"], found["recompiles"], found["fallbacks"]) == (1, 0, 0, 0)
+    compiled = framejit.compile(program, backend=backend)
+    for last in (3, -2, 0, -5, -1):
+        args = torch.full((4,), last), torch.arange(12.0).view(4, 3)
+        eager, mine = run(program, args), run(compiled, args)
+        assert (eager[0] is mine[0]) if isinstance(eager[0], type) else Comparison().same(eager, mine) is None
