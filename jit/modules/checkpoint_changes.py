@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import fx
@@ -88,36 +88,57 @@ def repeated(vm: TorchVM, body: Body, changed: Sequence[fx.Node], results: Seque
 
     It can for BatchNorm in training, whose statistics say nothing to the rest of the function.
     """
-    found = {node: given for node in changed if (given := statistics_of(node)) is not None}
+    norms = {node: given for node in changed if (given := statistics_of(node)) is not None}
     fakes = {id(fake) for fake in body.changed_lifted()}
     counts = [node for node in changed if (tensor := changed_by(node)) is not None and id(tensor.meta["example_value"]) in fakes]
-    if not all(node in found or node in counts or computes(body, node) for node in changed):
+    if not all(node in norms or node in counts or computes(body, node) for node in changed):
         refuse(vm, "what its own operators have not computed, with a backend that uses AOTAutograd")
     differentiable = [result.look(vm) for result in results if result.look(vm).requires_grad]
-    if not (found or fakes) or not differentiable:
+    if not (norms or fakes) or not differentiable:
         return None
-    last = [node for node in changed if node in found or node in counts][-1:]
-    means, variances = ([given[name] for given in found.values()] for name in STATISTICS)
     if (
         body.outer is not vm.graph.outermost
         or not vm.graph.demands.takes_objects
         or len(counts) != len(fakes)
-        or not all(grows(node) for node in counts)
-        or not all(node.target in BATCH_NORMS and type(given.get("momentum", 0.1)) is float for node, given in found.items())
-        or not are_apart(body, [*means, *variances, *[node.args[0] for node in counts]])
-        or any(is_changed_behind(node, given["input"], changed) for node, given in found.items())
-        or not all(leads_to(fake, [node.meta["example_value"].grad_fn for node in last if node in found]) for fake in differentiable)
+        or not are_of_batch_norm(body, changed, norms, counts)
+        or not come_again(changed, norms, counts, differentiable)
     ):
         refuse(vm, "tensors from around it, and not as BatchNorm does, with a backend that uses AOTAutograd")
+    return around(vm, body, norms, counts)
+
+
+def are_of_batch_norm(body: Body, changed: Sequence[fx.Node], norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node]) -> bool:
+    """Whether statistics and counters change as BatchNorm changes them, and nothing else has a part in them."""
+    means, variances = ([given[name] for given in norms.values()] for name in STATISTICS)
+    return (
+        all(grows(node) for node in counts)
+        and all(node.target in BATCH_NORMS and type(given.get("momentum", 0.1)) is float for node, given in norms.items())
+        and are_apart(body, [*means, *variances, *[node.args[0] for node in counts]])
+        and not any(is_changed_behind(node, given["input"], changed) for node, given in norms.items())
+    )
+
+
+def come_again(
+    changed: Sequence[fx.Node], norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node], differentiable: Sequence[torch.Tensor]
+) -> bool:
+    """Whether the gradient of each result needs all changes to be made a second time: the last of them is behind it."""
+    last = [node for node in changed if node in norms or node in counts][-1:]
+    ends = [node.meta["example_value"].grad_fn for node in last if node in norms]
+    return all(leads_to(fake, ends) for fake in differentiable)
+
+
+def around(vm: TorchVM, body: Body, norms: dict[fx.Node, dict[str, Any]], counts: Sequence[fx.Node]) -> Repeated:
+    """The changes, as the graph around the function knows the tensors. Stops the trace where these aren't its inputs, or change once more already."""
     outside = {inner: outer for outer, inner in body.lifted.items()}
-    batches = [vm.graph.object_of(given["input"].meta["example_value"]) for given in found.values()]
+    batches = [vm.graph.object_of(given["input"].meta["example_value"]) for given in norms.values()]
     inputs = {described.node for described in vm.graph.inputs.known.values() if described.is_tensor}
-    nodes = [tuple([outside[node] for node in part]) for part in (means, variances, [node.args[0] for node in counts])]
+    statistics = ([given[name] for given in norms.values()] for name in STATISTICS)
+    nodes = [tuple([outside[node] for node in part]) for part in (*statistics, [node.args[0] for node in counts])]
     tensors = tuple([batch for batch in batches if batch is not None])
     known = {node for change in vm.graph.autograd_node.repeating for part in change.now[2:] for node in part} if vm.graph.autograd_node else set()
     if len(tensors) != len(batches) or not all(node in inputs and node not in known for part in nodes for node in part):
         refuse(vm, "what the graph computes, or another checkpoint changes too, with a backend that uses AOTAutograd")
-    how = BatchStatistics(tuple([given.get("momentum", 0.1) for given in found.values()]), tuple([node.args[1] for node in counts]))
+    how = BatchStatistics(tuple([given.get("momentum", 0.1) for given in norms.values()]), tuple([node.args[1] for node in counts]))
     return Repeated(how, tensors, *nodes)
 
 

@@ -280,19 +280,23 @@ def captured(
         if operators:
             refuse(vm, " of a function that computes nothing that it returns")
         return result.result
-    if graph.autograd_node is None:
-        computed = graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes, indices)}, {})
-    else:
-        if runs_functions(inner):
-            refuse(vm, " of a function that uses torch.cond, while_loop, map or scan, with a backend that uses AOTAutograd")
-        meta = {CONTEXT_FN: how["context_fn"]} if how.get("context_fn", noop_context_fn) is not noop_context_fn else {}
-        keeps = how.get("preserve_rng_state", True)
-        computed = graph.call_inner(tag_activation_checkpoint, inner, meta, {"use_reentrant": False, "preserve_rng_state": keeps})
+    computed = node_of(vm, inner, how, indices)
     assert isinstance(computed, TupleObject)
     outputs, given = computed.items(vm)[: len(result.computed)], dict(zip(batches, computed.items(vm)[len(result.computed) :]))
     if again is not None:
         again.change(vm, outputs, [given.get(batch, batch) for batch in again.batches])
     return result.with_outputs(outputs)
+
+
+def node_of(vm: TorchVM, inner: InnerGraph, how: dict[str, Any], arguments: frozenset[int]) -> Object:
+    """What the node of a checkpoint gives. `arguments`: the places of the call's own arguments among the graph's operands."""
+    if vm.graph.autograd_node is None:
+        return vm.graph.call_inner(checkpointed, inner, {META: Checkpoint(how, inner.switches_modes, arguments)}, {})
+    if runs_functions(inner):
+        refuse(vm, " of a function that uses torch.cond, while_loop, map or scan, with a backend that uses AOTAutograd")
+    meta = {CONTEXT_FN: how["context_fn"]} if how.get("context_fn", noop_context_fn) is not noop_context_fn else {}
+    keeps = how.get("preserve_rng_state", True)
+    return vm.graph.call_inner(tag_activation_checkpoint, inner, meta, {"use_reentrant": False, "preserve_rng_state": keeps})
 
 
 def runs_functions(inner: InnerGraph) -> bool:

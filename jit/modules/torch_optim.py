@@ -92,12 +92,43 @@ def as_traced(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "fused": False, "foreach": False, **on_gpu}  # the backend fuses by itself, and AOTAutograd can't trace the kernels; steps stay on a GPU
 
 
+def refuse(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> None:
+    """Have a step run as written that is no arithmetic on dense tensors, or that autograd is to record."""
+    if records(vm, given, lists):
+        vm.unsupported(breaks.OptimizerStep("an optimizer with differentiable="))
+    for name in ("capturable", "grad_scale", "found_inf"):
+        if name in given and given[name].constant(vm) not in (None, False):
+            vm.unsupported(breaks.OptimizerStep(f"an optimizer with {name}="))
+    for tensor in (item for items in lists.values() for item in items if item.cls is not type(None)):
+        if not isinstance(tensor, TensorObject) or tensor.look(vm).layout is not torch.strided or tensor.look(vm).is_inference():
+            vm.unsupported(breaks.OptimizerStep("an optimizer with other than dense tensors"))
+
+
 def records(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> bool:
     """Whether autograd is to record a step: with `differentiable=True`, of which SGD doesn't tell its arithmetic."""
     if "differentiable" in given and abstract.truth(vm, given["differentiable"]):
         return True
     tensors = [item.look(vm) for items in lists.values() for item in items if isinstance(item, TensorObject)]
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def leave_first_step(vm: TorchVM, name: str, given: dict[str, Object], state: list[Object]) -> None:
+    """Have the call run as written if the step is the first one, with a state that it has just made, and a second call is to be expected."""
+    makes_state = any(item.source is None for item in state)
+    if makes_state and not vm.graph.demands.takes_first_steps and is_from_outside(vm.frame) and not vm.is_in_loop():
+        for number in given.values():
+            if isinstance(number, NumberObject):
+                number.constant(vm)  # one that is another at the second step is seen to vary
+        vm.unsupported(breaks.FirstStep(f"torch.optim's {name}"))
+
+
+def rest_on_decisions(vm: TorchVM, given: dict[str, Object]) -> None:
+    """Rest on how the arithmetic decides by its settings, which AOTAutograd traces."""
+    assert vm.graph.autograd_node is not None
+    vm.trail.set(vm.graph.autograd_node, "asks", True)
+    for name in DECIDES:
+        if isinstance(given.get(name), NumberObject) and not abstract.truth(vm, operators.compare(vm, ">", given[name], vm.const(0))):
+            given[name].constant(vm)
 
 
 def arithmetic(function: Callable[..., Any]) -> None:
@@ -109,30 +140,15 @@ def arithmetic(function: Callable[..., Any]) -> None:
     def enter_graph(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
         given = {name: vm.observe(value) for name, value in signature.bind(*args, **kwargs).arguments.items()}
         lists = {name: [vm.observe(item) for item in value.items(vm)] for name, value in given.items() if isinstance(value, ListObject)}
-        if records(vm, given, lists):
-            vm.unsupported(breaks.OptimizerStep("an optimizer with differentiable="))
-        for name in ("capturable", "grad_scale", "found_inf"):
-            if name in given and given[name].constant(vm) not in (None, False):
-                vm.unsupported(breaks.OptimizerStep(f"an optimizer with {name}="))
-        for tensor in (item for items in lists.values() for item in items if item.cls is not type(None)):
-            if not isinstance(tensor, TensorObject) or tensor.look(vm).layout is not torch.strided or tensor.look(vm).is_inference():
-                vm.unsupported(breaks.OptimizerStep("an optimizer with other than dense tensors"))
-        made_before = [item for name, items in lists.items() if name not in (parameters, gradients) for item in items if item.cls is not type(None)]
-        makes_state = any(item.source is None for item in (*made_before, *lists.get(MADE, ())))
-        if makes_state and not vm.graph.demands.takes_first_steps and is_from_outside(vm.frame) and not vm.is_in_loop():
-            for number in given.values():
-                if isinstance(number, NumberObject):
-                    number.constant(vm)  # one that is another at the second step is seen to vary
-            vm.unsupported(breaks.FirstStep(f"torch.optim's {function.__name__}"))
+        refuse(vm, given, lists)
+        state = [item for name, items in lists.items() if name not in (parameters, gradients) for item in items if item.cls is not type(None)]
+        leave_first_step(vm, function.__name__, given, [*state, *lists.get(MADE, ())])
         if vm.graph.autograd_node is not None:
             if by_tensors is optimizer_steps.adafactor and any(
                 isinstance(param, TensorObject) and not param.look(vm).numel() for param in lists[parameters]
             ):
                 vm.unsupported(breaks.OptimizerStep("Adafactor of an empty parameter"))  # it divides by the number of elements
-            vm.trail.set(vm.graph.autograd_node, "asks", True)
-            for name in DECIDES:
-                if isinstance(given.get(name), NumberObject) and not abstract.truth(vm, operators.compare(vm, ">", given[name], vm.const(0))):
-                    given[name].constant(vm)
+            rest_on_decisions(vm, given)
         made = enter(vm, compute, args, kwargs)
         for index, item in enumerate(lists.get(MADE, ())):
             if item.cls is type(None):
