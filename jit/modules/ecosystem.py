@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from framejit import breaks, directives
 from framejit.directives import MADE_BY_TORCH
@@ -18,14 +19,10 @@ DISABLED = "_torchdynamo_disable"
 FORBIDDEN = "_dynamo_forbidden"
 STANCE = frozenset({"set_stance", "_set_stance"})
 """torch's functions that set the stance; they carry the mark FORBIDDEN."""
-MAKE_CALLABLES = frozenset({("torch.compiler", "disable"), ("torch._dynamo.decorators", "disable")})
-"""Run for real where the program calls them; what they make is known when it is called."""
-NOT_NESTED = "disable_nested_graph_breaks"
-ENTERS, LEAVES = "DynamoConfigPatchProxy.__enter__", "DynamoConfigPatchProxy.__exit__"
-"""The methods of torch's regions that change a setting of its tracer's; functions decorated with such a region are traced through to these."""
 UTILITIES = "torch._dynamo.utils"
 ASKED = "_error_on_graph_break"
 SWITCHES[UTILITIES, ASKED] = "torch's error_on_graph_break"
+DECORATORS = "torch._dynamo.decorators"
 STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
     "graph_break": breaks.ExplicitBreak,
     "skip_frame": breaks.SkippedFrame,
@@ -33,51 +30,94 @@ STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
 }
 """Functions of torch's that ask its tracer to stop, and the break reasons that stand for them here."""
 
+Meaning = Callable[[VM, FunctionObject, list[Object], dict[str, Object]], Object | None]
+MEANINGS: dict[tuple[str, str], Meaning] = {}
+"""What calls of functions of torch's mean here, by module and qualified name. None: what the function's code does."""
+
+
+def means(module: str, *names: str) -> Callable[[Meaning], Meaning]:
+    """Registers what calls of the functions of these names mean."""
+
+    def register(meaning: Meaning) -> Meaning:
+        MEANINGS.update(dict.fromkeys([(module, name) for name in names], meaning))
+        return meaning
+
+    return register
+
 
 @library
 def torch_directive(vm: VM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """`torch.compiler.disable` marks functions; `torch._dynamo.graph_break` asks the tracer to stop.
+    """Functions of torch's that speak to its tracer, and functions that carry its marks.
 
     `torch._dynamo.error_on_graph_break` needs no rule: its code, which sets a global of torch's, is traced; see `asked_for_errors`.
-
-    Once torch.compile has run, every nn.Module notes its age at its creation (`GenerationTracker.tag`), for torch's tracer only: a
-    module without the note is an ordinary one to it.
     """
-    if function.value is MISSING:
+    if function.value is MISSING or not isinstance(function, FunctionObject):
         return None
-    if not isinstance(function, FunctionObject):
-        return None
+    meaning = MEANINGS.get((function.value.__module__, function.value.__qualname__), marked)
+    return meaning(vm, function, args, kwargs)
+
+
+@means(DECORATORS, *STOPS)
+def stop(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    message = args[0] if args else kwargs.get("msg")
+    return vm.unsupported(STOPS[function.value.__name__]("" if message is None else str(vm.observe(message).constant(vm))))
+
+
+@means("torch._dynamo.mutation_guard", "GenerationTracker.tag", "_GenerationTracker.tag")
+def note_age(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """Once torch.compile has run, every nn.Module notes its age at its creation, for torch's tracer only: a module without the note is an ordinary one
+    to it."""
+    rest_on_function(vm, function)
+    return vm.const(None)
+
+
+@means(DECORATORS, "disable_nested_graph_breaks")
+def disable_nested(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    return abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [*args, *kwargs.values()])
+
+
+@means(DECORATORS, "DynamoConfigPatchProxy.__enter__")
+def enter_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """torch's regions change a setting of its tracer's; functions decorated with such a region are traced through to this."""
+    return abstract.call(vm, vm.pin(directives.push), [vm.const(directives.NESTED), vm.const(False)]) if is_not_nested(vm, args[0]) else None
+
+
+@means(DECORATORS, "DynamoConfigPatchProxy.__exit__")
+def leave_region(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    return abstract.call(vm, vm.pin(directives.pop), []) if is_not_nested(vm, args[0]) else None
+
+
+@means(DECORATORS, "disable")
+@means("torch.compiler", "disable")
+def make_disabled(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """Runs for real where the program calls it; what it makes is known when that is called."""
+    return vm.unsupported(breaks.UnsupportedCall(f"{function.value.__module__}.{function.value.__name__}"))
+
+
+def marked(vm: VM, function: FunctionObject, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
+    """A call of a function that carries a mark of torch's: it sets the stance, isn't to be compiled, or is put around one that is."""
     real = function.value
-    if real.__module__ == "torch._dynamo.decorators" and real.__name__ in STOPS:
-        message = args[0] if args else kwargs.get("msg")
-        vm.unsupported(STOPS[real.__name__]("" if message is None else str(vm.observe(message).constant(vm))))
-    if real.__module__ == "torch._dynamo.mutation_guard" and real.__qualname__.lstrip("_") == "GenerationTracker.tag":
-        if function.source is not None:
-            vm.guard(ValueIs, function.source, real)
-        return vm.const(None)
-    if real.__name__ in STANCE and real.__dict__.get(FORBIDDEN):
+    marks = real.__dict__
+    if real.__name__ in STANCE and marks.get(FORBIDDEN):
         vm.unsupported(breaks.StanceChange())
-    if (real.__module__, real.__name__) == ("torch._dynamo.decorators", NOT_NESTED):
-        return abstract.call(vm, vm.pin(regions.disable_nested_graph_breaks), [*args, *kwargs.values()])
-    if real.__module__ == "torch._dynamo.decorators" and real.__qualname__ in (ENTERS, LEAVES) and is_not_nested(vm, args[0]):
-        if real.__qualname__ == ENTERS:
-            return abstract.call(vm, vm.pin(directives.push), [vm.const(directives.NESTED), vm.const(False)])
-        return abstract.call(vm, vm.pin(directives.pop), [])
-    if (real.__module__, real.__name__) in MAKE_CALLABLES:
-        vm.unsupported(breaks.UnsupportedCall(f"{real.__module__}.{real.__name__}"))
-    if MADE_BY_TORCH in real.__dict__ and not real.__dict__.get(DISABLED):
+    if MADE_BY_TORCH in marks and not marks.get(DISABLED):
         attributes = function.instance_dict(vm)
         assert attributes is not None
         attributes.lookup(vm, DISABLED)  # guarded not to be there
         return abstract.call(vm, abstract.getattr_(vm, function, MADE_BY_TORCH), args, kwargs)
-    if real.__dict__.get(DISABLED) and real.__name__ == "_init_group" and str(real.__module__).startswith("torch.optim."):
-        if function.source is not None:
-            vm.guard(ValueIs, function.source, real)
-        return abstract.call(vm, vm.pin(real.__dict__[MADE_BY_TORCH]), args, kwargs)  # a mark for torch's own tracer, made when that first ran
-    if real.__dict__.get(DISABLED):
-        reason = real.__dict__.get("_torchdynamo_disable_msg")
-        vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))
-    return None
+    if not marks.get(DISABLED):
+        return None
+    if real.__name__ == "_init_group" and str(real.__module__).startswith("torch.optim."):
+        rest_on_function(vm, function)
+        return abstract.call(vm, vm.pin(marks[MADE_BY_TORCH]), args, kwargs)  # a mark for torch's own tracer, made when that first ran
+    reason = marks.get("_torchdynamo_disable_msg")
+    return vm.unsupported(breaks.DisabledFunction(f"{function.qualname} ({reason})" if reason else function.qualname))
+
+
+def rest_on_function(vm: VM, function: FunctionObject) -> None:
+    """Guard which function it is, if it comes from outside."""
+    if function.source is not None:
+        vm.guard(ValueIs, function.source, function.value)
 
 
 def is_not_nested(vm: VM, region: Object) -> bool:
