@@ -16,6 +16,7 @@ from framejit.directives import NESTED, breaks_are_errors, innermost
 from framejit.driver.compiled_module import home
 from framejit.driver.prediction import AfterFirstStep, OutcomeCheck
 from framejit.errors import Unsupported, UserFrame
+from framejit.graph.demands import RestartWith
 from framejit.guards.kinds import Guard
 from framejit.modules import ecosystem
 from framejit.report import STATISTICS, BreakNote, place
@@ -24,7 +25,7 @@ from framejit.tracing import boundary, looks
 from framejit.tracing.passage import untraceable_mode
 from framejit.tracing.predictions import RAISES, predict
 from framejit.tracing.splitting import split_frames, within_reach
-from framejit.tracing.stops import Escape, GraphBreak, Restart, WithFirstSteps
+from framejit.tracing.stops import Escape, GraphBreak, Restart
 
 WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger, breaks.LazyModuleCall)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
@@ -50,7 +51,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     if isinstance(stop, Escape):  # the regions that the exception has left count too
         whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
     if isinstance(stop.reason, breaks.FirstStep) and whole:
-        raise WithFirstSteps
+        raise RestartWith("takes_first_steps", True)  # the frame may not run as written
     if whole and (prediction is None or refuted is not None):
         raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()

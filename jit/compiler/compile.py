@@ -27,7 +27,7 @@ from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
 from framejit.errors import BackendError, InternalError
-from framejit.graph.demands import GraphDemands, Without, WithoutGradients
+from framejit.graph.demands import GraphDemands, RestartWith
 from framejit.guards.build import check_all
 from framejit.guards.dynamic import FIXED
 from framejit.guards.explain import describe, explain_failure
@@ -35,7 +35,7 @@ from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
-from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart, WithFirstSteps, WithoutUnbacked
+from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
 from framejit.tracing.tracer import Tracer
 from framejit.transforms_in_force import temporarily_clear_interpreter_stack
 
@@ -70,22 +70,16 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
         )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
-        except WithoutUnbacked:
-            demands = replace(demands, takes_unbacked=False)
-        except WithoutGradients:
-            demands = replace(demands, takes_gradients=False)
-        except Without as without:
-            demands = replace(demands, **{without.demand: False})
-        except WithFirstSteps:
-            demands = replace(demands, takes_first_steps=True)
+        except RestartWith as restart:
+            demands = replace(demands, **{restart.demand: restart.allowed})
         except Ahead as ahead:
             try:
                 ahead.run()
             except Exception:
                 breaks_at[ahead.place] = ahead.reason
-        except Restart as restart:
-            assert restart.place not in breaks_at, restart
-            breaks_at[restart.place] = restart.reason
+        except Restart as stop:
+            assert stop.place not in breaks_at, stop
+            breaks_at[stop.place] = stop.reason
         except BackendError:
             if not options.backend.needs_contexts:
                 raise

@@ -26,7 +26,8 @@ from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
 from framejit.compiler.traced import Attempt
 from framejit.errors import BackendError
-from framejit.graph.demands import Without, WithoutGradients
+from framejit.graph.builder import GraphBuilder
+from framejit.graph.demands import RestartWith
 from framejit.graph.draws import drawn_from
 from framejit.graph.finished import GraphResult
 from framejit.guards.kinds import Guard, ValueIs
@@ -34,7 +35,6 @@ from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Call
 from framejit.guards.tensor_spec import aliasing_among
 from framejit.report import STATISTICS, counted
-from framejit.tracing.stops import WithoutUnbacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,10 @@ def compile_planned(planned: Planned) -> Compiled:
         with as_the_program_has_it(attempt.collects):
             compiled = compile_graph(request)
     except BackendError:
-        node = attempt.tracer.graph.autograd_node
-        if node is not None and node.asks:
-            raise WithoutGradients from None
-        if attempt.tracer.graph.unbacked.present:
-            raise WithoutUnbacked from None
-        wrappers = attempt.tracer.graph.wrappers
-        kinds = {"takes_nested": bool(wrappers.nested), "takes_masked": wrappers.has_masked, "takes_sparse": attempt.tracer.graph.inputs.has_sparse()}
-        for demand, present in kinds.items():
-            if present:
-                raise Without(demand) from None
-        raise
+        demand = dispensable(attempt.tracer.graph)
+        if demand is None:
+            raise
+        raise RestartWith(demand, False) from None
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
@@ -88,6 +81,19 @@ def compile_planned(planned: Planned) -> Compiled:
         logs.info("backends", f"{compiled.backend} compiled {takes} of {attempt.tracer.function.__qualname__} in {seconds:.3f} s")
     asked = [translated for guard in compiled.guards for translated in backend_guards(guard, graph)]
     return Compiled(planned, fn, compiled.boxed, with_shapes(attempt, (*planned.guards, *asked)), errors)
+
+
+def dispensable(graph: GraphBuilder) -> str | None:
+    """What a graph that the backend can't compile may do without, as the field of GraphDemands that has let it in; None if there is nothing of the kind."""
+    node, wrappers = graph.autograd_node, graph.wrappers
+    present = {
+        "takes_gradients": node is not None and node.asks,
+        "takes_unbacked": graph.unbacked.present,
+        "takes_nested": wrappers.nested,
+        "takes_masked": wrappers.has_masked,
+        "takes_sparse": graph.inputs.has_sparse(),
+    }
+    return next((demand for demand, found in present.items() if found), None)
 
 
 def with_shapes(attempt: Attempt, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:

@@ -15,7 +15,7 @@ import torch
 
 from framejit import breaks
 from framejit.graph.custom_gradient import gives_gradients
-from framejit.graph.demands import WithoutGradients
+from framejit.graph.demands import RestartWith
 from framejit.graph.fake import version_of
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.jagged import memory_of
@@ -147,7 +147,7 @@ class AutogradNode:
     def spent_outputs(self, outputs: Sequence[fx.Node]) -> dict[int, str]:
         """Check what leaves the graph; gives the indices of outputs that require a gradient, but can't be differentiated, and what autograd says then.
 
-        Raises WithoutGradients where others can, and may have been computed from gradients: AOTAutograd's backward of such a graph is wrong.
+        Raises RestartWith where others can, and may have been computed from gradients: AOTAutograd's backward of such a graph is wrong.
         """
         fakes = [node.meta["example_value"] for node in outputs]
         self._check_made_leaves(fakes)
@@ -165,7 +165,7 @@ class AutogradNode:
         left = [index for index, fake in enumerate(fakes) if isinstance(fake, torch.Tensor) and fake.requires_grad]
         spent = {index: error for index in left if (error := spent_error(fakes[index])) is not None}
         if self.asks_twice and list(spent) != left:
-            raise WithoutGradients
+            raise RestartWith("takes_gradients", False)
         return spent
 
     def _check_views_of_distributed(self, outputs: Sequence[fx.Node]) -> None:

@@ -45,15 +45,13 @@ class GraphDemands:
 DEFAULT = GraphDemands()
 
 
-class WithoutGradients(Exception):
-    """Signal: the graph can't ask autograd for gradients after all. The trace is restarted, and breaks where the program asks for them."""
+class RestartWith(Exception):
+    """Signal: the trace is restarted, and may let something into its graph that it may not let in now, or not any more: then it breaks there.
 
+    `demand`: the field of GraphDemands that says so; `allowed`: its value from then on.
+    """
 
-class Without(Exception):
-    """Signal: the backend can't compile this graph, with tensors of some kind in it. The trace is restarted, and breaks where there is one.
-
-    `demand`: the field of GraphDemands that lets such tensors in."""
-
-    def __init__(self, demand: str) -> None:
-        super().__init__(demand)
+    def __init__(self, demand: str, allowed: bool) -> None:
+        super().__init__(demand, allowed)
         self.demand = demand
+        self.allowed = allowed

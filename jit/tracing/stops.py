@@ -44,10 +44,6 @@ class Restart(GraphBreak):
         self.place = place
 
 
-class WithoutUnbacked(Exception):
-    """Signal: the backend can't compile a graph with numbers in it that depend on data. The trace is restarted, and breaks where they come out of tensors."""
-
-
 class Ahead(Exception):
     """Signal: a call of `run` is to happen for real, ahead of the trace, which is restarted then. If the call raises, the trace breaks at `place`."""
 
@@ -55,7 +51,3 @@ class Ahead(Exception):
         self.run = run
         self.place = place
         self.reason = reason
-
-
-class WithFirstSteps(Exception):
-    """Signal: a frame that may not run as written holds an optimizer's first step. The trace is restarted, and takes it into the graph."""
