@@ -295,7 +295,7 @@ class NoFake(Break):
 
     what: str
     id = "FJ074"
-    message = "operator {what}, of which is not known what it gives: it has no fake implementation"
+    message = "operator {what} has no fake implementation"
     explanation = "The operator has to run on tensors without data while tracing, and nothing is registered for that."
     hints = (
         'Register a function that makes an empty tensor of the right shape and dtype: @torch.library.register_fake("{what}").',

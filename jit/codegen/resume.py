@@ -208,17 +208,17 @@ class _Splitter:
             falls = self.after(level, frame.index + 1, frame.lower)
             jumps = self.after(level, frame.instruction.value, frame.lower)
             true, false = (jumps, falls) if op == "POP_JUMP_IF_TRUE" else (falls, jumps)
-            before = self.before(frame, stack, falls, jumps, raised)
+            before = self.before(stack, falls, jumps, raised)
             code = splice.branch(frame.code, before, "jump_if_false", frame.position, false, true, raised)
         elif op == "FOR_ITER":
             item = self.after(level, frame.index + 1, (*stack, ItemKind.VALUE))
             exhausted = self.after(level, frame.instruction.value, stack[:-1])
-            before = self.before(frame, stack, item, exhausted, raised)
+            before = self.before(stack, item, exhausted, raised)
             code = splice.branch(frame.code, before, "for_iter", frame.position, exhausted, item, raised)
         else:
             operands = frame.pops + (frame.instruction.arg or 0 if op in PEEKS else 0)
             after = None if op == "RAISE_VARARGS" else self.after(level, frame.index + 1, (*frame.lower, *frame.results))
-            before = self.before(frame, stack, after, raised)
+            before = self.before(stack, after, raised)
             told = failed(frame) if frame.entering else None
             code = splice.step(frame.code, before, operands, self.instruction_writer(frame), frame.position, after, raised, told)
         return splice.function_of(code, frame.namespace), before
@@ -232,7 +232,7 @@ class _Splitter:
         code = splice.outer_step(frame.code, before, inner, frame.position, raised, after, failed(frame))
         return splice.function_of(code, frame.namespace), before
 
-    def before(self, frame: SplitFrame, stack: tuple[Item, ...], *outcomes: Outcome | None) -> Layout:
+    def before(self, stack: tuple[Item, ...], *outcomes: Outcome | None) -> Layout:
         return Layout(union(*outcomes), stack)
 
     def instruction_writer(self, frame: SplitFrame) -> Callable[[Writer], None]:

@@ -361,7 +361,7 @@ class Compiler:
         reported = self.history.limits_reported
         if self.options.fullgraph or (subject.name, limit) not in reported:
             reported.add((subject.name, limit))
-            reason, stack = recompiles.over_limit(subject.name, limit, over[0], subject.call, subject.call.function)
+            reason, stack = recompiles.over_limit(subject.name, limit, over[0], subject.call)
             self._report(subject.call, reason, stack)
 
     def _report(self, call: Call, reason: breaks.Break, stack: Sequence[UserFrame] = ()) -> None:

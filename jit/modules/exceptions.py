@@ -37,7 +37,7 @@ def reals(vm: VM, args: tuple[Object, ...]) -> list[Any]:
 def exception_new(vm: VM, cls: Object, *args: Object, **kwargs: Object) -> Object:
     made: type[BaseException] = vm.observe(cls).constant(vm)
     if issubclass(made, BaseExceptionGroup):
-        return new_group(vm, made, args, kwargs)
+        return new_group(vm, made, args)
     exc = ExceptionObject(made, list(args))
     if issubclass(made, OSError):
         if parses_in_init(vm, made):
@@ -102,7 +102,7 @@ def parse_os_error(vm: VM, exc: ExceptionObject, args: tuple[Object, ...]) -> No
 # Groups
 
 
-def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ...], kwargs: dict[str, Object]) -> Object:
+def new_group(vm: VM, cls: type[BaseExceptionGroup[Any]], args: tuple[Object, ...]) -> Object:
     """BaseExceptionGroup_new: a group of nothing but Exceptions is an ExceptionGroup."""
     if cls not in (BaseExceptionGroup, ExceptionGroup):
         vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(cls)}, an exception group with a class of its own"))

@@ -71,7 +71,7 @@ def arguments_asked(vm: VM, candidates: Iterable[Object], plain_too: bool = Fals
     return found
 
 
-def candidates_of(vm: VM, operation: TorchOperation, args: Sequence[Object], kwargs: dict[str, Object]) -> list[Object]:
+def candidates_of(vm: VM, args: Sequence[Object], kwargs: dict[str, Object]) -> list[Object]:
     """The values that may be asked of a function in C: its arguments, and what lies in lists and tuples of them."""
     found: list[Object] = []
     for arg in itertools.chain(args, kwargs.values()):
@@ -90,7 +90,7 @@ def is_overridden(vm: VM, operation: TorchOperation, args: Sequence[Object], kwa
     if modes.asks_modes():
         return True
     return modes.asks_subclasses() and operation.function not in ONLY_MODES and any(
-        overrides_in(vm, vm.observe(value)) for value in candidates_of(vm, operation, args, kwargs)
+        overrides_in(vm, vm.observe(value)) for value in candidates_of(vm, args, kwargs)
     )
 
 
@@ -98,8 +98,8 @@ def ask_for_operation(vm: VM, operation: TorchOperation, args: Sequence[Object],
     """What modes and arguments say that a function in C gives."""
     asked: list[Object] = []
     if vm.graph.function_modes.asks_subclasses() and operation.function not in ONLY_MODES:
-        asked = arguments_asked(vm, candidates_of(vm, operation, args, kwargs))
-        by_name = arguments_asked(vm, candidates_of(vm, operation, (), kwargs))
+        asked = arguments_asked(vm, candidates_of(vm, args, kwargs))
+        by_name = arguments_asked(vm, candidates_of(vm, (), kwargs))
         if len(asked) > 1 and by_name:
             vm.unsupported(breaks.TensorSubclass("of several classes, some of them in arguments given by name"))
     function = KNOWN_AS.get(operation.function, operation.function)

@@ -113,7 +113,7 @@ def error(name: str, why: str, entries: tuple[Entry, ...], call: Call) -> Recomp
     return RecompileError(f"{name} would have to be compiled{' again' if entries else ''}, and {why}\n{text}", name, failures)
 
 
-def over_limit(name: str, limit: str, entry: Entry, call: Call, function: types.FunctionType) -> tuple[breaks.Break, list[UserFrame]]:
+def over_limit(name: str, limit: str, entry: Entry, call: Call) -> tuple[breaks.Break, list[UserFrame]]:
     """The reason to run a call as written because of a limit, and where to look: what changes between calls, seen from the latest entry."""
     failure = failure_of(entry, call)
     if failure is None:
