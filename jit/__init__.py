@@ -14,6 +14,7 @@ from framejit.errors import (  # noqa: E402
     InternalError,
     RecompileError,
     UnknownBackend,
+    UnknownLog,
     UnknownMode,
     UnknownOption,
     Unsupported,
@@ -34,7 +35,7 @@ from framejit.user.valid_inputs import valid_inputs  # noqa: E402
 __version__ = "0.1.0"
 __all__ = [
     "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "RecompileError", "UnknownBackend",
-    "UnknownMode", "UnknownOption", "Unsupported",
+    "UnknownLog", "UnknownMode", "UnknownOption", "Unsupported",
     "allow_in_graph", "assume_constant_result", "compile", "compile_operators", "disable", "disable_nested_graph_breaks", "disallow_in_graph",
     "error_on_graph_break", "explain", "export", "graph_break", "is_compiling", "list_backends", "load_profile", "mark_dynamic", "mark_static", "mark_unbacked",
     "maybe_mark_dynamic", "register_backend", "reset", "save_profile", "set_logs", "set_stance", "skip_frame", "statistics", "substitute_in_graph",

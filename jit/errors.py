@@ -95,7 +95,7 @@ def render_stack(stack: Sequence[UserFrame]) -> str:
 
 
 class Unsupported(FramejitError):
-    """Tracing stopped where `fullgraph=True` allows no stop.
+    """A graph break where none is allowed: with `fullgraph=True`, or under `error_on_graph_break(True)`.
 
     Attributes:
         reason: what stopped it, a `framejit.breaks.Break`.
@@ -154,11 +154,11 @@ class ResumeError(InternalError):
 
 
 class BadArgument(FramejitError, TypeError):
-    """An argument of framejit's own functions that cannot be what it is: a non-callable to compile, a generator function."""
+    """A function of framejit's was given an argument that it doesn't take, such as something to compile that can't be called."""
 
 
 class ConfigError(FramejitError, ValueError):
-    """An option has a value that it cannot have."""
+    """An option, or an environment variable of framejit's, was given a value that it can't have."""
 
 
 class UnknownOption(ConfigError):
@@ -167,6 +167,10 @@ class UnknownOption(ConfigError):
 
 class UnknownMode(ConfigError):
     """A `mode=` that the backend does not have; the message suggests the nearest one and lists them all."""
+
+
+class UnknownLog(ConfigError):
+    """FRAMEJIT_LOGS or `set_logs` names a log that does not exist; the message suggests the nearest one and lists them all."""
 
 
 class UnsupportedTorch(FramejitError):

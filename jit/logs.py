@@ -17,7 +17,7 @@ from types import CodeType
 from framejit import config
 from framejit.breaks import Break
 from framejit.directives import untraced
-from framejit.errors import BadArgument, ConfigError, UserFrame, explain_break, program_name, suggestion
+from framejit.errors import BadArgument, ConfigError, UnknownLog, UserFrame, explain_break, program_name, suggestion
 from framejit.report import BreakNote, counted, place
 
 _break_numbers = itertools.count(1)
@@ -44,10 +44,6 @@ _LOGGERS: dict[str, logging.Logger] = {name: _root.getChild(name) for name in NA
 _lock = threading.Lock()
 _reported: set[tuple[object, ...]] = set()
 _handler: logging.Handler | None = None
-
-
-class UnknownLog(ConfigError):
-    """FRAMEJIT_LOGS names a log that does not exist; the message suggests the nearest one and lists them all."""
 
 
 def help_text() -> str:

@@ -118,7 +118,7 @@ def test_log_names_are_parsed():
 
 
 def test_a_misspelt_log_gets_a_suggestion():
-    with pytest.raises(logs.UnknownLog, match="did you mean 'graph_breaks'"):
+    with pytest.raises(errors.UnknownLog, match="did you mean 'graph_breaks'"):
         logs.parse("graph_break")
 
 
