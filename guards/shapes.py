@@ -110,7 +110,7 @@ class ShapesHold(Relation):
         return ", ".join(f"{names[i]} is {values[i]!r}" for i in self.program.inputs_of(number))
 
     def change(self, call: Call) -> Change:
-        """Of the first number that the demand which isn't met is about."""
+        """What has changed: the first number that the program needs for the demand that the call doesn't meet."""
         number, values = self.failing(call), self.values(call)
         assert number is not None
         inputs = [i for i, value in enumerate(values) if value is None] or self.program.inputs_of(number) or (0,)
@@ -119,7 +119,7 @@ class ShapesHold(Relation):
         return Change(path if step is None else (*path, (step, None if step is TensorOffset else read.dim)), type(self))
 
     def failure(self, number: int) -> tuple[str, str, UserLine | None]:
-        """Of the demand of an instruction: what it is about, what it says, and the line that it is needed for."""
+        """What the demand of an instruction is about, what it says, and the user's line that needs it."""
         names, inputs, origin = self.names(), self.program.inputs_of(number), self.program.origins[number]
         assert origin is not None
         return names[inputs[0]] if inputs else "a size", f"satisfies {self.program.text(number, names)}", self.lines[origin]

@@ -57,7 +57,7 @@ STATISTICS = Statistics()
 
 @untraced
 def statistics() -> dict[str, Any]:
-    """What framejit has done in this process so far, or since `reset_statistics()`.
+    """What framejit has done in this process, since it began or since `reset()`.
 
     The keys `graphs`, `graph_breaks`, `recompiles`, `frames` and `fallbacks` count; `reasons` lists, as text and each once, why
     graphs broke and frames run as written; `guards` and `internal_errors` count too.

@@ -203,7 +203,7 @@ LEVEL = vars(forward_ad).get, ("_current_level",)
 
 
 def forward_level() -> Any:
-    """Of the innermost `dual_level` that is open: inside one, tensors may have tangents."""
+    """The number of the innermost `dual_level` that is open, inside which tensors may have tangents; -1 where there is none."""
     return LEVEL[0](*LEVEL[1])
 
 

@@ -56,7 +56,7 @@ def draw_of_number(number: fx.Node) -> fx.Node | None:
 
 
 def bounds_by_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[int, int] | None:
-    """Of what a function of torch's draws."""
+    """The smallest and the largest number that a function of torch's draws; None where that isn't known."""
     ends = [arg for arg in args if not isinstance(arg, (list, tuple))] + [kwargs[name] for name in ("low", "high", "n") if name in kwargs]
     if name not in ("randperm", "randint") or "out" in kwargs or not 1 <= len(ends) <= 2 or not all(type(end) is int for end in ends):
         return None
@@ -64,7 +64,7 @@ def bounds_by_call(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[
 
 
 def bounds_of_numbers(is_python: bool, function: str, numbers: tuple[Any, ...], size: Any) -> tuple[int, int] | None:
-    """Of what a function of Python's or NumPy's draws."""
+    """The smallest and the largest number that a function of Python's or NumPy's draws; None where that isn't known."""
     if not all(type(number) in (int, bool) for number in numbers):
         return None
     if function in ORDERS:

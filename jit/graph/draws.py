@@ -65,7 +65,7 @@ BY_DIMENSIONS = frozenset({"rand", "randn", "permutation"})
 
 
 def shuffled(holder: Any, count: int) -> list[int]:
-    """So many places, in an order that Python's `shuffle` makes of them."""
+    """The places from 0 to `count` - 1, in the order in which Python's `shuffle` leaves a list of that length."""
     places = list(range(count))
     holder.shuffle(places)
     return places

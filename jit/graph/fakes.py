@@ -66,7 +66,7 @@ class Fakes:
         return stack
 
     def meet_wrapper(self) -> None:
-        """There is a tensor that wraps others."""
+        """Note that the graph has a tensor that wraps others."""
         if not self.wrappers:
             self._trail.set(self, "wrappers", True)
 

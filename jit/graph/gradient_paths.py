@@ -20,8 +20,12 @@ its operators that take functions are differentiated, whose backward passes are 
 
 @dataclass(frozen=True)
 class GradientPaths:
-    """Of some tensors: `leaves`, each once, in the order in which a search from the tensors finds them, and the names of `functions`, which are run as
-    Python in between, and of functions that can be differentiated but `once`, as they were traced.
+    """What lies on the way of a backward pass from some tensors.
+
+    Attributes:
+        leaves: where it ends, each once, in the order in which a search from the tensors finds them.
+        functions: the names of functions on the way that run as Python.
+        once: the names of functions on the way that were traced, and can be differentiated only once.
     """
 
     leaves: tuple[torch.Tensor, ...]

@@ -74,7 +74,7 @@ def set_up_outputs(
 
 
 def filled(count: int, places: Sequence[int], values: Gradients) -> tuple[Any, ...]:
-    """So many values: None but at these places."""
+    """`count` values: the given ones at their places, and None elsewhere."""
     known = dict(zip(places, values, strict=True))
     return tuple([known.get(place) for place in range(count)])
 

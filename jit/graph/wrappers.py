@@ -61,21 +61,21 @@ class Wrappers:
         self.has_masked = False
 
     def meet_wrapper(self) -> None:
-        """There is a tensor that wraps others. What its class overrides is asked by the trace: until the end, nothing else asks it."""
+        """Note that the graph has a tensor that wraps others. What its class overrides is asked by the trace, and by nothing else until the trace ends."""
         if self.nested or self.has_masked:
             self._graph.vm.unsupported(BESIDE_NESTED)
         self._begin()
         self._graph.modes.switch_overrides_off()
 
     def _begin(self) -> None:
-        """There is a tensor that has its data in others. AOTAutograd doesn't see that a change of one of these, made before, is one of it."""
+        """Note that the graph has a tensor whose data lies in others. AOTAutograd doesn't see that a change of one of these, made before, changes it too."""
         changes = {node for node in self._graph.outermost.kept | self._graph.body.kept if node.target not in MODE_CHANGES}
         if self._graph.fakes.changed_inputs(changes) and self._graph.autograd_node is not None and not self._graph.fakes.wrappers:
             self._graph.vm.unsupported(breaks.TensorSubclass("that wraps others, in a graph in which a tensor has been changed before"))
         self._graph.fakes.meet_wrapper()
 
     def meet_distributed(self) -> None:
-        """There is a distributed tensor, or one becomes one."""
+        """Note that the graph has a distributed tensor."""
         if not self._graph.demands.takes_distributed:
             self._graph.vm.unsupported(breaks.TensorSubclass("DTensor, in a graph that the backend can't compile"))
         if ALLOWS_OTHERS is not None:
@@ -84,7 +84,7 @@ class Wrappers:
         self.meet_wrapper()
 
     def meet_nested(self) -> None:
-        """There is a nested tensor, whose class is asked by the operators of the graph."""
+        """Note that the graph has a nested tensor. Its class is asked by the operators of the graph."""
         if not self._graph.demands.takes_nested:
             self._graph.vm.unsupported(breaks.TensorSubclass("NestedTensor"))
         if self._graph.fakes.wrappers and not self.nested:

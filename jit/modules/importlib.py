@@ -45,7 +45,7 @@ def cannot_be_found(name: str) -> bool:
 
 @models(importlib.util.find_spec)
 def find_spec(vm: VM, name: Object, package: Object | None = None) -> Object:
-    """Of a module that isn't there it is asked again in each call; finding one that is there gives a new object each time."""
+    """For a module that can't be found, each call asks again. One that is found but not imported breaks the graph: each call gives a new object."""
     full: Any = vm.observe(name).constant(vm)
     if type(full) is not str or not full or "." in full:
         vm.unsupported(breaks.UnsupportedCall("importlib.util.find_spec of a name with dots"))

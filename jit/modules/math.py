@@ -70,7 +70,7 @@ for _name in ("isnan", "isinf", "isfinite"):
 
 @models(math.pow)
 def power(vm: VM, x: Object, y: Object) -> Object:
-    """Of floats between 0 and 1, and of what comes to them, it is the operator."""
+    """`math.pow` is the operator `**` for floats between 0 and 1, and for numbers that become such."""
     x, y = vm.observe(x), vm.observe(y)
     numbers = [converted(vm, "float", number) or number for number in (x, y)]
     waiting = checked(vm, "math.pow", [x, y], float)

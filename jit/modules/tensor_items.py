@@ -286,7 +286,7 @@ def dimensions_of(parts: list[Object], count: int) -> list[int] | None:
 
 
 def taken(part: Object) -> int | None:
-    """Of how many dimensions a part of a key is; None where that isn't known."""
+    """How many dimensions of the tensor a part of a key stands for; None where that isn't known."""
     if isinstance(part, TensorObject):
         return part.fake.dim() if part.fake.dtype in MASKS else 1
     if isinstance(part, (SliceObject, UnbackedNumber)) or part.cls is int:

@@ -35,7 +35,8 @@ class CompiledByTorch(GivenToCompiler):
 
 @models(torch.compile)
 def compile_by_torch(vm: VM, model: Object | None = None, **options: Object) -> Object:
-    """Of a function or method, with options that torch accepts. Anything else torch compiles for real, at a break."""
+    """`torch.compile` in compiled code: functions and methods are inlined where they are called, if torch accepts the options. Anything else is compiled by
+    torch itself, at a break."""
     if model is None or vm.observe(model).cls is type(None):
         return abstract.call(vm, vm.const(functools.partial), [vm.const(torch.compile)], options)
     real = {name: vm.observe(value).constant(vm) for name, value in options.items()}

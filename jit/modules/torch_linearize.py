@@ -39,7 +39,7 @@ class PushForward(PullBack):
         self.versions = [version_of(fake) for fake in self.fakes()]
 
     def fakes(self) -> list[Any]:
-        """Of all tensors that it uses."""
+        """The fakes of all tensors that the linearized function uses."""
         examples = [node.meta["example_value"] for node in (*self.primals, *self.inner.operands)]
         return [example for example in examples if hasattr(example, "requires_grad")]
 

@@ -80,7 +80,7 @@ def storage_data_ptr(vm: TorchVM, self: Object) -> Object:
 
 @models(torch.UntypedStorage.nbytes)
 def nbytes(vm: TorchVM, self: Object) -> Object:
-    """Of a tensor from outside only the part that it sees is guarded, not how large its storage is."""
+    """The size of a storage. That of a tensor from outside breaks the graph: guards hold for the part that the tensor sees, not for the whole storage."""
     if not isinstance(self, StorageObject) or any(self.is_of(vm, tensor) for tensor in vm.graph.inputs.tensors()):
         refuse(vm, "the size of the storage")
     return vm.const(self.size)

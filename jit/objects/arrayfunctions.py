@@ -36,7 +36,7 @@ def unless_zero(divide: Target) -> Target:
 
 
 def numpy_sign(a: torch.Tensor) -> torch.Tensor:
-    """Of a NaN, NaN."""
+    """torch's function, but for a NaN, for which NumPy gives NaN."""
     return torch.where(torch.isnan(a), a, torch.sign(a)) if a.dtype.is_floating_point else torch.sign(a)
 
 
@@ -64,7 +64,7 @@ def numpy_remainder(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def numpy_heaviside(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Of a NaN, NaN."""
+    """torch's function, but for a NaN, for which NumPy gives NaN."""
     return torch.where(torch.isnan(a), a, torch.heaviside(a, b))
 
 

@@ -45,7 +45,7 @@ class StorageObject(Object):
         return found
 
     def getattr(self, vm: VM, name: str) -> Object:
-        """Of attributes that a program may have given it nothing is known."""
+        """An attribute that the class has. One that the program may have given the storage itself breaks the graph."""
         found = vm.type_lookup(self.cls, name)
         if found is None:
             vm.unsupported(breaks.UnsupportedOperation(f"reading .{name} of a storage"))

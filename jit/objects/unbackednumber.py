@@ -88,7 +88,7 @@ class UnbackedNumber(UnbackedValue):
         return None
 
     def bits(self) -> int:
-        """So many bits has its value at most, if it is an int; 0 of a float."""
+        """The largest number of bits that the value can have, if it is an int; 0 for a float."""
         raise NotImplementedError
 
     def is_symbolic(self, vm: VM) -> bool:
@@ -371,7 +371,7 @@ def whole_sym(vm: VM, number: Object) -> Any:
 
 
 def bits_of(number: Object) -> int:
-    """So many bits has a number's value at most; 0 for floats."""
+    """The largest number of bits that a number's value can have; 0 for floats."""
     if number.cls is float:
         return 0
     if isinstance(number, UnbackedNumber):
@@ -380,7 +380,7 @@ def bits_of(number: Object) -> int:
 
 
 def bits_of_pending(number: NumberObject) -> int:
-    """So many bits has an int at most that isn't known: it is symbolic, or computed of such."""
+    """The largest number of bits of an int whose value isn't known: it is symbolic, or computed from symbolic ints."""
     if number.operation:
         sizes = [bits_of(part) for part in number.operands]
         return sum(sizes) if number.operation == "*" else MANY_BITS if number.operation == "**" else 1 + max(sizes)

@@ -225,6 +225,6 @@ def reset() -> None:
 
 
 def is_compiling() -> bool:
-    """False; inside compiled code, True."""
+    """Whether this is compiled code: True there, also while it is traced, and False where a function runs as written."""
     return False
 

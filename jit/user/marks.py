@@ -53,7 +53,9 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int], *, min: int | N
 
 @untraced
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
-    """As `mark_dynamic`, but where the code needs one particular size, it is compiled for that without an error.
+    """Have the sizes of these dimensions taken as symbols, if that is possible: where the code needs one particular size, it is compiled for that.
+
+    `mark_dynamic` raises ConstraintViolation there.
 
     Raises BadArgument for a dimension that there isn't.
     """

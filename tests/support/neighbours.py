@@ -118,7 +118,7 @@ def entries(dicts: Iterable[dict[str, Any]]) -> Iterator[None]:
 
 
 def attributes(around: Surroundings) -> Iterator[None]:
-    """Of what has a dict of its own. Past `__setattr__`, which may have side effects."""
+    """Adds an attribute to each object with a dict of its own, past its `__setattr__`, which may have side effects."""
     owners = [value for value in around.found.values() if type(value).__dictoffset__ and not isinstance(value, type)]
     return twice(owners, lambda owner, value: object.__setattr__(owner, NAME, value), lambda owner: object.__delattr__(owner, NAME))
 
@@ -132,7 +132,7 @@ def globals_of_functions(around: Surroundings) -> Iterator[None]:
 
 
 def keys(around: Surroundings) -> Iterator[None]:
-    """Of dicts that are values: not those that hold attributes, arguments, or what a module consists of, nor what a wrapper of tensors consists of."""
+    """Adds a key to each dict that is a value: none of those that hold attributes, arguments, or the parts of a module or of a wrapper of tensors."""
     hidden = {id(dict_of(value)) for value in around.found.values()}
     hidden |= {id(p.keywords) for p in around.of(functools.partial)}
     hidden |= {id(f.__kwdefaults__) for f in around.of(types.FunctionType)}
@@ -176,7 +176,7 @@ def hooks(around: Surroundings) -> Iterator[None]:
 
 
 def values(around: Surroundings) -> Iterator[None]:
-    """Of the whole storage, so that views, and tensors that overlap themselves, keep being what they are."""
+    """Changes the values of tensors: of their whole storages, so that views, and tensors that overlap themselves, stay what they are."""
     with bare_torch():
         tensors = [t for t in around.of(torch.Tensor) if t.layout is torch.strided and t.device.type == "cpu" and not t.is_inference()]
         flat = [torch.empty(0, dtype=t.dtype).set_(t.untyped_storage()) for t in tensors if t.dtype is not torch.bool]

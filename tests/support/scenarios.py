@@ -213,7 +213,7 @@ def change_beside(rule: Callable[[], Iterator[None]], beside: Beside, compiled: 
 
 
 def agree(expected: tuple[str, Any], got: tuple[str, Any], where: str) -> None:
-    """That both runs have returned the same, or raised the same."""
+    """Assert that both runs have returned the same, or raised the same."""
     if got[0] != expected[0]:
         raise AssertionError(f"{where}: eager {expected[0]} {expected[1]!r}") from (got if got[0] == "raised" else expected)[1]
     compare(expected, got, where)

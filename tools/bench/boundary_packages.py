@@ -27,7 +27,7 @@ tqdm, einops, jaxtyping, beartype, torchmetrics, numpy = map(imported, PACKAGES)
 
 
 def cases() -> dict[str, Case]:
-    """Those of the packages that are installed: how often the program uses the library, and what it does with the tensor."""
+    """The cases of the packages that are installed: how often the program uses the library, and what it does with the tensor."""
     found: dict[str, Case] = {}
     if tqdm is not None:
         found |= {"tqdm, 3 iterations": (6, lambda x: bar(x, file=io.StringIO())), "tqdm, disabled": (5, lambda x: bar(x, disable=True))}

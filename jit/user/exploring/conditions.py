@@ -77,7 +77,7 @@ class Conditions:
             yield from self._of_value(guard)
 
     def _of_value(self, guard: Equals) -> Iterator[Condition]:
-        """Of an int, or of a tuple that ints are in."""
+        """The conditions that a guard on the value of an int, or of a tuple with ints in it, sets to the ints that vary."""
         place = position_of(guard.source)
         if place is None and type(guard.value) in (int, tuple) and self._may_vary(guard.source):
             self.unfollowed.append(f"{guard.source.told()} {guard.expected()}")
