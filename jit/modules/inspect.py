@@ -40,33 +40,38 @@ def real_callable(vm: VM, target: Object) -> Any:
     """The real callable that has the same signature as a traced one."""
     if isinstance(target, MethodObject):
         return MethodType(real_callable(vm, vm.observe(target.function)), object())
-    if isinstance(target, FunctionObject) and target.value is not MISSING:
-        if target.source is not None:
-            vm.guard(ValueIs, target.source, target.value)
-        base = target.source or vm.root_source.child(Pinned, target.value)
-        for name in ("code", "defaults", "kwdefaults"):
-            field = base.child(FunctionField, name)
-            found = field.step(target.value)
-            if found is MISSING:
-                vm.guard(IsMissing, field)
-            else:
-                vm.guard(ValueIs, field, found)
-        annotations = vm.observe(abstract.getattr_(vm, target, "__annotations__"))
-        if not isinstance(annotations, DictObject):
-            vm.unsupported(breaks.UnsupportedCall("inspect.signature of a function whose __annotations__ are no dict"))
-        for _, annotation in annotations.items(vm):
-            if annotation.source is not None:
-                vm.guard(ValueIs, annotation.source, annotation.value)
-        attributes = target.instance_dict(vm)
-        if attributes is not None:
-            for name in SIGNATURES:
-                if attributes.lookup(vm, name) is not None:
-                    vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of a function with a {name}"))
-            wrapped = attributes.lookup(vm, "__wrapped__")
-            if wrapped is not None:
-                real_callable(vm, vm.observe(wrapped))
-        return target.value
-    vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}"))
+    if not isinstance(target, FunctionObject) or target.value is MISSING:
+        vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of {target.name_when_called}"))
+    rest_on_parameters(vm, target)
+    attributes = target.instance_dict(vm)
+    if attributes is not None:
+        for name in SIGNATURES:
+            if attributes.lookup(vm, name) is not None:
+                vm.unsupported(breaks.UnsupportedCall(f"inspect.signature of a function with a {name}"))
+        wrapped = attributes.lookup(vm, "__wrapped__")
+        if wrapped is not None:
+            real_callable(vm, vm.observe(wrapped))
+    return target.value
+
+
+def rest_on_parameters(vm: VM, function: FunctionObject) -> None:
+    """Guard which function it is, and its code, defaults and annotations."""
+    if function.source is not None:
+        vm.guard(ValueIs, function.source, function.value)
+    base = function.source or vm.root_source.child(Pinned, function.value)
+    for name in ("code", "defaults", "kwdefaults"):
+        field = base.child(FunctionField, name)
+        found = field.step(function.value)
+        if found is MISSING:
+            vm.guard(IsMissing, field)
+        else:
+            vm.guard(ValueIs, field, found)
+    annotations = vm.observe(abstract.getattr_(vm, function, "__annotations__"))
+    if not isinstance(annotations, DictObject):
+        vm.unsupported(breaks.UnsupportedCall("inspect.signature of a function whose __annotations__ are no dict"))
+    for _, annotation in annotations.items(vm):
+        if annotation.source is not None:
+            vm.guard(ValueIs, annotation.source, annotation.value)
 
 
 @models(inspect.isfunction)
