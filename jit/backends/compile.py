@@ -33,6 +33,7 @@ from framejit.backends.freezing import Frozen, freeze
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
 from framejit.errors import BackendError, FramejitError
+from framejit.graph.inner import graph_modules, nodes_inside
 from framejit.graph.metadata import USER_PLACES
 from framejit.torch_classes import is_distributed
 from framejit.torch_modes import MODE_CHANGES
@@ -49,8 +50,7 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     inference = backend.needs_contexts and _take_out_inference_mode(request.gm.graph)
     if inference:
         request = replace(request, modes=replace(request.modes, inference=True, grad=False))
-    graphs = [module.graph for module in request.gm.modules() if isinstance(module, fx.GraphModule)]
-    switches = [node for graph in graphs for node in graph.nodes if node.target in MODE_SWITCHES]
+    switches = [node for node in nodes_inside(request.gm) if node.target in MODE_SWITCHES]
     guards: list[BackendGuard] = []
     wrappers = any(info.is_wrapper for info in request.inputs)
     with request.modes.applied(), torch._C.DisableTorchFunctionSubclass() if wrappers else contextlib.nullcontext():
@@ -191,14 +191,13 @@ def _check(request: GraphRequest) -> int:
 
 def _forget_examples(request: GraphRequest) -> None:
     """Drop what only compiling needs: the graph may live on, and with it would the program's classes and the fake tensors."""
-    for module in request.gm.modules():
-        if isinstance(module, fx.GraphModule):
-            for node in module.graph.nodes:
-                node.meta.pop("example_value", None)
-                node.meta.pop("nn_module_stack", None)
-                node.meta.pop(USER_PLACES, None)
-            if module is not request.gm:
-                weakref.finalize(module, forget_source, module.forward.__code__.co_filename)
+    for module in graph_modules(request.gm):
+        for node in module.graph.nodes:
+            node.meta.pop("example_value", None)
+            node.meta.pop("nn_module_stack", None)
+            node.meta.pop(USER_PLACES, None)
+        if module is not request.gm:
+            weakref.finalize(module, forget_source, module.forward.__code__.co_filename)
     _forget_tensors(request.fake_mode)
 
 

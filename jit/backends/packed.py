@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from framejit.graph.inner import nodes_inside
 from framejit.graph.packed import PACK, PAD, packed_looks, padded_looks
 
 LIBRARY = torch.library.Library("framejit", "FRAGMENT")
@@ -73,11 +74,9 @@ torch.library.register_autograd("framejit::pad", differentiate_padded, setup_con
 
 def replace(gm: fx.GraphModule) -> None:
     """Put our operators in the place of torch's, in the graph and in graphs inside of it."""
-    for module in gm.modules():
-        if isinstance(module, fx.GraphModule):
-            for node in module.graph.nodes:
-                if node.op == "call_function" and node.target in OPERATORS:
-                    node.target, node.args = OPERATORS[node.target], (*node.args, None)
+    for node in nodes_inside(gm):
+        if node.op == "call_function" and node.target in OPERATORS:
+            node.target, node.args = OPERATORS[node.target], (*node.args, None)
 
 
 OPERATORS = {PACK: torch.ops.framejit.pack.default, PAD: torch.ops.framejit.pad.default}

@@ -16,6 +16,7 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
+from framejit.graph.inner import graph_modules
 from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.repeated_changes import change_again_
 
@@ -92,10 +93,9 @@ def computes_again(graph: fx.Graph) -> bool:
 
 def checkpointed_graphs(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
     """The graphs inside the graph, and inside those, that are checkpointed."""
-    for module in gm.modules():
-        if isinstance(module, fx.GraphModule):
-            for node in module.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
-                yield getattr(module, node.args[0].target)
+    for module in graph_modules(gm):
+        for node in module.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
+            yield getattr(module, node.args[0].target)
 
 
 def saving_what_is_drawn(context_fn: Callable[[], Any] | None) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from framejit.graph.inner import nodes_inside
 from framejit.graph.recurrent import RECURRENT, Arguments
 
 LIBRARY = torch.library.Library("framejit", "FRAGMENT")
@@ -139,11 +140,9 @@ torch.library.register_autograd("framejit::recurrent", differentiate, setup_cont
 
 def replace(gm: fx.GraphModule) -> None:
     """Put our operator in the place of each recurrent network, in the graph and in graphs inside of it."""
-    for module in gm.modules():
-        if isinstance(module, fx.GraphModule):
-            for node in module.graph.nodes:
-                if node.op == "call_function" and node.target in RECURRENT:
-                    replace_node(node)
+    for node in nodes_inside(gm):
+        if node.op == "call_function" and node.target in RECURRENT:
+            replace_node(node)
 
 
 def replace_node(node: fx.Node) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import fx
 
 from framejit.graph.prune import Running, effects_of, has_effect, is_elementwise
+
+
+def graph_modules(module: torch.nn.Module) -> Iterator[fx.GraphModule]:
+    """The graphs that a module holds, itself included if it is one, and those inside them."""
+    return (inner for inner in module.modules() if isinstance(inner, fx.GraphModule))
+
+
+def nodes_inside(module: torch.nn.Module) -> Iterator[fx.Node]:
+    """The nodes of all graphs that a module holds."""
+    return (node for inner in graph_modules(module) for node in inner.graph.nodes)
 
 
 @dataclass(frozen=True, slots=True)

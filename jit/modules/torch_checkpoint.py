@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.builder import TorchVM
-from framejit.graph.inner import InnerGraph
+from framejit.graph.inner import InnerGraph, nodes_inside
 from framejit.graph.metadata import CONTEXT_FN
 from framejit.graph.on_fakes import stand_in
 from framejit.guards.kinds import ValueIs
@@ -301,5 +301,4 @@ def node_of(vm: TorchVM, inner: InnerGraph, how: dict[str, Any], arguments: froz
 
 def runs_functions(inner: InnerGraph) -> bool:
     """Whether a graph, or one inside it, uses one of those."""
-    graphs = [inner.graph, *[module.graph for module in inner.modules.modules() if isinstance(module, fx.GraphModule)]]
-    return any(node.target in NO_RULE for graph in graphs for node in graph.nodes)
+    return any(node.target in NO_RULE for node in (*inner.graph.nodes, *nodes_inside(inner.modules)))

@@ -28,8 +28,7 @@ def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
     """See `framejit.export`."""
     call = captured(target, args, kwargs, symbolic(signature_of(target), args, kwargs, dynamic_shapes))
     if call.graph is not None:
-        refuse_transforms(call.graph)
-        refuse_packing(call.graph)
+        refuse(call.graph)
     module = module_around(call, target)
     result = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
     if call.graph is not None:
@@ -37,21 +36,18 @@ def exported(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic
     return result
 
 
-def refuse_transforms(captured: fx.GraphModule) -> None:
-    """Stop at transforms of torch.func's that torch.export lowers to graphs which compute with fake tensors of its own (seen in torch 2.15)."""
-    for module in captured.modules():
-        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
-            if getattr(node.target, "__module__", None) == TRANSFORMS and node.target.__name__ in NOT_LOWERED:  # type: ignore[union-attr]
-                what = "in a program that is exported, which torch.export lowers to a graph without its arguments"
-                raise Unsupported(breaks.InsideTransform(NOT_LOWERED[node.target.__name__], what))  # type: ignore[union-attr]
+def refuse(captured: fx.GraphModule) -> None:
+    """Stop at what torch.export lowers wrongly.
 
-
-def refuse_packing(captured: fx.GraphModule) -> None:
-    """Stop at packed sequences, of which torch.export has wrong sizes, or goes through the lengths, of which it has no data (seen in torch 2.13)."""
-    for module in captured.modules():
-        for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
-            if node.target in PACKING:
-                raise Unsupported(breaks.DataDependent(node.target.__name__))
+    Some transforms of torch.func's become graphs which compute with fake tensors of its own (seen in torch 2.15). Of packed sequences it has wrong sizes,
+    or goes through the lengths, of which it has no data (seen in torch 2.13).
+    """
+    for node in [node for module in captured.modules() if isinstance(module, fx.GraphModule) for node in module.graph.nodes]:
+        if getattr(node.target, "__module__", None) == TRANSFORMS and node.target.__name__ in NOT_LOWERED:  # type: ignore[union-attr]
+            what = "in a program that is exported, which torch.export lowers to a graph without its arguments"
+            raise Unsupported(breaks.InsideTransform(NOT_LOWERED[node.target.__name__], what))  # type: ignore[union-attr]
+        if node.target in PACKING:
+            raise Unsupported(breaks.DataDependent(node.target.__name__))
 
 
 def tell_lines(lowered: fx.Graph, captured: fx.GraphModule) -> None:
