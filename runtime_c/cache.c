@@ -283,10 +283,14 @@ static int function_clear(FJ_CompiledFunction *self) {
     return 0;
 }
 
-/* Says that the object is going, and hands its entries over: whoever wants them to live on may take them. */
+/* Says that the object is going, and hands its entries over: whoever wants them to live on may take them.
+   Not where the garbage collector takes it, which calls this with a reference of its own: it has cleared all weak references by then that are garbage
+   together with the object (Modules/gcmodule.c: handle_weakrefs), without a word to their callbacks. So the guards of its entries wouldn't notice any
+   more that an object is gone that they know by its address. */
 static void function_finalize(PyObject *object) {
     FJ_CompiledFunction *self = (FJ_CompiledFunction *)object;
-    if (self->ended_callback == NULL || self->n_entries == 0) {
+    const int collected = Py_REFCNT(object) > 1;
+    if (self->ended_callback == NULL || self->n_entries == 0 || collected) {
         return;
     }
     PyObject *error_type, *error, *traceback;

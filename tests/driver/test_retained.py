@@ -422,6 +422,22 @@ def test_a_model_that_compiles_itself():
     assert all(map(is_gone, references)) and graphs() <= 3
 
 
+def test_what_the_garbage_collector_takes_is_compiled_again():
+    """It clears weak references that are garbage too, without a word to their callbacks: guards would take another object at the address for one that is gone."""
+
+    def look():
+        return iter
+
+    for _ in range(3):
+        compiled = framejit.compile(lambda t, function=look: (t + 1, function() is iter), backend="eager")
+        compiled.itself = compiled
+        assert compiled(x)[1]
+        del compiled
+        gc.collect()
+        assert not retained._records
+    assert graphs() == 3
+
+
 def test_reset_drops_what_waits():
     net = Net()
     entries = [entry_of(plain, x), entry_of(net, x)]
