@@ -423,7 +423,7 @@ def test_a_model_that_compiles_itself():
 
 
 def test_what_the_garbage_collector_takes_is_compiled_again():
-    """It clears weak references that are garbage too, without a word to their callbacks: guards would take another object at the address for one that is gone."""
+    """It clears weak references that are garbage too, without a word to their callbacks: guards would not notice that an object is gone."""
 
     def look():
         return iter
