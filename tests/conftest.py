@@ -4,7 +4,7 @@ import faulthandler
 import gc
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -64,6 +64,20 @@ def in_the_place_of_eager(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
             pytest.skip(str(reason.args[0]))
         monkeypatch.setitem(registry._BUILTIN, "eager", registry._BUILTIN[name])
     return str(name)
+
+
+@pytest.fixture
+def lenient() -> Iterator[None]:
+    """Not strict: what fails inside framejit runs as written, with a warning."""
+    with framejit_config.replace(strict=False):
+        yield
+
+
+@pytest.fixture
+def warnings_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    """Gives the warnings that framejit has logged so far."""
+    with caplog.at_level(logging.WARNING, logger="framejit"):
+        yield lambda: [record.getMessage() for record in caplog.records if record.name.startswith("framejit")]
 
 
 @pytest.fixture(autouse=True)

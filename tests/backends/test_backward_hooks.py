@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from agreement import close
 from torch import nn
 from torch.nn.modules import module as global_hooks
 
@@ -92,19 +93,7 @@ def check(register: Callable[[Any, Seen], None], needs_grad: bool) -> None:
             told.append([result.detach(), x.grad, *[p.grad.clone() for p in m.parameters()], len(seen), seen[:]])
             with torch.no_grad():
                 told.append(f(x))
-    same(told[4:], told[:4])
-
-
-def same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
-    if isinstance(expected, torch.Tensor):
-        torch.testing.assert_close(found, expected)
-    elif isinstance(expected, (list, tuple)):
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected, strict=True):
-            same(a, b)
-    else:
-        assert found == expected
+    close(told[4:], told[:4], None)
 
 
 @pytest.fixture
@@ -158,7 +147,7 @@ def test_hooks_that_are_always_called() -> None:
         seen = Seen()
         m = compile(Handles(seen))
         told.append([[m(torch.ones(n)) for n in (2, 3, 2, 3)], seen])
-    same(told[1], told[0])
+    close(told[1], told[0], None)
 
 
 RECURRENT: dict[str, Callable[[], nn.Module]] = {
@@ -212,4 +201,4 @@ def test_recurrent_networks(name: str, packed: bool) -> None:
             (out.sum() + (state[0] if isinstance(state, tuple) else state).sum()).backward()
             with torch.no_grad():
                 told.append([out.detach(), x.grad, [p.grad for p in m.parameters()], torch.rand(1), f(x)[0]])
-        same(told[1], told[0])
+        close(told[1], told[0], None)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from operators import BACKENDS, compare
 from torch._higher_order_ops.associative_scan import associative_scan, associative_scan_op
 
 import framejit
 from framejit.errors import Unsupported
-from tests.support.operators import BACKENDS, compare
 
 SCALE = torch.tensor(0.5)
 

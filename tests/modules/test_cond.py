@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from operators import BACKENDS, compare, compare_refused
 from torch import nn
 
 import framejit
 from framejit.errors import Unsupported
-from tests.support.operators import BACKENDS, compare
 
 
 def if_else(pred: Any, true: Callable[..., Any], false: Callable[..., Any], operands: Any = ()) -> Any:
@@ -302,19 +302,7 @@ def test_refused(program: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("program", [prints, differs_in_shape, an_operand_that_is_none])
 def test_what_is_refused_runs_as_in_eager(program: Callable[..., Any]) -> None:
     """The call of torch.cond is a break: the rest is compiled."""
-    framejit.reset()
-    compiled = framejit.compile(lambda *args: program(torch.cond, *args), backend="eager")
-    told = []
-    for call in (compiled, lambda *args: program(torch.cond, *args)):
-        try:
-            told.append(("returned", call(*calls()[0])))
-        except Exception as error:
-            told.append(("raised", type(error)))
-    assert told[0][0] == told[1][0], told
-    if told[0][0] == "raised":
-        assert told[0][1] is told[1][1]
-    else:
-        torch.testing.assert_close(told[0][1], told[1][1])
+    compare_refused(program, torch.cond, lambda: calls()[0])
 
 
 def test_a_branch_is_guarded() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from operators import BACKENDS
 from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.flex_attention import BlockMask, and_masks, create_block_mask, create_mask, flex_attention
 
 import framejit
 from framejit.errors import Unsupported
-from tests.support.operators import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 BIAS, SLOPES = torch.randn(2, 31), torch.tensor([0.1, 0.2])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from agreement import agree
+from agreement import agree, close
 from torch import nn
 from torch.func import (
     functional_call,
@@ -390,22 +390,13 @@ def told(program: Callable[..., Any], compile: Callable[[Any], Any]) -> tuple[li
     return found, net.seen
 
 
-def check(found: list[Any], expected: list[Any], tolerance: float) -> None:
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected):
-        if isinstance(b, torch.Tensor):
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
-        else:
-            assert a == b
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [*WHOLE, *SPLIT])
 def test_programs(program: Callable[..., Any], backend: str) -> None:
     """Results and gradients, with the backward pass outside of what is compiled."""
     expected = told(program, lambda f: f)
     found = told(program, lambda f: framejit.compile(f, backend=backend))
-    check(found[0], expected[0], 1e-6 if backend == "eager" else 1e-5)  # AOTAutograd may sum in another order
+    close(found[0], expected[0], 1e-6 if backend == "eager" else 1e-5)  # AOTAutograd may sum in another order
     assert found[1] == expected[1]
     if program in WHOLE:
         assert framejit.statistics()["graphs"] == 1 and not framejit.statistics()["reasons"], framejit.statistics()
@@ -541,7 +532,7 @@ def test_inductor() -> None:
 
     expected = told(cubes, lambda f: f)
     found = told(cubes, lambda f: framejit.compile(f, backend="inductor"))
-    check(found[0], expected[0], 1e-4)
+    close(found[0], expected[0], 1e-4)
 
 
 @pytest.mark.parametrize("transform", ["grad", "vjp"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from operators import BACKENDS, compare, compare_refused
 from torch import nn
 from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
@@ -15,7 +16,6 @@ from torch.utils import _pytree as pytree
 
 import framejit
 from framejit.errors import Unsupported
-from tests.support.operators import BACKENDS, compare
 
 
 class Operators:
@@ -246,19 +246,7 @@ def test_refused(program: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("program", [an_item_by_a_number, changes_what_it_closes_over])
 def test_what_is_refused_runs_as_in_eager(program: Callable[..., Any]) -> None:
     """The call of the operator is a break: the rest is compiled."""
-    framejit.reset()
-    compiled = framejit.compile(lambda *args: program(InTorch, *args), backend="eager")
-    told = []
-    for call in (compiled, lambda *args: program(InTorch, *args)):
-        try:
-            told.append(("returned", call(*calls(requires_grad=False)[0])))
-        except Exception as error:
-            told.append(("raised", type(error)))
-    assert told[0][0] == told[1][0], told
-    if told[0][0] == "raised":
-        assert told[0][1] is told[1][1]
-    else:
-        torch.testing.assert_close(told[0][1], told[1][1])
+    compare_refused(program, InTorch, lambda: calls(requires_grad=False)[0])
 
 
 def test_what_a_body_reads_is_guarded() -> None:

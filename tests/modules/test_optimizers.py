@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from agreement import close
 from torch import nn
 from torch.optim import lr_scheduler, swa_utils
 from torch.optim.adam import adam
@@ -96,28 +97,13 @@ def training_step(run: Run) -> Any:
     return loss.detach() * 1
 
 
-def same(found: Any, expected: Any, tolerance: float = 0.0) -> None:
-    assert type(found) is type(expected)
-    if isinstance(expected, torch.Tensor):
-        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-    elif isinstance(expected, dict):
-        assert list(found) == list(expected)
-        same(list(found.values()), list(expected.values()), tolerance)
-    elif isinstance(expected, (list, tuple)):
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected, strict=True):
-            same(a, b, tolerance)
-    else:
-        assert found == expected
-
-
 @pytest.mark.parametrize(
     "name, scheduled", [*((name, True) for name in CASES), ("SGD", False), ("Adam-foreach", False), ("LBFGS-max_iter", False)]
 )
 def test_steps(name: str, scheduled: bool) -> None:
     expected, run = Run(name, scheduled), Run(name, scheduled)
     framejit.reset()
-    same(steps(run, framejit.compile(run.optimizer.step, backend="eager")), steps(expected, expected.optimizer.step))
+    close(steps(run, framejit.compile(run.optimizer.step, backend="eager")), steps(expected, expected.optimizer.step))
     assert framejit.statistics()["recompiles"] <= 1
 
 
@@ -140,7 +126,7 @@ def test_training_steps(name: str, backend: str, scheduled: bool) -> None:
     compiled = framejit.compile(training_step, backend=backend)
     tolerance = 1e-5 if backend != "eager" and any(part in name for part in BY_TENSORS) else 0.0
     for _ in range(STEPS):
-        same([compiled(run), run.seen()], [training_step(expected), expected.seen()], tolerance)
+        close([compiled(run), run.seen()], [training_step(expected), expected.seen()], tolerance)
     found = framejit.statistics()
     if name.startswith(AS_WRITTEN):  # torch.compile, where the process has used it, marks the steps of LBFGS and SparseAdam as not to be compiled
         assert any(id in reason for reason in found["reasons"] for id in ("FJ036", "FJ009", "FJ003"))
@@ -160,7 +146,7 @@ def test_training_steps_with_inductor(name: str) -> None:
     framejit.reset()
     compiled = framejit.compile(training_step, backend="inductor")
     for _ in range(STEPS):
-        same([compiled(run), run.seen()], [training_step(expected), expected.seen()], 1e-5)
+        close([compiled(run), run.seen()], [training_step(expected), expected.seen()], 1e-5)
     found = framejit.statistics()
     assert found["graphs"] <= 2 and found["graph_breaks"] <= 1 and found["internal_errors"] == 0, found
 
@@ -195,7 +181,7 @@ def test_first_steps(program: Callable[..., None], calls: int, graphs: int) -> N
         for _ in range(calls):
             compiled(optimizer, parameter)
         told.append([parameter, parameter.grad, optimizer.state_dict()["state"]])
-    same(told[1], told[0])
+    close(told[1], told[0])
     assert framejit.statistics()["graphs"] == graphs, framejit.statistics()
 
 
@@ -211,7 +197,7 @@ def test_settings_that_change_in_each_step(name: str, varying: str, backend: str
         for group in (run.optimizer.param_groups[0], expected.optimizer.param_groups[0]):
             group["weight_decay"], group["lr"] = max(0.0, 0.1 - step / 80), 0.01 / (step + 1)
             group[varying] = (0.9 - step / 100, 0.999 - step / 100) if varying == "betas" else 0.9 - step / 100
-        same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
+        close([compiled(run), run.seen()], [training_step(expected), expected.seen()])
     found = framejit.statistics()
     assert found["graphs"] <= 3 and found["graph_breaks"] == 0, found
 
@@ -254,7 +240,7 @@ def test_what_surrounds_an_optimizer(name: str, backend: str) -> None:
             state = [*model.parameters(), *average.parameters(), optimizer.state_dict()["state"], optimizer.param_groups[0]["lr"]]
             seen.append(copy.deepcopy([results, state, scaler.get_scale()]))
         told.append(seen)
-    same(told[1], told[0])
+    close(told[1], told[0])
 
 
 def test_hooks_of_steps() -> None:
@@ -265,7 +251,7 @@ def test_hooks_of_steps() -> None:
         run.optimizer.register_step_post_hook(lambda optimizer, args, kwargs: seen.append(run.seen()))
         compile(training_step)(run)
     assert seen[0] == seen[2] == "pre"
-    same(seen[3], seen[1])
+    close(seen[3], seen[1])
 
 
 class Plain(torch.optim.Optimizer):
@@ -291,7 +277,7 @@ def test_an_optimizer_of_the_program() -> None:
         del CASES["Plain"]
     compiled = framejit.compile(training_step, backend="eager")
     for _ in range(STEPS):
-        same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
+        close([compiled(run), run.seen()], [training_step(expected), expected.seen()])
 
 
 class AdamByHand(torch.optim.Optimizer):
@@ -345,7 +331,7 @@ def test_steps_that_the_program_has_written_are_part_of_the_graph(cls: Any, back
     compiled = framejit.compile(training_step, backend=backend)
     for step in range(STEPS):
         run.optimizer.param_groups[0]["lr"] = expected.optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
-        same([compiled(run), run.seen()], [training_step(expected), expected.seen()])
+        close([compiled(run), run.seen()], [training_step(expected), expected.seen()])
     found = framejit.statistics()
     assert found["graphs"] <= 3 and found["graph_breaks"] == 0, found
 
@@ -378,7 +364,7 @@ def test_functions_of_torch_optim_are_not_told_that_they_are_compiled() -> None:
             f(*args)
         return args
 
-    same(run(framejit.compile(fn, backend="eager")), run(fn))
+    close(run(framejit.compile(fn, backend="eager")), run(fn))
 
 
 def test_marks_of_torchs_own_tracer() -> None:
@@ -410,7 +396,7 @@ def test_steps_that_autograd_records(cls: Any) -> None:
         loss = compile(learn)(weight, torch.ones(4, 3))
         loss.backward()
         told.append([loss.detach(), weight.grad])
-    same(told[1], told[0])
+    close(told[1], told[0])
 
 
 def interrupted(compile: Callable[[Any], Any], cls: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -445,7 +431,7 @@ def interrupted(compile: Callable[[Any], Any], cls: Any, kwargs: dict[str, Any])
 def test_states_that_are_loaded_and_groups_that_are_added(cls: Any, kwargs: dict[str, Any], backend: str) -> None:
     framejit.reset()
     found = interrupted(lambda f: framejit.compile(f, backend=backend), cls, kwargs)
-    same(found, interrupted(lambda f: f, cls, kwargs), 1e-6 if (cls, backend) == (torch.optim.RAdam, "aot_eager") else 0.0)
+    close(found, interrupted(lambda f: f, cls, kwargs), 1e-6 if (cls, backend) == (torch.optim.RAdam, "aot_eager") else 0.0)
     statistics = framejit.statistics()
     assert statistics["graphs"] <= 4 and statistics["recompiles"] <= 3, statistics
 

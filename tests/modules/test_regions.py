@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from operators import BACKENDS, compare
 from torch import fx, nn
 from torch._higher_order_ops.hints_wrap import hints_wrapper
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph
@@ -17,7 +18,6 @@ from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set
 import framejit
 from framejit.backends import aot_eager
 from framejit.backends.eager import compile_eager
-from tests.support.operators import BACKENDS, compare
 
 region = torch.compiler.nested_compile_region
 

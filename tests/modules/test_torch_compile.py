@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from agreement import agree
+from operators import BACKENDS
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import framejit
-from tests.support.agreement import agree
-from tests.support.operators import BACKENDS
 
 
 def decorated(x: Any) -> Any:

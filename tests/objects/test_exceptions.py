@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_handled_exception import outcomes, portrait
+from handled import outcomes, portrait
 
 import framejit
 
@@ -482,7 +482,7 @@ def test_warnings_of_operations(name: str, filters: str) -> None:
 
 @pytest.mark.parametrize("function", programs, ids=lambda function: function.__name__)
 def test_programs_in_all_contexts(function: Any) -> None:
-    assert outcomes(framejit.compile(function, backend="eager")) == outcomes(function)
+    assert outcomes(framejit.compile(function, backend="eager"), torch.ones(2)) == outcomes(function, torch.ones(2))
 
 
 def test_a_class_is_not_made_anew_for_the_result() -> None:

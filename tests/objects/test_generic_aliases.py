@@ -6,15 +6,9 @@ import typing
 from typing import Any
 
 import pytest
+from agreement import tried
 
 import framejit
-
-
-def outcome(function: Any, *args: Any) -> Any:
-    try:
-        return function(*args)
-    except Exception as error:
-        return type(error), str(error)
 
 
 def changed_arguments() -> Any:
@@ -52,10 +46,10 @@ def of_the_origin() -> Any:
 
 @pytest.mark.parametrize("program", [changed_arguments, own_attribute, past_setattr, deleted, of_the_origin], ids=lambda program: program.__name__)
 def test_an_alias_is_changed(program):
-    expected = outcome(program)
+    expected = tried(program)
     compiled = framejit.compile(program, backend="eager")
-    assert outcome(compiled) == expected
-    assert outcome(compiled) == expected
+    assert tried(compiled) == expected
+    assert tried(compiled) == expected
 
 
 def test_what_is_read_of_an_alias_is_guarded():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import sys
 import traceback
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from handled import caller_contexts, outcomes, portrait
 
 import framejit
 
@@ -21,87 +21,6 @@ programs: list[Any] = []
 def program(function: Any) -> Any:
     programs.append(function)
     return function
-
-
-def caller_contexts():
-    """Ways to call a function; each gets the call to be made."""
-
-    def plain(call):
-        call()
-
-    def in_except(call):
-        try:
-            1 / 0
-        except ZeroDivisionError:
-            call()
-
-    def in_finally(call):
-        with contextlib.suppress(KeyError):
-            try:
-                {}["a"]
-            finally:
-                call()
-
-    def in_nested(call):
-        try:
-            raise ValueError("outer")
-        except ValueError:
-            try:
-                raise IndexError(1, 2)
-            except IndexError:
-                call()
-            call()
-
-    def in_exit(call):
-        class Calls:
-            def __enter__(self):
-                pass
-
-            def __exit__(self, *exc):
-                call()
-                return True
-
-        with Calls():
-            raise OSError("left")
-
-    def in_generator(call):
-        def handles():
-            try:
-                raise TypeError("in the generator")
-            except TypeError:
-                yield call()
-
-        try:
-            raise LookupError
-        except LookupError:
-            list(handles())
-
-    return [plain, in_except, in_finally, plain, in_nested, in_exit, in_generator, in_except]
-
-
-def portrait(error: BaseException | None, depth: int = 6) -> Any:
-    """An exception with what it hangs on."""
-    if error is None or not depth:
-        return None
-    notes = getattr(error, "__notes__", None)
-    return repr(error), portrait(error.__context__, depth - 1), portrait(error.__cause__, depth - 1), error.__suppress_context__, notes
-
-
-def outcomes(function: Any) -> list[Any]:
-    found = []
-
-    def call():
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            try:
-                result = "returned", repr(function(x))
-            except BaseException as error:
-                result = "raised", portrait(error)
-        found.append((result, printed.getvalue()))
-
-    for context in caller_contexts():
-        context(call)
-    return found
 
 
 @program
@@ -438,7 +357,7 @@ def escapes(t):
 
 @pytest.mark.parametrize("function", programs, ids=lambda function: function.__name__)
 def test_programs_in_all_contexts(function: Any) -> None:
-    assert outcomes(framejit.compile(function, backend="eager")) == outcomes(function)
+    assert outcomes(framejit.compile(function, backend="eager"), x) == outcomes(function, x)
 
 
 @pytest.mark.parametrize("first", [1, 6])

@@ -9,6 +9,8 @@ import pytest
 import torch
 from agreement import agree, agree_over_calls, raising
 
+import framejit
+
 x = torch.arange(6.0).reshape(2, 3)
 Pair = namedtuple("Pair", "first second", defaults=[None])
 
@@ -365,9 +367,9 @@ def test_alone(program):
 def test_an_append_guards_no_length():
     compiled = agree(append_only, x, [1])
     items = [1, 2, 3]
-    before = recompiles()
+    before = framejit.statistics()["recompiles"]
     compiled(x, items)
-    assert recompiles() == before
+    assert framejit.statistics()["recompiles"] == before
     assert len(items) == 5
 
 
@@ -378,15 +380,9 @@ def test_another_length_recompiles():
         return t
 
     compiled = agree(total, x, [1, 2])
-    before = recompiles()
+    before = framejit.statistics()["recompiles"]
     assert torch.equal(compiled(x, [1, 2, 3]), x + 6)
-    assert recompiles() == before + 1
-
-
-def recompiles():
-    import framejit
-
-    return framejit.statistics()["recompiles"]
+    assert framejit.statistics()["recompiles"] == before + 1
 
 
 def item_then_insert(t, items):
@@ -432,9 +428,9 @@ def test_one_item_is_guarded_to_be_there():
         return t + items[1] + pair[0]
 
     compiled = agree(pick, x, [1, 2], (3, 4))
-    before = recompiles()
+    before = framejit.statistics()["recompiles"]
     assert torch.equal(compiled(x, [7, 2, 9], (3,)), x + 5)
-    assert recompiles() == before
+    assert framejit.statistics()["recompiles"] == before
     with pytest.raises(IndexError, match="list index out of range"):
         compiled(x, [1], (3, 4))
     with pytest.raises(IndexError, match="tuple index out of range"):
@@ -448,9 +444,9 @@ def test_an_item_that_nothing_looks_at_is_guarded_to_be_there(passed_on):
         return (t + 1, taken) if passed_on else t + 1
 
     compiled = agree(pick, x, [1, 2], (3, 4))
-    before = recompiles()
+    before = framejit.statistics()["recompiles"]
     assert passed_on is (type(compiled(x, [3, "text", 4], (3, 4, 5))) is tuple)
-    assert recompiles() == before
+    assert framejit.statistics()["recompiles"] == before
     with pytest.raises(IndexError, match="list index out of range"):
         compiled(x, [1], (3, 4))
     with pytest.raises(IndexError, match="tuple index out of range"):

@@ -6,6 +6,7 @@ import collections
 from typing import Any
 
 import pytest
+from agreement import tried
 
 import framejit
 
@@ -58,21 +59,14 @@ PROGRAMS = (
 )
 
 
-def outcome(function: Any) -> Any:
-    try:
-        return function()
-    except Exception as error:
-        return type(error), str(error)
-
-
 @pytest.mark.parametrize("name", NAMESPACES)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_names_are_looked_up_as_by_the_namespace(program, name):
     function = eval(program, NAMESPACES[name]())
-    expected = outcome(function)
+    expected = tried(function)
     compiled = framejit.compile(function, backend="eager")
-    assert outcome(compiled) == expected
-    assert outcome(compiled) == expected
+    assert tried(compiled) == expected
+    assert tried(compiled) == expected
 
 
 def test_globals_is_the_namespace_itself():

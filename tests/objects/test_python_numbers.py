@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any
 
 import pytest
 import torch
-from agreement import Comparison
+from agreement import Comparison, tried
 
 import framejit
 
@@ -26,13 +25,6 @@ PROGRAMS = {
 DATA = ([1.0, 2.0, 0.25], [0.5, 3.5, -0.125], [0.0, 0.0, 0.0], [-3.0, 1.0, -800.0], [float("nan"), 1.0, 2.0], [1e200, 2.0, 1e308], [1e9, float("inf"), 3.0])
 
 
-def outcome(function: Any, x: torch.Tensor) -> Any:
-    try:
-        return function(x)
-    except (ArithmeticError, ValueError, RuntimeError) as error:
-        return type(error), str(error)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_and_errors_are_pythons(name: str, backend: str) -> None:
@@ -41,7 +33,7 @@ def test_values_and_errors_are_pythons(name: str, backend: str) -> None:
     compiled = framejit.compile(program, backend=backend, fullgraph=True)
     for numbers in DATA:
         x = torch.tensor(numbers, dtype=torch.float64)
-        Comparison().same(outcome(program, x), outcome(compiled, x), str(numbers))
+        Comparison().same(tried(program, x), tried(compiled, x), str(numbers))
     assert framejit.statistics()["graph_breaks"] == 0
 
 
@@ -57,7 +49,7 @@ def test_a_branch_that_raises_is_checked_in_the_graph() -> None:
     compiled = framejit.compile(refused, backend="aot_eager", fullgraph=True)
     for numbers in DATA:
         x = torch.tensor(numbers, dtype=torch.float64)
-        Comparison().same(outcome(refused, x), outcome(compiled, x), str(numbers))
+        Comparison().same(tried(refused, x), tried(compiled, x), str(numbers))
     assert framejit.statistics()["graphs"] == 1
 
 
@@ -87,9 +79,9 @@ def test_an_index_is_drawn_in_the_graph() -> None:
     compiled = framejit.compile(program, backend="eager", fullgraph=True)
     for seed in range(12):
         random.seed(seed)
-        expected, state = outcome(program, torch.arange(3.0) / 6), random.getstate()
+        expected, state = tried(program, torch.arange(3.0) / 6), random.getstate()
         random.seed(seed)
-        Comparison().same(expected, outcome(compiled, torch.arange(3.0) / 6))
+        Comparison().same(expected, tried(compiled, torch.arange(3.0) / 6))
         assert random.getstate() == state
 
 

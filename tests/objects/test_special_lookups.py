@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from agreement import agree_over_calls
+from agreement import agree_over_calls, tried
 
 import framejit
 
@@ -44,13 +44,6 @@ class Getters:
     __add__ = Getter()
 
 
-def outcome(function, *args):
-    try:
-        return function(*args)
-    except Exception as error:
-        return type(error).__name__, str(error)
-
-
 LOOKUPS = {
     "==": lambda made: made == made,
     "== of two": lambda made: made == type(made)(),
@@ -75,7 +68,7 @@ def test_a_special_method_whose_lookup_raises(name, made):
     look = LOOKUPS[name]
 
     def function(x):
-        return x + 1, outcome(look, made())
+        return x + 1, tried(look, made())
 
     expected = function(torch.zeros(2))
     tensor, found = framejit.compile(function, backend="eager")(torch.zeros(2))
@@ -152,7 +145,7 @@ def test_a_metaclass_with_a_module_of_its_own_is_not_asked_while_tracing():
                 return 1 / 0
 
         made = Meta("Made", (), {})
-        return x + 1, outcome(lambda: str | made())
+        return x + 1, tried(lambda: str | made())
 
     assert framejit.compile(function, backend="eager")(torch.zeros(2))[1] == function(torch.zeros(2))[1]
 

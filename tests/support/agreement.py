@@ -81,6 +81,24 @@ class Comparison:
         torch.testing.assert_close(a.detach(), b.detach(), rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{path}: {text}")
 
 
+def close(found: Any, expected: Any, tolerance: float | None = 0.0, path: str = "result") -> None:
+    """Equal in structure; tensors within a tolerance, relative and absolute. None: what torch.testing allows their dtype."""
+    assert type(found) is type(expected), f"{path}: {type(found)} and {type(expected)}"
+    if isinstance(expected, torch.Tensor):
+        allowed = {"rtol": tolerance, "atol": tolerance, "equal_nan": True}
+        torch.testing.assert_close(found, expected, **allowed, msg=lambda text: f"{path}: {text}")
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected), f"{path}: keys {list(found)} and {list(expected)}"
+        for key, value in expected.items():
+            close(found[key], value, tolerance, f"{path}[{key!r}]")
+    elif isinstance(expected, (list, tuple)):
+        assert len(found) == len(expected), f"{path}: lengths {len(found)} and {len(expected)}"
+        for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+            close(a, b, tolerance, f"{path}[{i}]")
+    else:
+        assert found == expected, f"{path}: {found!r} and {expected!r}"
+
+
 def outcome(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[str, Any]:
     """("returned", value) or ("raised", exception)."""
     torch.manual_seed(0)
@@ -112,16 +130,28 @@ def agree(fn: Callable[..., Any], *args: Any, backend: Any = "eager", fullgraph:
     return compiled
 
 
-def agree_in_text(fn: Callable[[], Any], calls: int = 2) -> None:
-    """Run a program that takes nothing, eagerly and compiled, several times: what it returns or raises must look the same, addresses apart."""
+def agree_in_text(fn: Callable[..., Any], *args: Any, calls: int = 2) -> None:
+    """Run a program eagerly and compiled, several times: what it returns or raises must look the same, types included and addresses apart.
 
-    def seen(run: Callable[[], Any]) -> str:
-        kind, value = outcome(run, (), {})
-        return f"{kind} {re.sub('0x[0-9a-f]+', '0x', repr(value))}"
+    Lists, dicts, sets and deques among its arguments are copied for each call.
+    """
+
+    def seen(run: Callable[..., Any]) -> str:
+        given = [copy.copy(arg) if isinstance(arg, (list, dict, set, deque)) else arg for arg in args]
+        kind, value = outcome(run, given, {})
+        return f"{kind} {re.sub('0x[0-9a-f]+', '0x', repr(with_types(value)))}"
 
     expected = [seen(fn) for _ in range(calls)]
     compiled = framejit.compile(fn, backend="eager")
-    assert [seen(compiled) for _ in range(calls)] == expected
+    got = [seen(compiled) for _ in range(calls)]
+    assert got == expected, f"eager {expected}, compiled {got}"
+
+
+def with_types(value: Any) -> Any:
+    """A value as something to compare: types all through lists and tuples, and text."""
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [with_types(item) for item in value]
+    return type(value).__name__, value.tolist() if isinstance(value, torch.Tensor) else repr(value)
 
 
 def tried(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from agreement import close
 from torch.utils import _pytree as pytree
 
 import framejit
@@ -60,3 +61,15 @@ def compare(
         assert pytree.tree_structure(found) == pytree.tree_structure(expected)
     if graphs is not None:
         assert (framejit.statistics()["graphs"], framejit.statistics()["reasons"]) == (graphs, []), framejit.statistics()
+
+
+def compare_refused(program: Callable[..., Any], operator: Any, calls: Callable[[], tuple[torch.Tensor, ...]]) -> None:
+    """`program(operator, *calls())` compiled and as written, where the call of the operator is a break: the same result, or an error of the same class."""
+    framejit.reset()
+    told: list[Any] = []
+    for call in (framejit.compile(lambda *args: program(operator, *args), backend="eager"), lambda *args: program(operator, *args)):
+        try:
+            told.append(call(*calls()))
+        except Exception as error:
+            told.append(type(error))
+    close(*told, tolerance=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import logging
 import math
 import operator
 import signal
@@ -33,18 +32,6 @@ def fresh() -> Iterator[None]:
     framejit.reset()
     calls.clear()
     yield
-
-
-@pytest.fixture
-def lenient() -> Iterator[None]:
-    with config.replace(strict=False):
-        yield
-
-
-@pytest.fixture
-def warnings_logged(caplog):
-    with caplog.at_level(logging.WARNING, logger="framejit"):
-        yield lambda: [record.getMessage() for record in caplog.records if record.name.startswith("framejit")]
 
 
 @pytest.fixture(autouse=True)

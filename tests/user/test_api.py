@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import logging
 import operator
 import re
 import sys
@@ -37,18 +36,6 @@ eager = functools.partial(framejit.compile, backend="eager")
 def fresh() -> Iterator[None]:
     framejit.reset()
     yield
-
-
-@pytest.fixture
-def lenient() -> Iterator[None]:
-    with config.replace(strict=False):
-        yield
-
-
-@pytest.fixture
-def warnings_logged(caplog):
-    with caplog.at_level(logging.WARNING, logger="framejit"):
-        yield lambda: [record.getMessage() for record in caplog.records if record.name.startswith("framejit")]
 
 
 def same(a, b):
