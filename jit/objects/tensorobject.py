@@ -13,7 +13,7 @@ from framejit import breaks, classes, torch_function_stack
 from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TensorAttribute, attribute_of
-from framejit.objects import abstract, operators
+from framejit.objects import abstract, operators, text
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Namespace, Object
 from framejit.objects.overrides import is_overridden
@@ -448,6 +448,16 @@ for _name in ("item", "__bool__", "__int__", "__float__", "__index__", "__comple
         models(getattr(torch.Tensor, _name))(scalar_method(_name))
 
 
+@models(torch.Tensor.__format__)
+def tensor_format(vm: VM, self: TensorObject, spec: Object) -> Object:
+    """The text of the number in a plain tensor without dimensions."""
+    plain: type = torch.Tensor
+    if self.cls is not plain or self.look(vm).dim() != 0:
+        vm.unsupported(needs_data("__format__"))
+    detached = enter(vm, torch.Tensor.detach, [self])
+    return text.format_(vm, abstract.call(vm, vm.const(torch.Tensor.item), [detached]), None, spec)
+
+
 def breaking(make: Callable[[str], breaks.Break], name: str) -> Any:
     def stop(vm: VM, *args: Object, **kwargs: Object) -> NoReturn:
         vm.unsupported(make(name))
@@ -470,7 +480,7 @@ def not_traced(name: str) -> breaks.Break:
 
 for _make, _names in (
     (not_read, "_cdata _backward_hooks _post_accumulate_grad_hooks _version name _base _grad_fn output_nr _python_dispatch"),
-    (needs_data, "__repr__ __format__ __contains__ __dlpack__ __reversed__"),
+    (needs_data, "__repr__ __contains__ __dlpack__ __reversed__"),
     (
         not_traced,
         "const_data_ptr mutable_data_ptr _is_view _use_count is_set_to storage _typed_storage "

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from agreement import Comparison
+from agreement import Comparison, agree
+from torch import nn
 
 import framejit
 
@@ -138,3 +139,26 @@ def test_a_text_that_is_looked_at_is_guarded() -> None:
     compiled = framejit.compile(lambda x, t: x * table.get(str(t), 3) + t, backend="eager", fullgraph=True)
     for value in (0.5, 1.5, 2.5, 0.5):
         assert torch.equal(compiled(torch.ones(2), value), torch.ones(2) * table.get(str(value), 3) + value)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_tensors_without_dimensions_are_written_as_their_numbers(backend: str) -> None:
+    """So progress is told, and so multimodal models of transformers say what doesn't fit."""
+
+    def step(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+        loss, count = x.square().sum(), (x > 1).sum()
+        log.append(f"loss {loss:.3f} {loss}, {count} of {count + 1:>5} {count > 1}")
+        log.append("{} {:.2e} {:>5}".format(count, loss, count))
+        return loss * 2
+
+    compiled = framejit.compile(step, backend=backend, fullgraph=True)
+    for x in (torch.tensor([0.5, 2.0]), torch.tensor([float("nan"), 0.0]), torch.tensor([3.0, 1e10], requires_grad=True)):
+        expected, found = [], []
+        assert torch.equal(step(x, expected), compiled(x, found)) or "nan" in found[0]
+        assert expected == found
+
+
+@pytest.mark.parametrize("spec", ["", ">4", "d", "f", "?"])
+def test_formats_of_other_tensors_are_those_of_eager(spec: str) -> None:
+    for tensor in (torch.ones(2), torch.tensor(2), torch.tensor(2.5), torch.tensor(2 + 1j), nn.Parameter(torch.tensor(2.5))):
+        agree(lambda t: (t + 1, format(t, spec)), tensor, fullgraph=False)
