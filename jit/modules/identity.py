@@ -14,15 +14,17 @@ from framejit.guards.source import MISSING
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE
 from framejit.objects.dictobject import DictObject
-from framejit.objects.finalizers import guard_address
+from framejit.objects.finalizers import guard_address, has_address
+from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, NotConstant, Object, settle
 from framejit.objects.registry import models
+from framejit.objects.setobject import SetObject
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import UserObject
 
 
 class IdObject(Object):
-    """The address of an object that the trace made: good for look-ups and comparisons in the trace, unknown as a number."""
+    """The address of an object that the trace made, or may not keep alive: good for look-ups and comparisons in the trace, unknown as a number."""
 
     __slots__ = ("owner",)
 
@@ -45,9 +47,13 @@ class IdObject(Object):
 
 @models(id)
 def id_(vm: VM, obj: Object) -> Object:
-    """The address of an object: a constant of one from outside, which is then known by identity."""
+    """The address of an object: a constant of one from outside, which is then known by identity, where that may be guarded."""
     obj = vm.observe(obj)
     if obj.source is not None and obj.value is not MISSING:
+        is_fixed = has_address(obj)
+        obj = vm.tell_apart(obj, is_fixed)
+        if not is_fixed:
+            return IdObject(obj)
         guard_address(vm, obj, "id()")
         return vm.const(id(obj.value))
     if obj.cls in (type(None), bool) or issubclass(obj.cls, type):
@@ -76,11 +82,13 @@ def has_hidden_state(cls: type) -> bool:
 
 @models(object.__reduce_ex__)
 def reduce_ex(vm: VM, self: Object, protocol: Object) -> Object:
-    """Objects/typeobject.c: reduce_newobj, for instances whose whole state is their `__dict__`."""
+    """Objects/typeobject.c: reduce_newobj, for instances whose whole state is their `__dict__`, and what sets and mappings give of themselves."""
     if vm.observe(protocol).cls is not int:
         vm.unsupported(breaks.UnsupportedCall("object.__reduce_ex__ with a protocol that is no int"))
     if isinstance(self, DictObject) and self.cls in (OrderedDict, defaultdict) and protocol.constant(vm) >= 2:
         return reduce_mapping(vm, self)
+    if isinstance(self, SetObject) and self.cls in (set, frozenset) and protocol.constant(vm) >= 2:
+        return TupleObject([vm.const(self.cls), TupleObject([ListObject(abstract.iterate(vm, self))]), NONE])
     plain = isinstance(self, UserObject) and all(
         vm.raw_type_lookup(self.cls, name) in (MISSING, getattr(object, name, MISSING)) for name in OVERRIDES
     )

@@ -92,9 +92,14 @@ def holds_visible_end(value: Any) -> bool:
     return False
 
 
+def has_address(obj: Object) -> bool:
+    """Whether it may be guarded which object a value from outside is: such a guard keeps alive what can't be referenced weakly, whose end mustn't show then."""
+    return bool(classes.weakrefoffset(obj.cls)) or not holds_visible_end(obj.value)
+
+
 def guard_address(vm: VM, obj: Object, asked: str) -> None:
-    """Guard which object a value from outside is. The guard keeps alive what can't be referenced weakly, so that breaks where its end shows."""
-    if not classes.weakrefoffset(obj.cls) and holds_visible_end(obj.value):
+    """Guard which object a value from outside is. Breaks where that can't be."""
+    if not has_address(obj):
         vm.unsupported(breaks.UnsupportedCall(f"{asked} of a {obj.type_name} whose end shows, and which can't be referenced weakly"))
     assert obj.source is not None
     vm.guard(ValueIs, obj.source, obj.value)

@@ -42,11 +42,13 @@ def same_value(vm: VM, a: Object, b: Object, unsure: bool) -> bool:
     return False
 
 
-def tell_apart(vm: VM, known: dict[int, Object], obj: Object) -> Object:
-    """The value, which is looked up by identity; `known` are those that were before: it is none of them, unless it is here."""
+def tell_apart(vm: VM, known: dict[int, tuple[Object, bool]], obj: Object, is_fixed: bool = False) -> Object:
+    """The value, which is looked up by identity; `known` are those that were before: it is none of them, unless it is here. `is_fixed`: a guard says which
+    object it is, so that others of which one does needn't be told apart from it."""
     if id(obj) not in known:
-        guard_distinct(vm, obj, *(other for other in known.values() if other.cls is obj.cls and not are_keys_of_one_dict(obj, other)))
-        known[id(obj)] = obj
+        others = [other for other, fixed in known.values() if other.cls is obj.cls and not (fixed and is_fixed)]
+        guard_distinct(vm, obj, *(other for other in others if not are_keys_of_one_dict(obj, other)))
+        known[id(obj)] = obj, is_fixed
         vm.trail.log(known.pop, id(obj))
     return obj
 

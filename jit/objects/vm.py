@@ -276,8 +276,8 @@ class Values(Protocol[Obj]):
     def identity_key(self, obj: Obj) -> Any:
         """The dict key of a value whose class hashes by identity; breaks if the class defines `__hash__` or `__eq__` in Python."""
 
-    def tell_apart(self, obj: Obj) -> Obj:
-        """The value itself, as a key by identity; guarded to be none of the others that were one, where it isn't."""
+    def tell_apart(self, obj: Obj, is_fixed: bool = False) -> Obj:
+        """The value itself, as a key by identity; guarded to be none of the others that were one, where it isn't. `is_fixed`: a guard says which it is."""
 
 
 class Classes(Protocol[Obj_co]):

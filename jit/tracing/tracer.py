@@ -124,7 +124,7 @@ class Tracer:
         self.raw_type_lookup, self.type_lookup = lookups.raw, lookups.object_of
         self.rest_on_bases = lookups.rest_on_bases
         self._namespaces: dict[int, DictObject] = {}
-        self._told_apart: dict[int, Object] = {}
+        self._told_apart: dict[int, tuple[Object, bool]] = {}
         self._lines: dict[Instruction, UserLine] = {}
         self._frames: dict[Instruction, UserFrame] = {}
 
@@ -549,8 +549,8 @@ class Tracer:
             return self.tell_apart(obj)
         return identities.value_key(self, settle(obj), hashes, equals)
 
-    def tell_apart(self, obj: Object) -> Object:
-        return identities.tell_apart(self, self._told_apart, settle(obj))
+    def tell_apart(self, obj: Object, is_fixed: bool = False) -> Object:
+        return identities.tell_apart(self, self._told_apart, settle(obj), is_fixed)
 
     def globals_of(self, namespace: dict[str, Any]) -> DictObject:
         found = self._namespaces.get(id(namespace))

@@ -1,0 +1,94 @@
+"""copy.deepcopy of settings: what it looks up by the addresses of what it copies."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from agreement import Comparison
+
+import framejit
+
+x = torch.ones(2)
+
+
+class Config:
+    """Settings as models of transformers have them: among them sets, whose end a weak reference could see."""
+
+    def __init__(self, **given: Any) -> None:
+        self.rate = 2
+        self.ignored = {"a", "b", 3}
+        self.__dict__.update(given)
+
+
+def shared() -> Config:
+    layer = {"sizes": [1, 2], "kinds": {"x"}}
+    return Config(first=layer, second=layer)
+
+
+def apart() -> Config:
+    return Config(first={"sizes": [1, 2], "kinds": {"x"}}, second={"sizes": [1, 2], "kinds": {"x"}})
+
+
+def circular() -> Config:
+    inner: dict[str, Any] = {"kinds": {"x"}}
+    inner["self"] = inner
+    return Config(first=inner, second=[inner])
+
+
+def copied(t: torch.Tensor, config: Config) -> Any:
+    found = copy.deepcopy(config)
+    found.rate += 1
+    return t * found.rate, found
+
+
+@pytest.mark.parametrize("make", [Config, shared, apart, circular])
+def test_settings_with_sets(make: Any) -> None:
+    config = make()
+    compiled = framejit.compile(copied, backend="eager", fullgraph=True)
+    for _ in range(2):
+        Comparison().same(copied(x, config), compiled(x, config))
+    assert config.rate == 2
+
+
+def test_what_is_shared_is_shared_in_the_copy() -> None:
+    framejit.reset()
+    compiled = framejit.compile(copied, backend="eager", fullgraph=True)
+    for make in (apart, shared, apart, shared):
+        Comparison().same(copied(x, config := make()), compiled(x, config))
+
+
+def test_one_dict_in_two_arguments() -> None:
+    """Two dicts that are told apart by their addresses may be one in another call."""
+
+    def numbered(t: torch.Tensor, first: dict[str, Any], second: dict[str, Any]) -> Any:
+        return t + 1, len({id(first): 1, id(second): 2}), id(first) == id(second)
+
+    ends, silent = {"kinds": {"x"}}, {"sizes": 3}
+    compiled = framejit.compile(numbered, backend="eager")
+    for pair in ((ends, dict(ends)), (ends, silent), (silent, ends), (silent, silent), (ends, ends), (silent, dict(silent)), (ends, dict(ends))):
+        assert compiled(x, *pair)[1:] == numbered(x, *pair)[1:], pair
+
+
+def test_what_is_copied_isnt_kept_alive() -> None:
+    class Values(set):
+        """A set that a weak reference can be made to."""
+
+    config = Config(first={"kinds": (values := Values("ab"))})
+    ended = weakref.ref(values)
+    compiled = framejit.compile(lambda t, config: (t + 1, copy.deepcopy(config.first)["kinds"] == {"a", "b"}), backend="eager")
+    assert compiled(x, config)[1]
+    del config, values
+    assert ended() is None
+
+
+@pytest.mark.parametrize("value", [{3, 1, 2}, frozenset("abc"), set(), [{"a"}, {"a"}], {"k": frozenset({1})}])
+def test_sets(value: Any) -> None:
+    def function(t: torch.Tensor) -> Any:
+        found = copy.deepcopy(value)
+        return t + 1, found, list(found), found is value
+
+    Comparison().same(function(x), framejit.compile(function, backend="eager", fullgraph=True)(x))
