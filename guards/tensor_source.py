@@ -150,7 +150,7 @@ def data_of(tensor: torch.Tensor) -> bytes | None:
             return None
         if count and not holds_elements(tensor, count):
             return None
-        return tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return tensor.detach().as_strided((count,), (1,)).view(torch.uint8).numpy().tobytes()
 
 
 class TensorData(Source):

@@ -216,3 +216,15 @@ def test_data_that_lies_negated_in_memory(data):
         return x
 
     agree(program, (X,), (X + 1,))
+
+
+def test_one_element_whose_tensor_has_a_stride() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("sizes", torch.arange(8)[1::4][:1])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if (self.sizes * 2).sum() > 1 else x - 1
+
+    assert torch.equal(framejit.compile(Model(), backend="eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 2.0))

@@ -236,6 +236,9 @@ def test_the_data_of_a_tensor() -> None:
     same = [torch.tensor([1, 2]), torch.tensor([0, 1, 2, 3])[1:3], torch.tensor([[1], [2]]), torch.tensor([1, 0, 2, 0], dtype=torch.int32)]
     for value in same:
         assert agrees(built, value), value
+    single = build([Equals(source, HERE, torch.tensor([5]).numpy().tobytes())], [source], [])
+    for value in (torch.tensor([5]), torch.arange(8)[1::4][1:], torch.tensor(5), torch.arange(8).reshape(2, 4)[1:, 1:2]):
+        assert agrees(single, value), value
     for value in (torch.tensor([1, 3]), torch.tensor([1, 9, 2, 9])[::2], torch.tensor([1, 2, 3]), torch.empty(2, device="meta"), [1, 2], MISSING):
         assert not agrees(built, value), value
     empty = build([Equals(source, HERE, b"")], [source], [])
