@@ -155,15 +155,15 @@ def summary(rows: list[tuple[str, ...]]) -> str:
 
 
 def is_behind(row: tuple[str, ...]) -> bool:
-    """Whether torch.compile gives eager's results, and framejit doesn't, or in more graphs or with more breaks."""
+    """Whether torch.compile gives eager's results with a graph, and framejit doesn't, or in more graphs or with more breaks."""
     ours, theirs = row[2:5], row[5:8]
-    if theirs[0] != "same" and not theirs[0][0].isdigit():
+    if (theirs[0] != "same" and not theirs[0][0].isdigit()) or theirs[1] == "0":
         return False
     if ours[0] != "same" and not ours[0][0].isdigit():
         return True
     if "as written" in ours[0]:
         return True
-    return int(ours[1]) > max(int(theirs[1]), 1) or int(ours[2]) > int(theirs[2])
+    return int(ours[1]) > int(theirs[1]) or int(ours[2]) > int(theirs[2])
 
 
 def arguments() -> argparse.Namespace:
