@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from framejit.guards.source import Source
 from framejit.objects import abstract, operators
 from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, IdentityConstant, Object
-from framejit.objects.registry import app_of, call_model, model_of, models, refuse, wraps
+from framejit.objects.registry import MODELS, app_of, call_model, model_of, models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import torch_call
 from framejit.objects.torchfunctions import operation_of
@@ -123,7 +122,7 @@ FIXED: frozenset[Any] = frozenset({
 })  # fmt: skip
 """Functions whose results need no guard of their own: they are guarded anyway, or the same in one process for good."""
 for _function in READS:
-    if type(_function) is FunctionType or callable(_function):
+    if callable(_function) and id(_function) not in MODELS:  # what has a model in another file, which the trace changes, keeps that
         models(_function)(read_for_real(_function))
 
 
