@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+from framejit.guards.script_numbers import compute_with_ints, is_tensor, nodes_of
 
 Path = tuple[str, ...]
 
@@ -74,19 +75,6 @@ def told_argument(argument: Any) -> tuple[Any, ...]:
     return argument.name, argument.type.annotation_str, argument.has_default_value() and repr(argument.default_value), argument.kwarg_only
 
 
-def nodes_of(block: Any) -> Iterator[Any]:
-    """The nodes of TorchScript's code, those in branches and loops too."""
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from nodes_of(inner)
-
-
-def is_tensor(node: Any) -> bool:
-    """Whether a node is a constant that is a tensor."""
-    return node.kind() == "prim::Constant" and bool(node.attributeNames()) and node.kindOf("value") == "t"
-
-
 def is_number(tensor: torch.Tensor) -> bool:
     """Whether a tensor stands for a number of Python's, as those in traced code do: operators give other types for it than for another tensor.
 
@@ -102,8 +90,13 @@ def lifted(script: Any) -> tuple[Any, tuple[Path, ...], list[torch.Tensor]]:
 
     Gives the paths of the attributes and the constants too. Raises CannotBeLifted.
     """
-    graph, module = script.inlined_graph, owner_of(script)
+    module = owner_of(script)
+    try:
+        graph = script.inlined_graph
+    except RuntimeError as error:
+        raise CannotBeLifted("code in C++") from error
     modules: dict[str, tuple[Path, Any]] = {} if module is None else {next(graph.inputs()).debugName(): ((), module)}
+    compute_with_ints(graph)
     try:
         aliases = graph.alias_db()
     except RuntimeError as error:
@@ -164,8 +157,8 @@ def is_plain(value: Any) -> bool:
 
 MOST_CODES = 1000
 CODES: dict[int, tuple[Any, dict[str, ScriptCode]]] = {}
-"""The code of methods, by the identity of their module's type, and their names. The type is kept, so that it stays the same object. Guard trees look here
-first (guards/native/script.cpp)."""
+"""The code of methods, by the identity of their module's type, and their names. The type is kept, so that it stays the same object. Guard trees look here, and
+have `code_of` find out before a walk what isn't here yet (guards/native/script.cpp)."""
 
 
 def code_of(script: torch._C.ScriptMethod) -> ScriptCode:

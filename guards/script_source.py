@@ -1,4 +1,4 @@
-"""Sources of what TorchScript's objects tell: attributes and methods of a scripted module, and the code of a method."""
+"""Sources of what TorchScript's objects tell: attributes and methods of a scripted module, the code of a method, what an object in C++ holds."""
 
 from __future__ import annotations
 
@@ -67,8 +67,32 @@ class ScriptCodeOf(Source):
         return f"the code of {of(self.base)}"
 
 
-SCRIPT_SOURCES: tuple[type[Source], ...] = (ScriptAnswer, ScriptCodeOf)
+def state_of(value: torch.ScriptObject) -> Any:
+    """What an object of a class in C++ says that it holds."""
+    return value.__obj_flatten__()  # type: ignore[attr-defined]
+
+
+class TorchBindState(Source):
+    """What an object of a class in C++ holds. Only for bases whose exact type is guarded. MISSING where the class doesn't say."""
+
+    __slots__ = ()
+    accessor = "torchbind_state"
+
+    def step(self, value: Any) -> Any:
+        try:
+            return state_of(value) if type(value) is torch.ScriptObject else MISSING
+        except (AttributeError, NotImplementedError, RuntimeError):
+            return MISSING
+
+    def text(self, of: Callable[[Source], str]) -> str:
+        assert self.base is not None
+        return f"{of(self.base)}.__obj_flatten__()"
+
+
+SCRIPT_SOURCES: tuple[type[Source], ...] = (ScriptAnswer, ScriptCodeOf, TorchBindState)
 """All steps of this file."""
 
-PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {ScriptAnswer: ScriptRequest.asked, ScriptCodeOf: lambda unused: (CODES, code_of)}
+PAYLOADS: dict[type[Source], Callable[[Any], Any]] = {
+    ScriptAnswer: ScriptRequest.asked, ScriptCodeOf: lambda unused: (CODES, code_of), TorchBindState: lambda unused: state_of,
+}  # fmt: skip
 """What their accessors in C++ are given for the payload."""

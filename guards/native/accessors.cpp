@@ -207,9 +207,10 @@ PyObject *step(GuardTree &tree, Node &node, PyObject *base, const CallView &call
         case Accessor::tensor_item: return keep(tree, tensor_item(base));
         case Accessor::array_tensor: return keep(tree, array_tensor(base, node.number != 0));
         case Accessor::tensor_attribute: return keep(tree, tensor_attribute(base, node.object));
+        case Accessor::torchbind_state:
         case Accessor::sparse_part: {
             const Found found = found_before(tree, node);
-            return found.base == base ? found.value : nullptr; /* otherwise another thread has put another tensor there meanwhile */
+            return found.base == base ? found.value : nullptr; /* otherwise another thread has put another one there meanwhile */
         }
         case Accessor::script_code: {
             PyObject *known = keep(tree, known_script_code(node, base));
@@ -244,6 +245,7 @@ PyObject *payload_object(const Node &node, PyObject *payload) {
         case Accessor::tensor_attribute:
         case Accessor::script_answer:
         case Accessor::script_code:
+        case Accessor::torchbind_state:
         case Accessor::type_attr: return payload;
         case Accessor::slot_member:
             if (Py_IS_TYPE(payload, &PyMemberDescr_Type) || is_mro(payload)) return reinterpret_cast<PyObject *>(PyDescr_TYPE(payload));

@@ -43,6 +43,15 @@ PyObject *follow(GuardTree &tree, int32_t index, const CallView &call) {
     return value;
 }
 
+/* The value of one of the python_nodes: a new reference; NULL, maybe with an exception set, where there is none. */
+PyObject *found_by(const Node &node, PyObject *base) {
+    switch (node.accessor) {
+        case Accessor::sparse_part: return sparse_part(base, node.object);
+        case Accessor::script_code: return script_code(node, base);
+        default: return PyObject_CallOneArg(node.object, base); /* torchbind_state: the function that asks for it */
+    }
+}
+
 /* What the steps that may run Python will find in a walk: meanwhile another thread may change anything, or walk this tree. False with an exception set
  * where an interrupt has come. */
 bool find_before(GuardTree &tree, const CallView &call, std::vector<Found> &found) {
@@ -56,7 +65,7 @@ bool find_before(GuardTree &tree, const CallView &call, std::vector<Found> &foun
         }
         if (collecting) PyGC_Enable();
         PyObject *base = found[i].base;
-        if (base != nullptr) found[i].value = node.accessor == Accessor::sparse_part ? sparse_part(base, node.object) : script_code(node, base);
+        if (base != nullptr) found[i].value = found_by(node, base);
         if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return false;
         PyErr_Clear();
     }

@@ -11,7 +11,7 @@
  * Values are borrowed while the walk lasts. That is safe because nothing in a walk runs Python, or lets other threads run: accessors
  * read memory, the garbage collector is off (so that an allocation can't run finalizers), dict look-ups compare builtin types only,
  * and what an accessor has to create (c_attr, deque_index, iterator_item) is kept until the walk is over. What may do so (settings that
- * a Python function reads, parts of sparse tensors, code of TorchScript's) is asked for before the walk, or after it: see `match` in tree.cpp.
+ * a Python function reads, parts of sparse tensors, code of TorchScript's, what objects in C++ hold) is asked for before the walk, or after it: see `match` in tree.cpp.
  * From one walk to the next, values are only remembered: what they point to may be gone.
  */
 #ifndef FRAMEJIT_GUARDS_TREE_H
@@ -34,7 +34,7 @@ namespace framejit {
     X(index) X(slot_member) X(c_attr) X(type_attr) X(cell_contents) X(closure_cell) X(function_field) X(method_field) X(deque_index) X(item_count) \
     X(referent) X(iterator_item) X(iterator_field) X(tensor_size) X(tensor_stride) X(tensor_offset)   \
     X(tensor_item) X(array_tensor) X(sparse_part) X(tensor_attribute) X(tensor_data) X(function_mode) \
-    X(script_answer) X(script_code)
+    X(script_answer) X(script_code) X(torchbind_state)
 
 #define FRAMEJIT_ENUMERATOR(name) name,
 enum class Accessor : uint8_t { FRAMEJIT_ACCESSORS(FRAMEJIT_ENUMERATOR) };
@@ -236,7 +236,9 @@ constexpr bool is_tensor_number(Accessor accessor) {
     return accessor == Accessor::tensor_size || accessor == Accessor::tensor_stride || accessor == Accessor::tensor_offset;
 }
 /* Whether a step may run Python, or let other threads run: it is taken before the walk. */
-constexpr bool runs_python(Accessor accessor) { return accessor == Accessor::sparse_part || accessor == Accessor::script_code; }
+constexpr bool runs_python(Accessor accessor) {
+    return accessor == Accessor::sparse_part || accessor == Accessor::script_code || accessor == Accessor::torchbind_state;
+}
 constexpr Py_ssize_t function_dict = 5; /* the function_field that is there only when it isn't empty */
 PyTypeObject *deque_type();
 PyObject *payload_object(const Node &node, PyObject *payload);

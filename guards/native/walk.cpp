@@ -297,7 +297,7 @@ void cut_into_chunks(GuardTree &tree) {
                        node.accessor == Accessor::tensor_item || node.accessor == Accessor::array_tensor || node.accessor == Accessor::sparse_part ||
                        node.accessor == Accessor::tensor_attribute || node.accessor == Accessor::tensor_data ||
                        node.accessor == Accessor::function_mode || node.accessor == Accessor::script_answer ||
-                       node.accessor == Accessor::script_code || is_tensor_number(node.accessor);
+                       node.accessor == Accessor::script_code || node.accessor == Accessor::torchbind_state || is_tensor_number(node.accessor);
         const Node &parent = tree.nodes[node.parent];
         bool of_created = !is_root && parent.volatile_ && parent.accessor != Accessor::local && parent.accessor != Accessor::frame_function;
         node.volatile_ = given || created || of_created;

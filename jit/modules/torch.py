@@ -13,8 +13,10 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from framejit import breaks
 from framejit.graph.builder import TorchVM
 from framejit.guards.source import Source
+from framejit.modules.torch_bind import TorchBindObject, call_with
 from framejit.objects import abstract, operators
 from framejit.objects.delivery import Delivery
+from framejit.objects.naming import callable_name
 from framejit.objects.object import VM, IdentityConstant, Object
 from framejit.objects.registry import MODELS, app_of, call_model, model_of, models, refuse, wraps
 from framejit.objects.tensorobject import TensorObject
@@ -51,6 +53,9 @@ class OperatorObject(IdentityConstant):
             if model is not None:
                 return call_model(vm, model, real, args, kwargs)
             vm.unsupported(breaks.UnsupportedOperation(f"the higher-order operator {real.name()}"))
+        observed, named = [vm.observe(arg) for arg in args], {name: vm.observe(arg) for name, arg in kwargs.items()}
+        if any(isinstance(arg, TorchBindObject) for arg in (*observed, *named.values())):
+            return call_with(vm, callable_name(real), real, observed, named)
         operation = operation_of(real._opoverload if isinstance(real, CustomOpDef) else real)
         assert operation is not None
         found = torch_call(vm, operation, args, kwargs, self)

@@ -311,6 +311,25 @@ def test_methods_and_the_arguments_of_calls():
         assert str(got.value) == str(expected.value)
 
 
+class OfSizes(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.size(0)
+        y = x.view(rows * 2, -1).view(rows, 2, x.shape[1] // 2 + 1 - 1)
+        return y.reshape(y.size(0) * y.size(1), y.shape[2] % 5).sum(0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_in_traced_code(backend):
+    """They are tensors there, of which the code makes ints."""
+    traced = torch.jit.trace(OfSizes(), torch.randn(4, 6))
+    for x in (torch.randn(4, 6), torch.randn(2, 8)):
+        agree(lambda x: traced(x.sin()) + 1, x, backend=backend)
+    compiled = framejit.compile(lambda x: traced(x.sin()) + 1, backend=backend, fullgraph=True)
+    for rows in (4, 4, 5, 6):
+        x = torch.randn(rows, 6)
+        assert compiled(x).equal(traced(x.sin()) + 1)
+
+
 @torch.jit.script
 class Factor:
     def __init__(self, by: int) -> None:
