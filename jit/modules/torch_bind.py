@@ -1,7 +1,7 @@
-"""Objects of classes in C++ (`torch.classes`): calls of their methods, and of operators that take them, are nodes where the class has a fake one
-(`torch._library.register_fake_class`), and the call doesn't change the object. Everything else runs natively.
+"""Objects of classes in C++ (`torch.classes`): calls of methods, and of operators that take them, are nodes where the class has a fake one.
 
-What such a call gives is found with the fake class. It may depend on all that the object holds, as its `__obj_flatten__` tells it: that is guarded.
+Fake classes are those of `torch._library.register_fake_class`. A call that changes its object runs natively, as all others do. What a call gives may
+depend on all that the object holds, as its `__obj_flatten__` tells it: that is guarded.
 """
 
 from __future__ import annotations
