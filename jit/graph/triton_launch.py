@@ -170,9 +170,12 @@ def written(kernel: Any, arguments: Mapping[str, Any], descriptors: Mapping[str,
     tensors = [name for name, value in arguments.items() if isinstance(value, torch.Tensor)]
     if has_hooks(kernel):
         return tuple(tensors)
+    wrappers, of = import_module(WRAPPERS), (compilable(innermost(kernel)), dict(arguments), metadata(descriptors))
     with able_to_analyse():
-        accesses = import_module(WRAPPERS).identify_accessed_tensors(compilable(innermost(kernel)), dict(arguments), metadata(descriptors))
-    names = {access.name for access in accesses.read_writes.writes}
+        if hasattr(wrappers, "identify_accessed_tensors"):
+            names = {access.name for access in wrappers.identify_accessed_tensors(*of).read_writes.writes}
+        else:  # before torch 2.13
+            names = set(wrappers.identify_mutated_tensors(*of))
     return tuple(name for name in tensors if name in names or name in descriptors)
 
 

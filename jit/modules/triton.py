@@ -111,8 +111,14 @@ if hasattr(torch.library, "wrap_triton"):
     def wrap_triton(vm: VM, triton_kernel: Object) -> Object:
         """The kernel: what the wrapper does for tracers that see operators only, launches do here anyway."""
         kernel = vm.observe(triton_kernel)
-        if JIT not in sys.modules or not issubclass(type(kernel.value), sys.modules[JIT].KernelInterface):
+        if not is_kernel(kernel.value):
             raise NotConstant(kernel)
+        try:
+            torch.library.wrap_triton(kernel.value)
+        except RuntimeError as error:  # which kinds of kernels it takes is its own to say
+            assert kernel.source is not None
+            vm.guard(ValueIs, kernel.source, kernel.value)
+            vm.raise_(RuntimeError, *error.args)
         return kernel
 
 

@@ -136,9 +136,18 @@ def wrapped(x, y):
     return out
 
 
+def takes_interpreted():
+    try:
+        torch.library.wrap_triton(add)
+    except RuntimeError:
+        return False
+    return True
+
+
+interpreted_only = pytest.mark.skipif(not takes_interpreted(), reason="this torch's wrap_triton takes no interpreted kernels")
 PROGRAMS = (
     with_numbers, with_a_function, with_a_def, in_place, of_a_view, one_after_the_other, with_autotune, with_heuristics, with_both, in_two_dimensions,
-    wrapped,
+    pytest.param(wrapped, marks=interpreted_only),
 )  # fmt: skip
 
 
@@ -148,6 +157,23 @@ def test_launches(program, backend):
     framejit.reset()
     agree(program, vector(), vector() + 1, backend=backend)
     assert framejit.statistics()["graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kernel", [add, computed])
+def test_kernels_that_wrap_triton_refuses(kernel, backend):
+    """What is around `computed` isn't known to any torch's wrapper, an interpreted kernel not to all."""
+
+    def f(x, y):
+        out = torch.empty_like(x)
+        try:
+            torch.library.wrap_triton(kernel)[(3,)](x, y, out, 10, BLOCK=4)
+        except RuntimeError as error:
+            return str(error), x + y
+        return "", out
+
+    agree(f, vector(), vector() + 1, backend=backend)
+    assert kernel is add or f(vector(), vector())[0]
 
 
 @pytest.mark.only_eager("others give a kernel no number out of a tensor")
@@ -303,6 +329,7 @@ def add_operator(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 add_operator.register_autograd(lambda ctx, gradient: (gradient, gradient))
 
 
+@interpreted_only
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_operators_made_of_kernels(backend):
     """What they do is traced, for an interpreted kernel can't run on tensors without data."""
@@ -311,6 +338,7 @@ def test_operators_made_of_kernels(backend):
     assert framejit.statistics()["graphs"] == 1
 
 
+@interpreted_only
 def test_the_gradient_of_an_operator_made_of_kernels():
     def f(x, y):
         return add_operator(x * 2, y) + 1
