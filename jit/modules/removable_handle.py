@@ -5,7 +5,6 @@ So code that puts hooks on and takes them off again compiles once, however many 
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from torch.utils.hooks import RemovableHandle
@@ -13,7 +12,6 @@ from torch.utils.hooks import RemovableHandle
 from framejit import breaks
 from framejit.library import TORCH
 from framejit.modules.app import removable_handle as app
-from framejit.objects.delivery import Delivery
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.registry import app as traced_as
 from framejit.objects.registry import models
@@ -43,34 +41,6 @@ def draw_id() -> int:
     found = RemovableHandle.next_id
     RemovableHandle.next_id += 1
     return found
-
-
-class WeakReferenceMade(Object):
-    """A weakref.ref that the trace has made of a dict of hooks. Where its owner has let go of that, nobody sees what becomes of it."""
-
-    __slots__ = ("target",)
-
-    def __init__(self, target: Object) -> None:
-        super().__init__(weakref.ReferenceType)
-        self.target = target
-
-    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
-        return self.target
-
-    def truth(self, vm: VM) -> bool:
-        return True
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.load(self.target)
-        cg.call_const(weakref.ref, 1)
-
-    def referents(self) -> list[Object]:
-        return [self.target]
-
-
-@models(app.weak_reference)
-def weak_reference(vm: VM, value: Object) -> Object:
-    return WeakReferenceMade(vm.observe(value))
 
 
 @models(app.next_id)

@@ -1,4 +1,4 @@
-"""Weak references from outside, and finalizers."""
+"""Weak references from outside, those that torch makes in compiled functions, and finalizers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from types import FunctionType
 from typing import Any
 
 from torch import nn
+from torch.distributions import transforms
 from torch.optim import Optimizer
 
 from framejit import breaks
 from framejit.guards.kinds import IsMissing
 from framejit.guards.source import Referent, Source
+from framejit.modules.app import weak_references as app
 from framejit.objects.delivery import Delivery
-from framejit.objects.object import VM, Object
-from framejit.objects.registry import refuse, wrapper_for, wraps
+from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.registry import app as traced_as
+from framejit.objects.registry import models, refuse, wrapper_for, wraps
 
 OUTLIVE_STEPS = (nn.Module, nn.Parameter, Optimizer)
 """What programs don't let go of in the middle of a call."""
@@ -48,6 +51,38 @@ def wrap_reference(vm: VM, value: Any, source: Source) -> Object:
     return WeakReferenceObject(weakref.ReferenceType, source, value)
 
 
+class WeakReferenceMade(Object):
+    """A weakref.ref that the trace has made, in the library, of what nobody misses once its owner has let go of it: a dict of hooks, say."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Object) -> None:
+        super().__init__(weakref.ReferenceType)
+        self.target = target
+
+    def call(self, vm: VM, args: list[Object], kwargs: dict[str, Object], delivery: Delivery | None = None) -> Object:
+        return self.target
+
+    def truth(self, vm: VM) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load(self.target)
+        cg.call_const(weakref.ref, 1)
+
+    def referents(self) -> list[Object]:
+        return [self.target]
+
+
+@models(app.weak_reference)
+def weak_reference(vm: VM, value: Object) -> Object:
+    return WeakReferenceMade(vm.observe(value))
+
+
 # Finalizers know each other by one dict, which changes whenever something dies that has one, in the compiler too.
 METHODS = [getattr(method, "fget", method) for method in vars(weakref.finalize).values()]
 refuse(breaks.UnsupportedCall("a method of weakref.finalize"), *(method for method in METHODS if type(method) is FunctionType))
+
+if hasattr(transforms, "weakref"):
+    for _transform, _inverse in ((transforms.Transform, app.inverse), (transforms.ComposeTransform, app.inverse_of_parts)):
+        traced_as(vars(_transform)["inv"].fget)(_inverse)

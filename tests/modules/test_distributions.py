@@ -266,3 +266,24 @@ def test_new_takes_a_size_for_sizes_and_a_tuple_for_numbers(backend: str) -> Non
     for x in (torch.ones(4, 6), torch.ones(5, 2, dtype=torch.float64)):
         found, expected = compiled(x), fn(x)
         assert [*map(str, found)] == [*map(str, expected)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [
+    lambda: D.ExpTransform(), lambda: D.ComposeTransform([D.AffineTransform(1.0, 2.0), D.TanhTransform(cache_size=1)]),
+])  # fmt: skip
+def test_inverses_of_transforms_from_outside(make, backend):
+    """Some versions of torch hold them weakly."""
+
+    def program(transform, x):
+        inverse = transform.inv
+        return inverse(transform(x)), inverse.inv(x), inverse.inv is transform, transform.inv is inverse, inverse
+
+    compiled = framejit.compile(program, backend=backend, fullgraph=True)
+    x = torch.linspace(0.1, 0.9, 5)
+    ours, theirs, kept = make(), make(), []
+    for keep in (False, True, True):
+        (*found, inverse), (*expected, inverse_in_eager) = compiled(ours, x), program(theirs, x)
+        torch.testing.assert_close(found, expected)
+        assert ours.inv is inverse and theirs.inv is inverse_in_eager and inverse == ours.inv
+        kept += [inverse, inverse_in_eager] if keep else []

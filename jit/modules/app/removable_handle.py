@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-
-def weak_reference(value: Any) -> Any:
-    """`weakref.ref(value)`: it has a model."""
-    raise NotImplementedError
+from framejit.modules.app.weak_references import weak_reference
 
 
 def next_id() -> Any:
