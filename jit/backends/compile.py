@@ -193,7 +193,8 @@ def _forget_examples(request: GraphRequest) -> None:
     """Drop what only compiling needs: the graph may live on, and with it would the program's classes and the fake tensors."""
     for module in graph_modules(request.gm):
         for node in module.graph.nodes:
-            node.meta.pop("example_value", None)
+            if node.meta.pop("example_value", None) is not None and module is not request.gm:
+                node.meta.setdefault("val", None)  # before torch 2.13, loops that are trained ask for one or the other at each call
             node.meta.pop("nn_module_stack", None)
             node.meta.pop(USER_PLACES, None)
         if module is not request.gm:

@@ -1,8 +1,15 @@
-"""What stands for an argument of a loop's function while that is traced: nothing is known of its value, be it the first one's."""
+"""What stands for an argument of a loop's function while that is traced: nothing is known of its value, be it the first one's. And loops on fakes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch._guards import detect_fake_mode
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.utils import registered_hop_fake_fns
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framejit.graph.on_fakes import stand_in
@@ -22,3 +29,20 @@ def copy_on_fakes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 stand_in(copy_of, copy_on_fakes)
+
+
+def keeping_numbers(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator on fakes, none of whose results is a number that its function takes out of a tensor: no node is to give it."""
+
+    def run(*args: Any) -> Any:
+        mode = detect_fake_mode(args)
+        assert mode is not None and mode.shape_env is not None
+        with mode.shape_env.ignore_fresh_unbacked_symbols():
+            return operator(*args)
+
+    return run
+
+
+for _operator in (map_impl, scan_op):
+    if _operator not in registered_hop_fake_fns:  # torch does the same for those that are, which from 2.13 on are all
+        stand_in(_operator, keeping_numbers(_operator))
