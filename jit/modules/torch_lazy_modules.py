@@ -12,6 +12,7 @@ from framejit import breaks, classes
 from framejit.graph.builder import TorchVM
 from framejit.graph.fake import is_declared
 from framejit.graph.prune import has_effect
+from framejit.graph.statistics import statistics_of
 from framejit.objects import abstract
 from framejit.objects.object import Object
 from framejit.objects.registry import models
@@ -66,5 +67,5 @@ def has_changed_anything(vm: TorchVM) -> bool:
         return True
     graph.refresh()
     graph.fakes.stale = True  # what changes fakes in place does so once more here
-    nodes = [node for node in graph.outermost.fx.nodes if node in graph.outermost.notes]
+    nodes = [node for node in graph.outermost.fx.nodes if node in graph.outermost.notes and statistics_of(node) is None]  # no parameter is made of those
     return any(is_declared(node.target) or has_effect(node, graph.fakes.running) for node in nodes)
