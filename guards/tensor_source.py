@@ -142,7 +142,7 @@ MOST_BYTES = 8192
 
 def data_of(tensor: torch.Tensor) -> bytes | None:
     """The data of a small tensor in the memory of the CPU, if it lies there in order. None of others."""
-    if not has_plain_strides(tensor):
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or not has_plain_strides(tensor):
         return None
     with torch._C.DisableTorchFunction(), torch.no_grad():
         count = tensor.numel()

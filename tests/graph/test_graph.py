@@ -70,6 +70,9 @@ class Stub:
     def user_stack(self) -> list[Any]:
         return [SimpleNamespace(filename="user.py", lineno=3, function="f", line="y = x + 1")]
 
+    def user_places(self) -> tuple[Any, ...]:
+        return ((None, 0),)
+
     def source(self, name: str) -> Any:
         return self.root_source.child(Pinned, GLOBALS).child(Item, name)
 

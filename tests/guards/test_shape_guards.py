@@ -89,7 +89,7 @@ def test_items_of_tensors() -> None:
         got = matched(built, value)
         assert got == (None if expected is MISSING else [expected]) and (got is None or type(got[0]) is type(expected)), value
         values.append(None if got is None else got[0])
-    assert values[:7] == [3, -7, 5, 5, True, 2**63 - 1, True] and set(values[7:]) == {None}
+    assert values[:7] == [3, -7, 5, 5, True, 2**63 - 1, True] and set(values[7:]) == {None, 1.0, 3.0}
     emptied = torch.tensor(3)
     emptied.untyped_storage().resize_(0)
     assert matched(built, emptied) is None and source.fetch(call_of(emptied)) is MISSING
