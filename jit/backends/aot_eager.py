@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import fx
 from torch._functorch.aot_autograd import aot_module_simplified
+from torch._higher_order_ops import effects
 
 from framejit.backends.eager import compile_eager
 from framejit.backends.recompute import partition
 from framejit.backends.registry import Backend
+
+if effects._get_effect(torch.ops.aten._linalg_check_errors.default) is None:
+    # torch before 2.13 leaves the checks of factorisations out of AOTAutograd's graphs: those that fail would give zeros.
+    effects._register_effectful_op("aten::_linalg_check_errors", effects._EffectType.ORDERED)
 
 
 def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
