@@ -10,6 +10,8 @@ from typing import Any
 from torch import fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from framejit.graph.inner import graph_modules
+
 _lines: dict[str, dict[int, int]] = {}
 """By the name of the file that generated code is said to be in: its lines, and `key` of the node on each."""
 
@@ -22,15 +24,14 @@ def key(meta: Mapping[str, Any]) -> int | None:
 
 def remember(gm: fx.GraphModule, owner: nn.Module) -> None:
     """Note the lines of the code of a graph and of the graphs in it, which exists already, for as long as `owner` lives."""
-    for module in gm.modules():
-        if isinstance(module, fx.GraphModule):
-            _LazyGraphModule.force_recompile(module)
-            module.__dict__["_wrapped_call"] = nn.Module.__call__  # torch.fx's own prints what a graph in a graph raises, and drops its traceback
-            nodes = list(module.graph.nodes)
-            keys = {module._prologue_start + line: key(nodes[index].meta) for line, index in module._lineno_map.items() if index is not None}
-            filename = module.forward.__code__.co_filename
-            _lines[filename] = {line: found for line, found in keys.items() if found is not None}
-            weakref.finalize(owner, _lines.pop, filename, None)
+    for module in graph_modules(gm):
+        _LazyGraphModule.force_recompile(module)
+        module.__dict__["_wrapped_call"] = nn.Module.__call__  # torch.fx's own prints what a graph in a graph raises, and drops its traceback
+        nodes = list(module.graph.nodes)
+        keys = {module._prologue_start + line: key(nodes[index].meta) for line, index in module._lineno_map.items() if index is not None}
+        filename = module.forward.__code__.co_filename
+        _lines[filename] = {line: found for line, found in keys.items() if found is not None}
+        weakref.finalize(owner, _lines.pop, filename, None)
 
 
 def nodes_in(traceback: TracebackType | None) -> Iterator[tuple[int, TracebackType]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -13,6 +13,7 @@ from torch import fx
 
 from framejit.backends import node_lines
 from framejit.codegen.tracebacks import Passed, without_variables
+from framejit.graph.inner import nodes_inside
 from framejit.graph.metadata import USER_PLACES, UserPlace
 
 DISPATCH = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_ops.py", "_higher_order_ops", "_functorch", "_compile.py", "_dynamo"))
@@ -56,11 +57,5 @@ def of_program(function: Any, places: tuple[UserPlace, ...], inner: TracebackTyp
 
 def of_graph(gm: fx.GraphModule) -> GraphErrors | None:
     """For a graph that is still as it was traced; None where it has no nodes of which the place is known."""
-    nodes = [node.meta for module in graphs_of(gm) for node in module.graph.nodes]
-    places = {node_lines.key(meta): meta[USER_PLACES] for meta in nodes if meta.get(USER_PLACES)}
+    places = {node_lines.key(node.meta): node.meta[USER_PLACES] for node in nodes_inside(gm) if node.meta.get(USER_PLACES)}
     return GraphErrors(places) if places else None
-
-
-def graphs_of(gm: fx.GraphModule) -> Iterator[fx.GraphModule]:
-    """A graph, and those in it."""
-    return (module for module in gm.modules() if isinstance(module, fx.GraphModule))
