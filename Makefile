@@ -5,6 +5,7 @@
 #   make test-fast             a part of the tests, in a minute or two
 #   make test-slow             the tests that take long: memory that must not grow, debugging allocators, Inductor at many sizes
 #   make test-aot              the tests with AOTAutograd's forward and backward graphs (make test-aot ARGS="tests/objects")
+#   make test-logs             the tests with all logs on, which must change nothing   (make test-logs ARGS="tests/objects")
 #   make fuzz                  thousands of random programs against eager              (make fuzz PROGRAMS=20000)
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/behaviour/test_threads.py")
@@ -41,7 +42,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-slow test-aot lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts clean force
+.PHONY: all setup build demo test test-fast test-slow test-aot test-logs lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -90,6 +91,9 @@ test-slow: $(INSTALLED)
 
 test-aot: $(INSTALLED)
 	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q --backend aot_eager $(ARGS)
+
+test-logs: $(INSTALLED)
+	$(TESTING) $(BIN)/python -m pytest -n $(WORKERS) -q --all-logs $(ARGS)
 
 fuzz: $(INSTALLED)
 	FRAMEJIT_STRICT=1 FRAMEJIT_FUZZ=$(PROGRAMS) $(BIN)/python -m pytest --timeout=0 tests/differential/test_programs.py $(ARGS)

@@ -10,11 +10,12 @@ from typing import Any
 
 from framejit.errors import behind_break, program_name
 from framejit.guards.build import check_all
-from framejit.guards.global_state import GlobalState
-from framejit.guards.kinds import Change, Difference, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant, short
+from framejit.guards.global_state import GlobalState, told_setting
+from framejit.guards.kinds import Change, Difference, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
+from framejit.naming import short
 
 MOST_LISTED = 3
 """Expectations that are told, of entries that differ only in these."""
@@ -153,7 +154,7 @@ def tensor_hint(guard: TensorMatch, value: Any) -> str | None:
 def state_failure(guard: GlobalState) -> Failure:
     """Which of torch's modes and settings differ. Dispatch keys are named only where nothing else says what it is."""
     differs = [(name, old, new) for name, old, new in zip(guard.names, guard.state, guard.read()) if old != new]
-    differs += [(f"{read.__name__}{args}", old, read(*args)) for read, args, old in guard.settings if not same_constant(read(*args), old)]
+    differs += [(told_setting(read, args), old, read(*args)) for read, args, old in guard.settings if not same_constant(read(*args), old)]
     named = [triple for triple in differs if not triple[0].endswith("dispatch keys")] or differs
     expected = ", ".join(f"{name} {old!r}" for name, old, _ in named)
     found = ", ".join(f"{name} {new!r}" for name, _, new in named)

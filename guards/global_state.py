@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import BuiltinFunctionType
 from typing import Any, ClassVar
 
 from framejit import directives
 from framejit.guards.kinds import Guard, same_constant
 from framejit.guards.source import Call, Root, UserLine
+from framejit.naming import constant, name_of
 from framejit.torch_modes import EQUAL, KEYS, MODES, read_state
 
 Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
@@ -18,9 +20,10 @@ Setting = tuple[Callable[..., Any], tuple[Any, ...], Any]
 
 def told_setting(read: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """A setting in words, for reports."""
-    if getattr(read, "__self__", None) is sys.modules:
+    if type(read) is BuiltinFunctionType and read.__self__ is sys.modules:
         return f"{args[0]!r} in sys.modules"
-    return f"{read.__name__}{args}"
+    name = name_of(read)
+    return repr(read) if name is None else f"{name}{constant(args)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +53,14 @@ class GlobalState(Guard):
     def expected(self) -> str:
         told = [(name, value) for name, value in zip(self.names, self.state) if value != () and not name.endswith(KEYS)]
         pairs = [f"{name} {value!r}" for name, value in told]
-        return "torch's global state: " + ", ".join(pairs + [f"{told_setting(read, args)} {found!r}" for read, args, found in self.settings])
+        return "torch's global state: " + ", ".join(pairs + [f"{told_setting(read, args)} {constant(found)}" for read, args, found in self.settings])
 
     def found(self, value: Any, call: Call) -> str:
         now = self.read()
         differs = [(name, new) for name, old, new in zip(self.names, self.state, now) if old != new]
         changed = [f"other {name}" if name.endswith(KEYS) else f"{name} {new!r}" for name, new in differs]
         settings = [(told_setting(read, args), old, read(*args)) for read, args, old in self.settings]
-        changed_settings = [f"{name} {new!r}" for name, old, new in settings if not same_constant(new, old)]
+        changed_settings = [f"{name} {constant(new)}" for name, old, new in settings if not same_constant(new, old)]
         return ", ".join(changed + changed_settings)
 
     def key(self) -> Any:

@@ -7,7 +7,6 @@ fetched (MISSING if the path ended early, which only the kinds that say so accep
 from __future__ import annotations
 
 import copy
-import numbers
 import struct
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -15,8 +14,10 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from framejit import classes
 from framejit.guards.source import MISSING, Call, Item, ItemCount, Path, Reference, Source, UserLine
 from framejit.guards.tensor_spec import TensorSpec, differing_numbers, mismatch
+from framejit.naming import constant, short, with_article
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,29 +118,6 @@ class Change:
 KINDS: dict[str, type[Guard]] = {}
 """Every kind there is, by the name of its leaf."""
 
-LONG = 2000
-"""Bits of an int beyond which it is not shown: Python may refuse to write it out (sys.set_int_max_str_digits)."""
-
-
-def short(value: Any) -> str:
-    """A value as text, without running the user's `__repr__`."""
-    kind = type(value)
-    if issubclass(kind, int) and int.bit_length(value) > LONG:
-        return f"an int of {int.bit_length(value)} bits"
-    plain = kind.__module__ == "builtins" and issubclass(kind, (int, float, complex, str, bytes, range, type(None)))
-    if plain or (kind.__module__ == "numpy" and issubclass(kind, numbers.Number)):
-        text = repr(value)
-        return text if len(text) <= 60 else text[:57] + "..."
-    if issubclass(type(value), type):
-        return f"class {value.__qualname__}"
-    return with_article(type(value).__qualname__)
-
-
-def with_article(name: str) -> str:
-    """A type's name as a noun of a sentence."""
-    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
-
-
 def same_constant(a: Any, b: Any) -> bool:
     """Exact type and value, telling 0.0 from -0.0 and taking a NaN as equal to the same NaN, through tuples and frozensets."""
     if type(a) is not type(b):
@@ -207,7 +185,7 @@ class TypeIs(Guard):
         return value is not MISSING and type(value) is self.cls
 
     def expected(self) -> str:
-        return f"is exactly {with_article(getattr(self.cls, '__qualname__', 'class that is gone'))}"
+        return f"is exactly {with_article('class that is gone' if self.cls is MISSING else classes.qualname(self.cls))}"
 
     def key(self) -> Any:
         return self.reference.address
@@ -346,10 +324,10 @@ class KeyAbsent(Guard):
         return value is MISSING or (issubclass(type(value), dict) and not dict.__contains__(value, self.name))
 
     def expected(self) -> str:
-        return f"has no key {self.name!r}"
+        return f"has no key {constant(self.name)}"
 
     def found(self, value: Any, call: Call) -> str:
-        return f"has key {self.name!r}"
+        return f"has key {constant(self.name)}"
 
     def key(self) -> Any:
         return exact_key(self.name)
@@ -377,7 +355,7 @@ class DictKeys(Guard):
         return issubclass(type(value), dict) and same_constant(keys_in_order(value), self.keys)
 
     def expected(self) -> str:
-        return f"has the keys {list(self.keys)!r:.100}"
+        return f"has the keys [{', '.join(map(constant, self.keys)):.98}]"
 
     def found(self, value: Any, call: Call) -> str:
         if not issubclass(type(value), dict):
@@ -433,7 +411,7 @@ class SetEquals(Guard):
         return issubclass(type(value), (set, frozenset)) and same_constant(tuple(in_order(value)), self.elements)
 
     def expected(self) -> str:
-        return f"has the elements {self.elements!r:.100}"
+        return f"has the elements {constant(self.elements):.100}"
 
     def key(self) -> Any:
         return exact_key(self.elements)
@@ -524,11 +502,11 @@ class TensorMatch(Guard):
         spec = self.spec
         grad = ", requires_grad" if spec.requires_grad else ""
         if spec.sizes is None:
-            return f"is a {spec.cls.__name__}({spec.dtype}, {spec.device}{grad})"
+            return f"is a {classes.name(spec.cls)}({spec.dtype}, {spec.device}{grad})"
         sizes = ", ".join("any" if size is None else str(size) for size in spec.sizes)
         strides = "" if spec.strides is None else f"strides ({', '.join('any' if stride is None else str(stride) for stride in spec.strides)}"
         ending = "" if spec.strides is None else ",), " if len(spec.strides) == 1 else "), "
-        return f"is a {spec.cls.__name__}([{sizes}], {strides}{ending}{spec.dtype}, {spec.device}{grad})"
+        return f"is a {classes.name(spec.cls)}([{sizes}], {strides}{ending}{spec.dtype}, {spec.device}{grad})"
 
     def found(self, value: Any, call: Call) -> str:
         if value is MISSING or type(value) is not self.spec.cls:

@@ -20,6 +20,7 @@ from framejit import classes
 from framejit.errors import UserFrame
 from framejit.guards.iterators import field as iterator_field
 from framejit.guards.iterators import upcoming
+from framejit.naming import constant, name_of
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 """What `fetch` gives where the path ends early: no such key, an empty cell, an unset slot."""
@@ -268,8 +269,9 @@ class Pinned(Source):
 
     def text(self, of: Callable[[Source], str]) -> str:
         if isinstance(self.payload, dict):
-            return f"globals of {self.payload.get('__name__', '?')}"
-        return getattr(self.payload, "__qualname__", None) or type(self.payload).__name__
+            name = dict.get(self.payload, "__name__")
+            return f"globals of {name if type(name) is str else '?'}"
+        return name_of(self.payload) or classes.name(type(self.payload))
 
 
 class InstanceDict(Source):
@@ -330,7 +332,7 @@ class Item(Source):
             assert base.base.base is not None
             owner = of(base.base.base)
             return f"{owner}[{self.payload}]" if str(self.payload).isdigit() else f"{owner}.{self.payload}"
-        return f"{of(base)}[{self.payload!r}]"
+        return f"{of(base)}[{constant(self.payload)}]"
 
 
 class DictKey(Source):

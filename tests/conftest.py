@@ -9,20 +9,24 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from framejit import _runtime, report
+from framejit import _runtime, logs, report
 from framejit import config as framejit_config
 from framejit.backends import registry
 from framejit.driver import compiled_module, retained, sharing
+from framejit.user.explanation import explanation
 
 faulthandler.enable()
 logging.getLogger("torch.__trace").disabled = True  # pytest would keep all that torch writes for its own tools, for as long as a test runs
 UNDO_RATE, UNDO_LOOKS = 0.02, 0.5
+LOOK_AT_LOGS = {"caplog", "capsys", "capfd", "warnings_logged"}
+"""Fixtures of tests that look at what is logged."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--undo", metavar="SEED", help="execute, undo and repeat instructions at random in every trace, and compare the state")
     parser.addoption("--backend", metavar="NAME", help="the backend that programs are compiled with where the tests say 'eager'")
     parser.addoption("--write-traces", action="store_true", help="write the golden files of tests/traces anew")
+    parser.addoption("--all-logs", action="store_true", help="with all logs on and everything recorded, in tests that don't look at what is shown")
     parser.addoption("--as-users-run", action="store_true", help="with framejit's default configuration: not strict, and no checks")
 
 
@@ -78,6 +82,34 @@ def warnings_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], l
     """Gives the warnings that framejit has logged so far."""
     with caplog.at_level(logging.WARNING, logger="framejit"):
         yield lambda: [record.getMessage() for record in caplog.records if record.name.startswith("framejit")]
+
+
+class Rendering(logging.Handler):
+    """Makes the text of every record, and shows it nowhere. What that raises is raised where the record is made."""
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.format(record)
+        return True
+
+
+@pytest.fixture(autouse=True)
+def every_log_is_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With `--all-logs`, all that can be logged and explained of what a test compiles is made; it shows nowhere, and changes nothing."""
+    if not request.config.getoption("--all-logs") or LOOK_AT_LOGS.intersection(request.fixturenames):
+        yield
+        return
+    root, rendering = logging.getLogger("framejit"), Rendering()
+    root.addHandler(rendering)
+    root.propagate = False
+    logs.configure(",".join(f"+{name}" for name in logs.NAMES))
+    try:
+        with report.recording() as notes:
+            yield
+        str(explanation(request.node.name, notes))
+    finally:
+        logs.configure("")
+        root.propagate = True
+        root.removeHandler(rendering)
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
 # Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know. "app" is modules/app.
-FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "report", "saved_tensor_hooks", "stance",
-              "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force"}
+FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "naming", "report",
+              "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force"}
 ENTRANCES = {"", "__main__", "build_check"}
 """The rest of the root: the package's own surface, the command line, and what refuses a build that doesn't fit."""
 ALLOWED: dict[str, set[str]] = {
@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # Modules that may import torch are all others'; these stay usable, and testable, without it.
-WITHOUT_TORCH = ("bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "report", "trail", "config", "directives", "guards.source")
+WITHOUT_TORCH = ("bytecode", "ceval", "effects", "codegen", "breaks", "errors", "logs", "naming", "report", "trail", "config", "directives", "guards.source")
 # The interpreter's own business: opcodes, the assembler, CPython versions.
 OBJECTS_MUST_NOT_IMPORT = ("dis", "opcode", "bytecode", "framejit.bytecode", "framejit.ceval", "framejit.codegen")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from framejit.naming import constant
+
 
 class Position(NamedTuple):
     """Where an instruction stands in the source, as `code.co_positions()` gives it; columns are UTF-8 byte offsets."""
@@ -37,5 +39,5 @@ class Instruction:
     position: Position
 
     def __str__(self) -> str:
-        shown = "" if self.value is None and self.arg is None else f" {self.value!r}"
+        shown = "" if self.value is None and self.arg is None else f" {constant(self.value)}"
         return f"{self.index:4} {self.op}{shown}"

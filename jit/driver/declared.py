@@ -13,8 +13,8 @@ import torch
 from framejit.driver.compiled_module import module_in
 from framejit.errors import BadArgument, ConstraintViolation, suggestion
 from framejit.guards.dynamic import Size, Sizes
-from framejit.guards.kinds import with_article
 from framejit.guards.source import MISSING, Call, Index, Item, Local, Path, Root, Slot, Source
+from framejit.naming import kind_of
 from framejit.report import counted
 
 
@@ -125,7 +125,7 @@ def tensors_in(declared: Declaration, source: Source | None, told: str, call: Ca
     elif isinstance(value, torch.Tensor):
         yield source, value, declared, told
     else:
-        raise ConstraintViolation(f"{told} is {with_article(type(value).__name__)}; the shape of a tensor was declared (compile(shapes=...))")
+        raise ConstraintViolation(f"{told} is {kind_of(value)}; the shape of a tensor was declared (compile(shapes=...))")
 
 
 def parse(shapes: Any) -> DeclaredShapes:

@@ -12,8 +12,9 @@ from framejit.driver import torch_stance
 from framejit.driver.history import Family, History, with_more
 from framejit.driver.options import Options
 from framejit.guards.dynamic import NONE, Dimensions
-from framejit.guards.kinds import Change, short
+from framejit.guards.kinds import Change
 from framejit.guards.source import Call, Path
+from framejit.naming import short
 from framejit.reporting import recompiles
 
 FEW = 2

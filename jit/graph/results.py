@@ -15,7 +15,7 @@ from framejit.graph.prune import has_tensor
 from framejit.graph.shapes import Shapes
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.graph.wrappers import Wrappers
-from framejit.guards.kinds import with_article
+from framejit.naming import with_article
 from framejit.objects.constobject import CONST_BUILDERS, EXACT
 from framejit.objects.dictobject import dict_of
 from framejit.objects.listobject import ListObject

@@ -54,7 +54,7 @@ class CachedFunctionObject(Object):
         except Exception:
             vm.unsupported(breaks.CachedCall(function.__qualname__))
         types = tuple(map(type, (*given, *named.values())))
-        vm.guards.read(CachedResult(self.value, tuple(given), tuple(named.items()), types, result))
+        vm.guards.read(CachedResult(self.value, tuple(given), tuple(named.items()), types, result, function.__qualname__))
         return vm.pin(result)
 
     def descriptor_get(self, vm: VM, obj: Object | None, cls: type, delivery: Delivery | None = None) -> Object:
@@ -107,6 +107,7 @@ class CachedResult:
     kwargs: tuple[tuple[str, Any], ...]
     types: tuple[type, ...]
     result: Any = field(compare=False)
+    name: str
 
     def __call__(self) -> bool:
         try:
@@ -115,7 +116,7 @@ class CachedResult:
             return False  # the call itself will say so
 
     def __repr__(self) -> str:
-        return f"the result of {self.function.__qualname__}() in its cache"
+        return f"the result of {self.name}() in its cache"
 
 
 def key(vm: VM, arg: Object) -> Any:

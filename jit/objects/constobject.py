@@ -12,8 +12,9 @@ from types import BuiltinFunctionType, CodeType, EllipsisType, MemberDescriptorT
 from typing import Any
 
 from framejit import breaks, classes
-from framejit.guards.kinds import Equals, ValueIs, short
+from framejit.guards.kinds import Equals, ValueIs
 from framejit.guards.source import MISSING, Pinned, Source
+from framejit.naming import short
 from framejit.objects.object import VM, Codegen, LazyObject, Namespace, NotConstant, Object, settle
 from framejit.objects.registry import pure_methods, wrapper_for, wraps
 

@@ -20,9 +20,10 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 from framejit import breaks, classes
 from framejit._runtime import type_name
-from framejit.guards.kinds import IsMissing, TypeIs, with_article
+from framejit.guards.kinds import IsMissing, TypeIs
 from framejit.guards.source import MISSING, CAttr, SlotMember, Source
 from framejit.modules.app import support
+from framejit.naming import with_article
 from framejit.objects.delivery import Delivery
 from framejit.objects.naming import callable_name
 from framejit.objects.vm import Classes, CodeWriter, Record, Running, Stopping, Values

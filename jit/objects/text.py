@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from framejit import breaks
-from framejit.guards.kinds import LONG
 from framejit.guards.source import MISSING
+from framejit.naming import LONG
 from framejit.objects import waitingtext
 from framejit.objects.object import FOLDABLE, VM, Object, call_found_special, call_special, fold
 

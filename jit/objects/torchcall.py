@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import torch
 
 from framejit import breaks, classes
-from framejit.guards.kinds import ValueIs, with_article
+from framejit.guards.kinds import ValueIs
+from framejit.naming import with_article
 from framejit.objects.naming import callable_name
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.overrides import ask_for_operation, is_in_python, is_overridden

@@ -231,6 +231,7 @@ def test_the_trace_log_shows_instructions_as_interpreted(caplog):
 
 
 def test_the_trace_log_costs_nothing_when_off(monkeypatch):
+    framejit.set_logs()
     asked = []
     monkeypatch.setattr(logs, "info", lambda name, *rest: asked.append(name))
     framejit.compile(program, backend="eager")(x)
