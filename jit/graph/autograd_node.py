@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 
 from framejit import breaks
 from framejit.graph.custom_gradient import gives_gradients
 from framejit.graph.demands import RestartWith
-from framejit.graph.fake import version_of
+from framejit.graph.fake import is_of_others, version_of
 from framejit.graph.gradient_paths import gradient_paths
 from framejit.graph.jagged import memory_of
 from framejit.graph.recurrent import RECURRENT
 from framejit.graph.repeated_changes import Repeating
 from framejit.graph.sparse import is_sparse
+from framejit.graph.spelling import is_spelled_in_full
 from framejit.guards.tensor_spec import share_places
 from framejit.torch_classes import is_distributed, is_masked
 from framejit.torch_modes import AUTOCAST
@@ -109,6 +111,8 @@ class AutogradNode:
         vm = self._graph.vm
         if any(is_lost_if_sparse(fake) for fake in fakes):
             vm.unsupported(TAKES_SPARSE)
+        if isinstance(target, (OpOverload, OpOverloadPacket)) and is_of_others(target) and not is_spelled_in_full(target):
+            vm.unsupported(breaks.UnsupportedOperation(f"{name}, which AOTAutograd can't write as code: it is named by a keyword, or takes arguments that are"))
         if target in RECURRENT and AUTOCAST.counts(self._graph.modes.current.autocast):
             vm.unsupported(breaks.NotInsideAutogradNode(f"{name}, a recurrent network under autocast,"))
         inference = self._graph.modes.current.inference

@@ -48,6 +48,7 @@ from framejit.graph.results import Results, has_unbacked
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
 from framejit.graph.sparse import is_sparse
+from framejit.graph.spelling import make_spellable
 from framejit.graph.state import GlobalModes
 from framejit.graph.statistics import changing
 from framejit.graph.switches import Switched, with_switches
@@ -314,6 +315,7 @@ class GraphBuilder:
 
     def module_of(self, inner: InnerGraph) -> fx.GraphModule:
         """The module that runs a finished inner graph."""
+        make_spellable(inner.graph, self.is_one_autograd_node)
         return fx.GraphModule(inner.modules, inner.graph)
 
     def call_inner(self, target: Callable[..., Any], inner: InnerGraph, meta: dict[str, Any], kwargs: dict[str, Any]) -> Object:
@@ -594,6 +596,7 @@ class GraphBuilder:
         self.inputs.guard_aliasing(inputs, mutated, self.known.rested_on() | self.call_data.read)
         if debug:
             graph.lint()
+        make_spellable(graph, self.is_one_autograd_node)
         gm = _LazyGraphModule(module_with(body.modules), graph)  # its code is generated in the form that the backend wants, or never
         has_effects = any(node in kept for node in graph.nodes)
         indices = tuple(i for i, described in enumerate(inputs) if described.node in mutated)
