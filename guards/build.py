@@ -9,6 +9,7 @@ from operator import attrgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
+from framejit import classes
 from framejit._runtime import ACCESSORS as ACCESSOR_NUMBERS
 from framejit._runtime import LEAVES as LEAF_NUMBERS
 from framejit._runtime import GuardTree
@@ -144,7 +145,8 @@ def without_duplicates(guards: Iterable[Guard]) -> list[Guard]:
 
 def check_attribute(source: Source, parent: TreeStep) -> None:
     """Refuses attributes of objects of unguarded type: reading them could run the user's Python."""
-    if not any(guard.exact_type for guard in parent.leaves):
+    is_fixed = isinstance(parent.source, Pinned) and not classes.flags(type(parent.source.payload)) & classes.HEAP_TYPE
+    if not is_fixed and not any(guard.exact_type for guard in parent.leaves):
         owner = parent.source.describe()
         raise ValueError(f"{source.describe()}: an attribute of a C type needs a guard on the exact type of {owner}")
 

@@ -55,10 +55,10 @@ def has_spelled_name(target: Any) -> bool:
 
 
 def is_spelled_in_full(target: Any) -> bool:
-    """Whether the code of AOTAutograd's graph, which has overloads and names only the arguments that are given by name alone, can call an operator."""
+    """Whether the code of AOTAutograd's graph, which names overloads and arguments, can call an operator."""
     overloads = [target] if isinstance(target, OpOverload) else [getattr(target, name) for name in target.overloads()]
-    by_name = [argument.name for overload in overloads for argument in overload._schema.arguments if argument.kwarg_only]
-    return all(map(has_spelled_name, overloads)) and all(map(is_spelled, by_name))
+    arguments = [argument.name for overload in overloads for argument in overload._schema.arguments]
+    return all(map(has_spelled_name, overloads)) and all(map(is_spelled, arguments))
 
 
 def make_spellable(graph: fx.Graph, for_autograd: bool) -> None:

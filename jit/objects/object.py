@@ -221,7 +221,12 @@ class Object:
         method = vm.type_lookup(self.cls, "__get__")
         if method is None:
             return self
-        return method.call_as_method(vm, self, [vm.const(None) if obj is None else obj, vm.const(cls)], None, delivery)
+        args = [vm.const(None) if obj is None else obj, vm.const(cls)]
+        if method.cls in (FunctionType, WrapperDescriptorType):
+            return method.call_as_method(vm, self, args, None, delivery)
+        if vm.raw_type_lookup(method.cls, "__call__") is MISSING:
+            vm.raise_(TypeError, f"'{method.type_name}' object is not callable")
+        return method.call(vm, [self, *args], {}, delivery)  # slot_tp_descr_get doesn't bind it
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         """tp_descr_set: store (None: delete) through this class attribute; False where it is no data descriptor."""

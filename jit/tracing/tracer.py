@@ -532,7 +532,10 @@ class Tracer:
         wrapper = wrapper_for(type(value))
         if wrapper.by_identity or type(value) in SCALARS:
             return self.const(value)
-        return self.observe_at(value, self.root_source.child(Pinned, value), False)
+        source = self.root_source.child(Pinned, value)
+        if classes.flags(type(value)) & classes.HEAP_TYPE:
+            self.guard(TypeIs, source, type(value))  # a program may assign to its __class__
+        return self.observe_at(value, source, False)
 
     def from_real(self, value: Any) -> Object:
         return build.from_real(self, value)

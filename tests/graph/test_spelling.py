@@ -35,6 +35,7 @@ def allowed(x, **named):
 
 OPERATORS = {
     "a parameter given by name alone": lambda x: torch.ops.spelling.scaled(x, **{"lambda": 3}),
+    "a parameter": lambda x: torch.ops.spelling.plus(x, **{"yield": 3}),
     "an operator": lambda x: getattr(torch.ops.spelling, "lambda")(x),
     "an overload": lambda x: torch.ops.spelling.less(x, 2),
     "an operator that changes its argument": changed,
@@ -46,13 +47,12 @@ ONE_GRAPH = {
     "random_ of a view": lambda x: (y := torch.zeros(4, 5), y[:, 1:3].random_(1, 50), y)[-1] + x.sum(),
     "random_ of an argument": lambda x: x.random_(2, 50) * 2,
     "random": lambda x: torch.ops.aten.random(x, 2, 50),
-    "a parameter of an operator of the program's": lambda x: torch.ops.spelling.plus(x, **{"yield": 3}),
     "a function that is a node": lambda x: allowed(x, **{"lambda": 2, "is": x.sum(), "a b": 1}),
     "operands of a branch": lambda x: torch.cond(
         x.sum() > 0, lambda d: d["lambda"] * d["is"], lambda d: d["lambda"] - d["is"], ({"lambda": x, "is": x + 1},)
     ),
-    "inside of a graph in the graph": lambda x: torch.utils.checkpoint.checkpoint(
-        lambda t, **named: torch.ops.spelling.plus(t, **{"yield": 3}) * named["None"], x, use_reentrant=False, **{"None": x}
+    "arguments of a checkpoint": lambda x: torch.utils.checkpoint.checkpoint(
+        lambda t, **named: t * named["None"] - named["lambda"], x, use_reentrant=False, **{"None": x, "lambda": x + 1}
     ),
 }
 
