@@ -268,7 +268,7 @@ class Pinned(Source):
         return self.payload
 
     def text(self, of: Callable[[Source], str]) -> str:
-        if isinstance(self.payload, dict):
+        if issubclass(type(self.payload), dict):
             name = dict.get(self.payload, "__name__")
             return f"globals of {name if type(name) is str else '?'}"
         return name_of(self.payload) or classes.name(type(self.payload))
@@ -318,7 +318,7 @@ class Item(Source):
     def switch(self) -> str | None:
         """The name by which users know the variable that the source leads to, if it is one of SWITCHES."""
         namespace = self.base.payload if isinstance(self.base, Pinned) else None
-        return SWITCHES.get((str(namespace.get("__name__")), self.payload)) if isinstance(namespace, dict) else None
+        return SWITCHES.get((str(namespace.get("__name__")), self.payload)) if issubclass(type(namespace), dict) else None
 
     def text(self, of: Callable[[Source], str]) -> str:
         base = self.base
@@ -326,7 +326,7 @@ class Item(Source):
         if isinstance(base, InstanceDict):
             assert base.base is not None
             return f"{of(base.base)}.{self.payload}"
-        if isinstance(base, Pinned) and isinstance(base.payload, dict):
+        if isinstance(base, Pinned) and issubclass(type(base.payload), dict):
             return self.switch or str(self.payload)
         if isinstance(base, Item) and base.payload in ("_modules", "_parameters", "_buffers") and isinstance(base.base, InstanceDict):
             assert base.base.base is not None
