@@ -17,6 +17,8 @@ from torch import nn
 
 from framejit._runtime import CompiledFunction
 from framejit.driver.holdings import lives_anyway, survey
+from framejit.driver.shared_fields import asked_by, share_fields, shared_fields
+from framejit.driver.silent_subclass import silent_subclass
 from framejit.errors import BadArgument
 from framejit.guards.source import Reference
 from framejit.library import AROUND_CALLS
@@ -50,7 +52,11 @@ def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], setting
         if front.raw is not raw_call(type(made).__mro__[1]):
             raise BadArgument(f"the compiled module's original has been given the class {front.cls.__qualname__}, with a __call__ of its own; "
                               "compile the module again")  # fmt: skip
-        object.__setattr__(made, "__class__", front.subclass)
+        try:
+            object.__setattr__(made, "__class__", front.subclass)
+        except TypeError as error:
+            raise BadArgument(f"the compiled module's original has been given the class {front.cls.__qualname__}, whose objects have other fields "
+                              "(`__slots__`); compile the module again") from error  # fmt: skip
         front.add(made, module)
 
     front = subclass_of(class_of(module, compiles))
@@ -72,6 +78,7 @@ def object_of(subclass: type, module: nn.Module) -> nn.Module:
     """A second object with the state of the module."""
     made: nn.Module = object.__new__(subclass)
     object.__setattr__(made, "__dict__", module.__dict__)
+    share_fields(made, module)
     return made
 
 
@@ -85,18 +92,18 @@ def class_with_call(cls: type, wrap: Callable[[Function], Any], compiles: bool) 
         "__call__": wrap(call_of(cls) if compiles else raw_call(cls)),
         "__reduce_ex__": reduce_as_original,
         "__copy__": copy_original,
-        "__slots__": (),
+        **shared_fields(cls),
     }
     if hasattr(cls, "__deepcopy__"):
         namespace["__deepcopy__"] = deepcopy_original
-    # Neither the metaclass's __new__ nor __init_subclass__ is to hear of it: registries of the user's would get a second entry.
-    subclass = type.__new__(type(cls), cls.__name__, (nn.Module,), namespace)
-    subclass.__bases__ = (cls,)
-    return subclass
+    return silent_subclass(cls, namespace)
 
 
 def original_of(made: Any) -> Any:
     """The module that a compiled module shares its state with, as an object of its own class."""
+    asked = asked_by(made)
+    if asked is not None:
+        return asked
     original = object.__new__(getattr(type(made), ORIGINAL))
     object.__setattr__(original, "__dict__", made.__dict__)
     return original
@@ -165,7 +172,7 @@ class Front:
         self.options = options
         self._subclass = weakref.ref(subclass)
         self._held: type | None = subclass
-        self.instances: set[weakref.ref[Any]] = set()
+        self.instances: dict[int, weakref.ref[Any]] = {}
         self.originals: dict[int, weakref.ref[nn.Module]] = {}
         self._backend: weakref.ref[Any] | None = None
 
@@ -202,12 +209,13 @@ class Front:
 
     def add(self, instance: Any, original: nn.Module) -> None:
         """One more object of the subclass, which shares its state with `original`."""
-        self.instances.add(weakref.ref(instance, self._instance_gone))
+        self.instances[id(instance)] = weakref.ref(instance, functools.partial(self._instance_gone, id(instance)))
         self.originals[id(original)] = weakref.ref(original, functools.partial(self._original_gone, id(original)))
         self._held = None
 
-    def _instance_gone(self, gone: weakref.ref[Any]) -> None:
-        self.instances.discard(gone)
+    def _instance_gone(self, key: int, gone: weakref.ref[Any]) -> None:
+        if self.instances.get(key) is gone:
+            del self.instances[key]
         if not self.instances:
             if self._may_wait():
                 self._held = self.subclass
