@@ -30,6 +30,7 @@ from framejit.backends.calling import (
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs, share_memory
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
+from framejit.backends.left_to_autograd import LeftToAutograd, cause_of
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
 from framejit.errors import BackendError, FramejitError
@@ -130,7 +131,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
         examples = example_inputs(inner, contexts)
         # Results that are views of an input are made again by AOTAutograd, of another tensor where it has put one in the place of inputs that overlap.
         with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory(examples)):
-            fn, boxed = unbox(_call_backend(backend, inner.gm, examples))
+            fn, boxed = unbox(_call_or_leave(inner, examples))
         guards = contexts.guards(request)
         _forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled
     if frozen is not None:
@@ -139,6 +140,17 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     if floats is not None:
         fn, boxed = floats.wrapped(fn, boxed), True
     return fn, boxed, guards
+
+
+def _call_or_leave(request: GraphRequest, examples: list[Any]) -> Callable[..., Any]:
+    """Call a backend that may trace the backward pass too. Raises LeftToAutograd where it can't compile the graph and is not to blame for that."""
+    try:
+        return _call_backend(request.backend, request.gm, examples)
+    except BackendError as error:
+        cause = cause_of(error, request)
+        if cause is None:
+            raise
+        raise LeftToAutograd(*error.args) from cause
 
 
 def forget_layouts() -> None:

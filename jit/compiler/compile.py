@@ -11,6 +11,8 @@ from typing import Any
 
 from framejit import breaks, logs, modules
 from framejit._runtime import CompiledFunction, Entry
+from framejit.backends.eager import BACKEND as RECORDED
+from framejit.backends.left_to_autograd import LeftToAutograd
 from framejit.backends.registry import Backend
 from framejit.bytecode import abort
 from framejit.bytecode.decode import decode
@@ -26,7 +28,7 @@ from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import loader
 from framejit.driver.compiled_module import home
 from framejit.driver.request import CompileRequest
-from framejit.errors import BackendError, InternalError
+from framejit.errors import BackendError, InternalError, program_name
 from framejit.graph.demands import GraphDemands, RestartWith
 from framejit.guards.build import check_all
 from framejit.guards.dynamic import FIXED
@@ -59,6 +61,7 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
 
     Where a backend can't do with floats that are no constants, they become constants. Where it fails on a graph with other numbers or sizes that are none, and
     that the program hasn't declared to be, or with distributed tensors, all do; and where that doesn't help, distributed tensors stay outside of graphs.
+    A graph that a backend isn't to blame for is compiled with the one that leaves gradients to autograd.
     """
     dynamic = request.dynamic
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
@@ -80,6 +83,10 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
         except Restart as stop:
             assert stop.place not in breaks_at, stop
             breaks_at[stop.place] = stop.reason
+        except LeftToAutograd as error:
+            request = left_to_autograd(request, error)
+            options, dynamic = request.options, request.dynamic
+            demands = demands_of(options.backend, request.family.takes_first_steps)
         except BackendError:
             if not options.backend.needs_contexts:
                 raise
@@ -93,6 +100,16 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
                 raise
         finally:
             tracer.dispose()
+
+
+def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileRequest:
+    """The request, with the backend that leaves gradients to autograd. It says so, once for each function."""
+    code, cause = request.function.__code__, error.__cause__
+    where = f"{program_name(code.co_qualname)} ({code.co_filename}:{code.co_firstlineno})"
+    text = f"{where} runs with the backend eager, for {error.backend} can't compile its graph: {type(cause).__name__}: {str(cause):.100}"
+    STATISTICS.reason(text)
+    logs.warn_once(where, text)
+    return replace(request, options=replace(request.options, backend=RECORDED))
 
 
 def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:

@@ -10,6 +10,7 @@ from framejit import logs
 from framejit.backends.calling import with_check_of_backward, with_draws_put_back, without_function_modes
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
+from framejit.backends.left_to_autograd import LeftToAutograd
 from framejit.backends.request import (
     BackendGuard,
     FrozenInputGuard,
@@ -63,6 +64,8 @@ def compile_planned(planned: Planned) -> Compiled:
     try:
         with as_the_program_has_it(attempt.collects):
             compiled = compile_graph(request)
+    except LeftToAutograd:
+        raise
     except BackendError:
         demand = dispensable(attempt.tracer.graph)
         if demand is None:

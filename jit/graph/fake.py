@@ -53,6 +53,14 @@ def grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
+def has_lost_its_record(view: torch.Tensor) -> bool:
+    """Whether autograd raises for any question about a view: it was made under `no_grad` of what requires a gradient, and that has been changed since."""
+    try:
+        return type(view.is_leaf) is not bool
+    except RuntimeError:
+        return True
+
+
 def has_left_its_base(tensor: torch.Tensor) -> bool:
     """Whether a view has been given other data, of another type than its base's, as `Module.to(dtype)` does with gradients."""
     base = tensor._base if tensor._is_view() else None
@@ -88,6 +96,8 @@ def refusal(tensor: torch.Tensor) -> breaks.Break | None:
         return breaks.UnsupportedValue(f"a tensor of layout {tensor.layout}")
     if tensor._is_view() and tensor._base is not None and tensor._base.layout is not torch.strided and (tensor.requires_grad or not is_sparse(tensor)):
         return breaks.UnsupportedValue(f"the values of a tensor of layout {tensor._base.layout}, as a view of it")
+    if tensor._is_view() and has_lost_its_record(tensor):
+        return breaks.UnsupportedValue("a view that was made under no_grad, whose base has been changed since")
     if has_left_its_base(tensor):
         return breaks.UnsupportedValue("a view that has been given data of another type")
     if (grad := grad_of(tensor)) is not None:

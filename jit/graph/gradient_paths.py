@@ -40,8 +40,9 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     once: dict[str, None] = {}
     waiting: list[Any] = []
     for fake in fakes:
-        if fake.grad_fn is not None:
-            waiting.append(fake.grad_fn)
+        made_by = node_of(fake)
+        if made_by is not None:
+            waiting.append(made_by)
         elif fake.requires_grad:
             leaves[id(fake)] = fake
     seen = set(waiting)
@@ -62,6 +63,14 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
                 seen.add(following)
                 waiting.append(following)
     return GradientPaths(tuple(leaves.values()), tuple(functions), tuple(once))
+
+
+def node_of(fake: torch.Tensor) -> Any:
+    """The `grad_fn` of a fake; None where autograd raises for the question: for a view that was made under `no_grad`, once its base has been changed."""
+    try:
+        return fake.grad_fn
+    except RuntimeError:
+        return None
 
 
 def leads_to(fake: torch.Tensor, wanted: Iterable[Any]) -> bool:

@@ -310,7 +310,10 @@ def read_is_leaf(vm: VM, self: TensorObject) -> Object:
     vm.graph.check_record(self)
     if self.source is not None and fake.requires_grad:
         vm.guard(Equals, source_of(self, "is_leaf"), attribute_of(self.value, "is_leaf"))
-    return vm.const(fake.is_leaf)
+    try:
+        return vm.const(fake.is_leaf)
+    except RuntimeError as error:  # a view that was made under no_grad, whose base has been changed since
+        vm.unsupported(breaks.OperatorRaises(f"is_leaf: RuntimeError: {error}"))
 
 
 @models(torch.Tensor.retains_grad)
@@ -338,7 +341,7 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
         return self.grad  # type: ignore[no-any-return]
     if self.source is None:
         fake = self.look(vm)
-        if fake.requires_grad and not fake.is_leaf and not self.retains:
+        if fake.requires_grad and not read_is_leaf(vm, self).constant(vm) and not self.retains:
             vm.unsupported(breaks.UnsupportedOperation("reading .grad of a tensor that is not a leaf"))
         return vm.const(None)
     if attribute_of(self.value, "requires_grad") and not attribute_of(self.value, "is_leaf"):
@@ -353,7 +356,7 @@ def read_grad(vm: VM, self: TensorObject) -> Object:
 @sets(torch.Tensor.grad)
 def write_grad(vm: VM, self: TensorObject, value: Object | None) -> None:
     value = vm.const(None) if value is None else value
-    if self.source is None and not self.look(vm).is_leaf and not self.retains:
+    if self.source is None and not read_is_leaf(vm, self).constant(vm) and not self.retains:
         vm.unsupported(breaks.UnsupportedOperation("storing .grad of a tensor that is not a leaf"))
     if not isinstance(value, TensorObject) and value.cls is not type(None):
         vm.unsupported(breaks.OperatorRaises("storing something other than a tensor or None to .grad"))

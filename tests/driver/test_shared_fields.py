@@ -56,7 +56,7 @@ def test_fields_are_shared_both_ways(cls):
     with pytest.raises(AttributeError, match="factor"):
         framejit.compile(module, backend="eager")(x)
     with pytest.raises(AttributeError, match="factor"):
-        compiled.factor  # noqa: B018
+        compiled.factor
 
 
 @pytest.mark.parametrize("cls", [FieldsFirst, FieldsLast])

@@ -1,0 +1,61 @@
+"""Graphs that are left to autograd, which records their operators as in eager: those that AOTAutograd refuses, and those whose gradients raise in eager too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensorMode
+
+from framejit.backends.calling import MODE_SWITCHES, restoring
+from framejit.backends.request import GraphRequest
+from framejit.errors import BackendError
+from framejit.graph.inner import nodes_inside
+
+REFUSED = ("does not yet handle non-differentiable view input mutations", "encountered a mutation on a view chain")
+"""What AOTAutograd says where a graph changes one of two inputs in a storage that are no views of one tensor (torch/_functorch/_aot_autograd/
+input_output_analysis.py), and where it changes what `as_strided` has made of a view (aten/src/ATen/FunctionalStorageImpl.cpp)."""
+
+
+class LeftToAutograd(BackendError):
+    """A backend that traces the backward pass too can't compile a graph, and is not to blame: its cause is an exception of AOTAutograd's or autograd's."""
+
+
+def cause_of(error: BackendError, request: GraphRequest) -> BaseException | None:
+    """The cause of LeftToAutograd, where a backend has raised for a graph; None if the backend is to blame."""
+    cause = error.__cause__
+    if cause is None or any(text in str(cause) for text in REFUSED):
+        return cause
+    raised = raised_by_gradients(request) if request.modes.grad else None
+    return raised if raised is not None and are_alike(raised, cause) else None
+
+
+def raised_by_gradients(request: GraphRequest) -> Exception | None:
+    """What autograd raises when it is asked for the gradients of a graph's results, on tensors without data; None if nothing, or if the graph itself raises."""
+    switches = [node for node in nodes_inside(request.gm) if node.target in MODE_SWITCHES]
+    graph = restoring(request.gm.forward, switches, request.modes)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        try:
+            inputs = [mode.from_tensor(info.value, static_shapes=True) if is_tensor(info.value) else info.value for info in request.inputs]
+            tensors = [value for value in inputs if is_tensor(value)]
+            versions = [tensor._version for tensor in tensors]
+            wanted = [tensor for tensor in tensors if tensor.requires_grad]
+            results = [*graph(*inputs), *[tensor for tensor, version in zip(tensors, versions, strict=True) if tensor._version > version]]
+            asked = [result for result in results if is_tensor(result) and result.requires_grad]
+            tangents = [torch.empty_like(result, requires_grad=False) for result in asked]
+        except Exception:
+            return None
+        try:
+            torch.autograd.grad(asked, wanted, tangents, allow_unused=True)
+        except Exception as error:
+            return error.with_traceback(None)
+    return None
+
+
+def are_alike(first: BaseException, second: BaseException) -> bool:
+    """Whether two exceptions say the same, perhaps with other numbers of versions and other names of operators further on."""
+    return type(first) is type(second) and str(first)[:40] == str(second)[:40]
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
