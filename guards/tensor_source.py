@@ -150,7 +150,8 @@ def data_of(tensor: torch.Tensor) -> bytes | None:
             return None
         if count and not holds_elements(tensor, count):
             return None
-        return tensor.detach().as_strided((count,), (1,)).view(torch.uint8).numpy().tobytes()
+        copied = tensor.detach().as_strided((count,), (1,)).clone()  # `numpy()` says of a storage that it can't be resized any more
+        return copied.view(torch.uint8).numpy().tobytes()
 
 
 class TensorData(Source):

@@ -197,7 +197,8 @@ class UnknownNumber(Break):
 class FirstStep(SkippedFrame):
     """A call with the first step of an optimizer, in which the optimizer makes its state: momenta, averages, counts of steps.
 
-    Later steps find the state there, and need another graph. With the backends "aot_eager" and "inductor" a graph with a backward and a step takes long to
+    Later steps find the state there, and need another graph. So it is with observers of quantisation-aware training, whose statistics of channels have
+    no size before the first call. With the backends "aot_eager" and "inductor" a graph with a backward and a step takes long to
     compile, so the first call runs as written, and the second is compiled. The first step is compiled too with `fullgraph=True`, where the step
     stands in a loop of the compiled function, so that there may be no second call, and where first steps come again, with new optimizers.
     """

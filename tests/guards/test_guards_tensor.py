@@ -408,3 +408,10 @@ def test_tensor_match_of_nested_tensors() -> None:
     assert agrees(built, nested(2, 4)) and agrees(built, nested(1, 5, 3)) and agrees(built, nested(2, 4).transpose(1, 2))
     for other in (nested(2, 4, dtype=torch.float64), nested(2, 4, requires_grad=True), nested(2, 4, requires_grad=True) * 2, torch.ones(2, 4, 3), 3):
         assert not agrees(built, other)
+
+
+def test_a_tensor_whose_data_is_read_can_still_be_resized() -> None:
+    source = slot(Root()).child(TensorData)
+    for tensor, data in ((torch.tensor([]), b""), (torch.tensor([1], dtype=torch.uint8), b"\1")):
+        assert source.step(tensor) == data
+        tensor.resize_(3)
