@@ -230,11 +230,17 @@ PyObject *FJ_Entry_Ended(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *r
     return result;
 }
 
+/* Whether a native section is opened while an entry's frame runs as written. One that was seen to raise opens none at first: what comes once, to tell
+   of a mistake, isn't worth a compilation. */
+static int compiles_upcalls(FJ_Entry *entry) {
+    return entry->code == Py_None && entry->compiles_upcalls && (entry->outcome == NULL || entry->hits > 1);
+}
+
 /* Compiled code itself, its graph above all, is in no native section. */
 static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *function,
                            Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures) {
     entry->hits++;
-    FJ_NativeSection outer = begin_section(entry->code == Py_None && entry->compiles_upcalls ? self->upcalls : NULL, entry);
+    FJ_NativeSection outer = begin_section(compiles_upcalls(entry) ? self->upcalls : NULL, entry);
     if (outer.entry != NULL && entry->code != Py_None) {
         outer.entry->fruitless = 0;
     }

@@ -144,16 +144,35 @@ class OptimizerStep(SkippedFrame):
 
     With the backends "eager", "aot_eager" and "inductor", the arithmetic of torch's optimizers is part of the graph. It isn't for LBFGS and SparseAdam,
     nor for settings such as `capturable=True`: then a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are
-    compiled.
+    compiled. So does the step of a scheduler that is compiled by itself, or that looks at a measured value (`ReduceLROnPlateau`); others are told of by FJ079.
 
-    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless
-    a learning rate is a tensor, the step may warn, it has an argument, or the schedule is code of the program's that does more than to compute a number.
+    A break is impossible inside the step: that function is the one that computes with numbers in tensors. Where the program's compiled function calls it, the
+    call is split around it; only where the compiled function is the step itself, it runs uncompiled.
     """
 
     id = "FJ036"
-    message = "a step of {reason}, which runs as written"
+    message = "a step of {reason}, which runs uncompiled"
     explanation = "Its arithmetic is no part of a graph: it depends on numbers in tensors, or computes with other things than tensors."
     hints = ("Compile the model, or the function that computes the loss, rather than the step.",)
+
+
+@dataclass(frozen=True)
+class SchedulerStep(Break):
+    """A step of a learning rate scheduler that can't be made behind the graph: the call is split there, and the step is made between two graphs.
+
+    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless a learning rate
+    is a tensor, the step may warn or has an argument, another step in the same call changes the same learning rates, or the schedule is code of the program's
+    that does more than to compute a number.
+    """
+
+    what: str
+    id = "FJ079"
+    message = "a step of a learning rate scheduler that is made between two graphs: {what}"
+    explanation = "The step can't wait until the graph has run, so the graph ends before it, and another begins behind it."
+    hints = (
+        "Make the steps of schedulers outside the compiled function.",
+        "Of several schedulers for one optimizer, make one with torch.optim.lr_scheduler.ChainedScheduler.",
+    )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from framejit.compiler.planned import AsWritten, Behind, Planned, plan_end
 from framejit.compiler.traced import Attempt
 from framejit.directives import NESTED, breaks_are_errors, innermost
 from framejit.driver.compiled_module import home
-from framejit.driver.prediction import AfterFirstStep, OutcomeCheck
+from framejit.driver.prediction import AfterFirstStep, OutcomeCheck, Prediction
 from framejit.errors import Unsupported, UserFrame
 from framejit.graph.demands import RestartWith
 from framejit.guards.kinds import Guard
@@ -33,23 +33,28 @@ WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger, breaks.LazyModul
 ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random)
 """Reasons for which the numbers that the instruction gives are other ones in the next call."""
 
+ONCE = (breaks.FirstStep, breaks.LazyModuleCall, breaks.Observed)
+"""Reasons for which what the frame calls runs uncompiled too: its graphs would run once, or the program's own mode is to see each operation."""
+
 EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
 """Reasons that need no warning: the program asked for it, or its own exception says all."""
 
 
 def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
-    """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, Restart where the trace has to be restarted."""
+    """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, Restart and Untold where the trace has to be restarted."""
     tracer, family = attempt.tracer, attempt.request.family
     seen_by = untraceable_mode(tracer, stop.frames)
     stop = boundary.outside(tracer, stop)
     stop.stack = stacks.shown(stop.stack)
-    prediction = predict(stop, tracer.graph.has_operators(), tracer.knows_it_is_compiled)
+    prediction = predict(stop, tracer.graph.has_operators())
     refuted = None if prediction is None else family.refuted.get(prediction.key)
     errors = breaks_are_errors(tracer.directives_before, tracer.directives, family.number, attempt.request.options.fullgraph)
     asked_by_torch = errors is None
     whole = bool(ecosystem.asked_for_errors(tracer) if asked_by_torch else errors)
     if isinstance(stop, Escape):  # the regions that the exception has left count too
         whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
+    if prediction is not None and refuted is None and (prediction.certain or whole) and tracer.answers.told:
+        raise tracer.answers.after_raise(stop.stack, family.untold, stop.reason)
     if isinstance(stop.reason, breaks.FirstStep) and whole:
         raise RestartWith("takes_first_steps", True)  # the frame may not run as written
     if whole and (prediction is None or refuted is not None):
@@ -110,13 +115,14 @@ def as_written(
     attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], outcome: OutcomeCheck | None = None
 ) -> AsWritten:
     """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
-    compiles_upcalls = not isinstance(reason, (*RAISES, breaks.DidNotRaise, breaks.FirstStep, breaks.LazyModuleCall, breaks.Observed))
+    in_one_piece = isinstance(outcome, Prediction) and outcome.whole
+    compiles_upcalls = not in_one_piece and not isinstance(reason, ONCE)
     expected = isinstance(reason, EXPECTED)
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
         return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report
     STATISTICS.add("fallbacks")
     STATISTICS.reason(f"{reason}{at(stack)}")
-    if compiles_upcalls:
+    if compiles_upcalls and not isinstance(reason, (*RAISES, breaks.DidNotRaise)):
         STATISTICS.add("graph_breaks")
     logs.fallback(home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)
     return AsWritten(attempt, guards, reason, compiles_upcalls, outcome, tuple(stack))

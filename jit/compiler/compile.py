@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -38,6 +38,7 @@ from framejit.guards.source import Call, Local, Root, Slot
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
+from framejit.tracing.told import Asked, Untold
 from framejit.tracing.tracer import Tracer
 from framejit.transforms_in_force import temporarily_clear_interpreter_stack
 
@@ -67,14 +68,17 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
     breaks_at: dict[Place, breaks.Break] = {}
     demands = demands_of(options.backend, request.family.takes_first_steps)
+    untold: Container[Asked] = request.family.untold
     while True:
         tracer = Tracer(
-            request.function, request.args, options.config, request.changing, breaks_at, request.names, dynamic, demands,
+            request.function, request.args, options.config, request.changing, breaks_at, request.names, dynamic, demands, untold,
         )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
         except RestartWith as restart:
             demands = replace(demands, **{restart.demand: restart.allowed})
+        except Untold as withheld:
+            untold = withheld.places
         except Ahead as ahead:
             try:
                 ahead.run()
@@ -133,6 +137,8 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
             else:
                 entry = make(specify(compile_planned(planned)))
                 report(planned, entry)
+                if planned.behind is None:
+                    attempt.request.family.untold |= set(tracer.answers.withheld)
     finally:
         tracer.graph.modes.restore()
     if "compile" in tracer.config.checks():

@@ -50,7 +50,7 @@ class EntrySpec:
         origin: why it was made.
         inputs, captures: what the walk over the guards fetches: the graph's inputs, and what else the code needs.
         reason: why the frame runs as written, where that is to be reported.
-        compiles_upcalls: whether what the frame calls may be compiled, where it runs as written.
+        compiles_upcalls: whether what the frame calls may be compiled, where it runs as written; with an `outcome`, from the second call on.
         outcome: what looks at how a frame that runs as written has ended, or at what leaves the replacement code.
         shared: whether the guards say all that the entry rests on, so that it may serve other functions of the same code.
         replacement: what runs.
@@ -88,5 +88,5 @@ def adopt(entry: Entry) -> Entry:
 
 
 def run_as_written(origin: Origin) -> Entry:
-    """An entry for every call, which runs as written."""
-    return make(EntrySpec([], origin))
+    """An entry for every call, which runs as written; what it calls may be compiled."""
+    return make(EntrySpec([], origin, compiles_upcalls=True))

@@ -149,7 +149,7 @@ class Compiler:
         """
         function = compiled.function
         against = prediction.against(error)
-        is_wrong = prediction.certain and not prediction.told
+        is_wrong = prediction.certain
         reason = breaks.DidNotRaise(against) if is_wrong else prediction.reason
         origin = entry.spec.origin
         self.families.of(None if origin.module is None else origin.module()).refuted[prediction.key] = reason
@@ -376,9 +376,14 @@ class Compiler:
     def _is_strict(self) -> bool:
         return self.options.config.strict or config.current().strict
 
+    def _may_not_break(self) -> bool:
+        """Whether the program wants a call to be compiled in one piece, or not to run."""
+        current = directives.CURRENT.get()
+        return bool(directives.breaks_are_errors(current, current, self.families.of(None).number, self.options.fullgraph))
+
     def _internal_error(self, function: types.FunctionType, error: BaseException, origin: Origin = Origin()) -> Entry:
         STATISTICS.add("internal_errors")
-        if self._is_strict():
+        if self._is_strict() or self._may_not_break():
             raise InternalError(f"framejit failed on {function.__qualname__}: {type(error).__name__}: {error}") from error
         STATISTICS.add("fallbacks")
         STATISTICS.reason(f"internal error: {type(error).__name__}: {error}")

@@ -16,6 +16,7 @@ from framejit import breaks
 from framejit._runtime import CompiledFunction, Entry
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
+from framejit.errors import UserFrame
 from framejit.guards.source import Path
 
 T = TypeVar("T")
@@ -29,12 +30,14 @@ class Family:
         number: by which directives tell the calls of different families apart.
         refuted: what traces have said the program raises, and it doesn't, by `Prediction.key`: the reason to give in its place.
         lessons: how often one of its functions has learnt that values change from call to call.
+        untold: where the program isn't told that it is compiled, since it raises if it is: see tracing/told.py.
         takes_first_steps: whether first steps of optimizers have come more than once, so that graphs of them pay.
     """
 
     def __init__(self) -> None:
         self.number = next(_family_numbers)
         self.refuted: dict[Any, breaks.Break] = {}
+        self.untold: frozenset[tuple[UserFrame, ...]] = frozenset()
         self.lessons = 0
         self.takes_first_steps = False
         self._resume_functions: dict[tuple[Any, ...], FunctionType] = {}
@@ -82,6 +85,7 @@ class Families:
         """Forget everything: part of `reset()`."""
         self._known.clear()
         self._without.lessons = 0
+        self._without.untold = frozenset()
 
 
 class History:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from framejit import breaks, classes
-from framejit.errors import UserFrame
+from framejit.errors import FramejitError, UserFrame
 from framejit.report import place
 
 
@@ -28,8 +28,8 @@ class AfterFirstStep:
         compiled.compile_callback.first_step_ran(compiled, entry)
 
 
-FROM_ANYWHERE = (MemoryError, RecursionError)
-"""Exceptions that any instruction may raise, whatever a trace has seen."""
+FROM_ANYWHERE = (MemoryError, RecursionError, FramejitError)
+"""Exceptions that any instruction may raise, whatever a trace has seen: framejit's own come out of functions that are compiled meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,6 @@ class Prediction:
         cls: the exact class of the exception; None where it is an operator's error, of which only the real operator knows the class.
         certain: False where a handler of the program may keep the exception from leaving the frame.
         computes: whether operators come before: on other data, which no guard is about, each of them may raise.
-        told: whether the program has been told that it is compiled. Run as written it may go another way.
         whole: whether a frame that returns would have had to be compiled in one piece, so that it must not be run as written.
     """
 
@@ -51,7 +50,6 @@ class Prediction:
     cls: type[BaseException] | None
     certain: bool = True
     computes: bool = False
-    told: bool = False
     whole: bool = False
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:

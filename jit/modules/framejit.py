@@ -19,9 +19,7 @@ from framejit.user import api, regions
 
 @models(api.is_compiling)
 def is_compiling(vm: VM) -> Object:
-    if not vm.knows_it_is_compiled:
-        vm.trail.set(vm, "knows_it_is_compiled", True)
-    return vm.const(True)
+    return vm.const(vm.is_told())
 
 
 # Regions.

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.optim import lr_scheduler, swa_utils
 
@@ -28,7 +28,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import rest_on
 from framejit.objects.userobject import UserObject
 
-REASON = breaks.OptimizerStep("a learning rate scheduler")
+MADE_NATIVELY = breaks.SchedulerStep("something looks at what it changes, or changes it before it does")
 CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
 CLASSES |= {swa_utils.SWALR}
 CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it looks at what the program has measured
@@ -42,6 +42,7 @@ OF_MOMENTA = (lr_scheduler.OneCycleLR, lr_scheduler.CyclicLR)
 """Schedulers that change more in the groups of parameters than learning rates."""
 OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)
 """Schedulers that have others make their steps."""
+OUTERMOST = breaks.OptimizerStep("a learning rate scheduler")
 KEPT = frozenset({"optimizer", "_schedulers", "lr_lambdas"})
 """Attributes of schedulers that no step changes."""
 KEPT_IN_GROUPS = frozenset({"params"})
@@ -61,7 +62,7 @@ class SchedulerStep:
 
     def replay(self, cg: Codegen) -> None:
         if self.runs_rules and not all(isinstance(obj, TensorObject) for obj in self.vm.effects.mutated_before_and_since(self.mark)):
-            self.vm.restart(self.place, REASON)  # a value that such a function may read has its one replay in front of the step
+            self.vm.restart(self.place, MADE_NATIVELY)  # a value that such a function may read has its one replay in front of the step
         cg.load(self.outcome)
         cg.pop_top()
 
@@ -69,22 +70,27 @@ class SchedulerStep:
         return [self.outcome]
 
 
+def refuse(vm: VM, why: str) -> NoReturn:
+    """Have a step be made natively, where it stands: the graph breaks there."""
+    vm.unsupported(breaks.SchedulerStep(why))
+
+
 def check_scheduler(vm: VM, obj: Object) -> list[Object]:
     """The schedulers that a step changes. A break if the step can't be made behind the graph."""
     obj = vm.observe(obj)
     if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
-        vm.unsupported(REASON)
+        refuse(vm, "it isn't one of torch's from outside the compiled function")
     for name in CALLED:
         if hasattr(obj.cls, name):
             check_method(vm, obj, name)
     if obj.cls is lr_scheduler.CyclicLR and vm.observe(abstract.getattr_(vm, obj, "_scale_fn_custom")).cls is not type(None):
-        vm.unsupported(REASON)
+        refuse(vm, "it calls a function of the program's")
     if issubclass(obj.cls, OF_RULES):
         rules = vm.observe(abstract.getattr_(vm, obj, "lr_lambdas"))
         for rule in abstract.iterate(vm, rules):
             real = vm.observe(rule)
             if real.source is None or not vm.computes_number(real.value, is_fixed=False):
-                vm.unsupported(REASON)
+                refuse(vm, "its schedule does more than to compute a number")
     if not issubclass(obj.cls, OF_OTHERS):
         return [obj]
     parts = [vm.observe(part) for part in abstract.iterate(vm, vm.observe(abstract.getattr_(vm, obj, "_schedulers")))]
@@ -98,7 +104,7 @@ def check_method(vm: VM, scheduler: Object, name: str) -> None:
     """A break if a method of a scheduler is the program's."""
     found = vm.observe(abstract.getattr_(vm, scheduler, name))
     if not isinstance(found, MethodObject) or vm.observe(found.function).value not in OF_TORCH:
-        vm.unsupported(REASON)
+        refuse(vm, f"its {name}() is the program's")
     rest_on(vm, found.function)
 
 
@@ -106,12 +112,12 @@ def groups_of(vm: VM, scheduler: Object) -> list[DictObject]:
     """The groups of parameters of a scheduler's optimizer. A break where a learning rate is a tensor, or a group is the program's own class."""
     groups = vm.observe(abstract.getattr_(vm, vm.observe(abstract.getattr_(vm, scheduler, "optimizer")), "param_groups"))
     if not isinstance(groups, ListObject) or groups.cls is not list or vm.effects.is_mutated(groups):
-        vm.unsupported(REASON)
+        refuse(vm, "the list of groups of parameters has changed in the same call")
     found = [vm.observe(group) for group in groups.items(vm)]
     for group in found:
         rate = group.lookup(vm, "lr") if isinstance(group, DictObject) and group.cls is dict and group.source is not None else None
         if rate is None or vm.observe(rate).cls not in (float, int):
-            vm.unsupported(REASON)
+            refuse(vm, "a learning rate is no number")
     return found  # type: ignore[return-value]
 
 
@@ -155,7 +161,7 @@ def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index
         rates = value.items(vm)
         if all(vm.observe(rate).cls is float for rate in rates):
             return LaterList(len(rates), outcome, index, key)
-    return Outdated(vm, place, REASON, repr(key))
+    return Outdated(vm, place, MADE_NATIVELY, repr(key))
 
 
 def step(function: Callable[[Any], None]) -> None:
@@ -164,15 +170,17 @@ def step(function: Callable[[Any], None]) -> None:
     def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
         place = vm.place()
         if args or kwargs:
-            vm.unsupported(REASON)
+            refuse(vm, "it has an argument")
         changed = check_scheduler(vm, self)
         if is_handled(vm) and any(may_raise(vm, scheduler) for scheduler in changed):
-            vm.unsupported(REASON)  # the handler wouldn't see what is raised behind the graph
+            refuse(vm, "it may raise, under a handler")  # which wouldn't see what is raised behind the graph
         uneventful = [vm.observe(vm.call_app(app.is_uneventful, [scheduler])) for scheduler in changed if not issubclass(scheduler.cls, OF_OTHERS)]
         groups = {id(group): group for scheduler in changed for group in groups_of(vm, scheduler)}
         namespaces = {id(scheduler): namespace_of(vm, scheduler) for scheduler in changed}
-        if not all(one.constant(vm) for one in uneventful) or any(map(vm.effects.is_mutated, (*groups.values(), *namespaces.values()))):
-            vm.unsupported(REASON)
+        if not all(one.constant(vm) for one in uneventful):
+            refuse(vm, "it warns or raises")
+        if any(map(vm.effects.is_mutated, (*groups.values(), *namespaces.values()))):
+            refuse(vm, "another step, or the program, has changed in the same call what it changes")
         runs_rules = any(issubclass(scheduler.cls, OF_RULES) for scheduler in changed)
         dicts = [*namespaces.values(), *groups.values()]
         outcome = CallOutcome(function, changed[0], dicts)
@@ -185,9 +193,9 @@ def step(function: Callable[[Any], None]) -> None:
         return vm.const(None)
 
     models(function)(model)
-    runs_as_written(function.__code__, REASON)
+    runs_as_written(function.__code__, OUTERMOST)
 
 
 for _step in {found.step for found in CLASSES}:
     step(_step)
-runs_as_written(lr_scheduler.ReduceLROnPlateau.step.__code__, REASON)
+runs_as_written(lr_scheduler.ReduceLROnPlateau.step.__code__, OUTERMOST)

@@ -238,9 +238,6 @@ class Record(Protocol[Obj]):
     directives: tuple[tuple[str, Any], ...]
     """What regions of the program have told the tracer (framejit.directives); changed through the trail."""
 
-    knows_it_is_compiled: bool
-    """Whether the program has been told that it is compiled: where its frame runs as written, it will be told otherwise. Changed through the trail."""
-
     checking: bool
     """Models are compared with the real functions where they are called with constants."""
 
@@ -305,6 +302,9 @@ class Running(Protocol[Obj]):
     @property
     def frame(self) -> FrameView[Obj] | None:
         """The innermost frame."""
+
+    def is_told(self) -> bool:
+        """The program asks here whether it is compiled: whether it is told so."""
 
     def uses_up_result(self) -> bool:
         """Whether the innermost frame's next instructions take what they need from the result of this call, without keeping it."""

@@ -11,11 +11,10 @@ RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
 """Reasons that say that the program raises."""
 
 
-def predict(stop: GraphBreak, computes: bool, told: bool) -> Prediction | None:
-    """What the end of a trace says of the call; None where it doesn't say that the program raises. `computes`: whether it has a graph. `told`: whether the
-    program has been told that it is compiled."""
+def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
+    """What the end of a trace says of the call; None where it doesn't say that the program raises. `computes`: whether it has a graph."""
     if not isinstance(stop.reason, RAISES):
         return None
     if isinstance(stop, Escape):
-        return Prediction(stop.reason, tuple(stop.stack), stop.cls, computes=computes, told=told)
-    return Prediction(stop.reason, tuple(stop.stack), None, certain=not stop.frames or not meets_handler(stop.frames[-1]), told=told)
+        return Prediction(stop.reason, tuple(stop.stack), stop.cls, computes=computes)
+    return Prediction(stop.reason, tuple(stop.stack), None, certain=not stop.frames or not meets_handler(stop.frames[-1]))

@@ -58,6 +58,7 @@ from framejit.reporting import stacks
 from framejit.tracing import boundary, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
+from framejit.tracing.told import Answers, Asked
 from framejit.trail import Trail
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
 
     `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
-    `dynamic`, `demands`: see GraphBuilder.
+    `dynamic`, `demands`: see GraphBuilder. `untold`: where the program isn't told that it is compiled.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Tracer:
         names: Mapping[Path, str] | None = None,
         dynamic: Dynamic = STATIC,
         demands: GraphDemands = DEFAULT,
+        untold: Container[Asked] = (),
     ) -> None:
         self.function = function
         self.changing = changing
@@ -104,7 +106,7 @@ class Tracer:
         self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
-        self.knows_it_is_compiled = False
+        self.answers = Answers(self.trail, untold)
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = 0
@@ -414,6 +416,9 @@ class Tracer:
 
     def computes_number(self, function: Any, is_fixed: bool) -> bool:
         return plain_code.computes_number(function, is_fixed)
+
+    def is_told(self) -> bool:
+        return self.answers.at(self.user_stack())
 
     def uses_up_result(self) -> bool:
         return self.frame is not None and looks.uses_up_result(self.frame)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import re
 import sys
 import traceback
@@ -23,6 +24,7 @@ import framejit
 from framejit import _runtime
 from framejit._runtime import CompiledFunction
 from framejit.driver import upcalls
+from framejit.objects import registry
 
 x = torch.arange(1.0, 5.0)
 eager = functools.partial(framejit.compile, backend="eager")
@@ -286,13 +288,41 @@ def test_upcalls_of_frames_that_run_as_written_are_compiled():
     assert [entry.compiles_upcalls for entry in compiled.entries] == [True] and natively_compiled(compiled) == ["breaks"]
 
     def fails_at_the_end(a):
-        raise KeyError(breaks(a).sum().shape)
+        raise KeyError(total(a))
 
     compiled = eager(fails_at_the_end)
-    for _ in range(2):
+    for count in (0, 1, 1):  # what is raised only once isn't worth a graph
         with pytest.raises(KeyError):
             compiled(x)
-    assert not any(entry.compiles_upcalls for entry in compiled.entries)
+        assert (len(natively_compiled(compiled)), compiled.entries[0].code) == (count, None)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_a_frame_calls_is_compiled_that_framejit_fails_on(backend, monkeypatch, lenient):
+    def fails(vm, *args):
+        raise NotImplementedError("an error of framejit's own")
+
+    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+
+    def program(a, n):
+        return total(a) * math.isqrt(n) + total(a + 1)
+
+    compiled = framejit.compile(program, backend=backend)
+    for number in (4, 9, 16):
+        assert compiled(x, number) == program(x, number)
+    counts = framejit.statistics()
+    assert counts["internal_errors"] == 1 and counts["graphs"] and set(natively_compiled(compiled)) == {"total"}
+
+
+@pytest.mark.parametrize("region", [False, True])
+def test_an_error_of_framejits_own_is_raised_where_the_program_wants_one_piece(region, monkeypatch, lenient):
+    def fails(vm, *args):
+        raise NotImplementedError("an error of framejit's own")
+
+    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+    compiled = eager(lambda a, n: a * math.isqrt(n), fullgraph=not region)
+    with pytest.raises(framejit.InternalError, match="NotImplementedError: an error of framejit's own"), framejit.error_on_graph_break(True):
+        compiled(x, 4)
 
 
 def strict_total(v):

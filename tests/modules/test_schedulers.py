@@ -223,7 +223,7 @@ def begins_a_log_before(self: Training) -> Any:
 @pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
 def test_a_rate_goes_into_what_was_changed_before_the_step() -> None:
     assert compared(SCHEDULES["OneCycleLR"], begins_a_log_before, 20)["reasons"] == []
-    assert [reason[:5] for reason in compared(SCHEDULES["LambdaLR"], begins_a_log_before, 20)["reasons"]] == ["FJ036"]
+    assert [reason[:5] for reason in compared(SCHEDULES["LambdaLR"], begins_a_log_before, 20)["reasons"]] == ["FJ079"]
 
 
 @pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
@@ -400,3 +400,96 @@ def test_rates_that_the_program_replaces_between_calls(monkeypatch: pytest.Monke
     monkeypatch.setattr(schedulers.PolynomialLR, "get_lr", lambda self: seen.append(len(seen)) or [0.5, 0.25])
     run(training)
     assert seen == [0, 0, 0, 3, 0] and training.scheduler.get_last_lr() == [0.5, 0.25]
+
+
+class Halving(schedulers.LRScheduler):
+    """A schedule of the program's own class."""
+
+    def get_lr(self) -> list[Any]:
+        return [rate * 0.5 for rate in self.base_lrs] if self.last_epoch > 3 else list(self.base_lrs)
+
+
+class Counting(schedulers.StepLR):
+    """A schedule whose step is the program's, and calls torch's."""
+
+    steps = 0
+
+    def step(self, epoch: int | None = None) -> None:
+        self.steps += 1
+        super().step()
+
+
+def noted(optimizer: Optimizer) -> Any:
+    seen: list[int] = []
+    return schedulers.LambdaLR(optimizer, lambda step: seen.append(step) or 0.9**step)  # type: ignore[func-returns-value]
+
+
+def with_tensors(optimizer: Optimizer) -> Any:
+    for group in optimizer.param_groups:
+        group["lr"] = torch.tensor(0.1)
+    return schedulers.ExponentialLR(optimizer, 0.9)
+
+
+def with_two(self: Training) -> Any:
+    loss = self.learn()
+    self.scheduler.step()
+    if not self.log:
+        self.log.append(schedulers.StepLR(self.optimizer, 2, 0.5))
+    self.log[0].step()
+    self.optimizer.zero_grad()
+    return loss
+
+
+def with_an_epoch(self: Training) -> Any:
+    loss = self.learn()
+    self.scheduler.step(3)
+    return loss
+
+
+def under_a_handler(self: Training) -> Any:
+    loss = self.learn()
+    try:
+        self.scheduler.step()
+    except ValueError:
+        loss = loss + 1
+    return loss
+
+
+def by_what_is_measured(self: Training) -> Any:
+    loss = self.learn()
+    self.scheduler.step(loss)
+    return loss
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("schedule", "step"),
+    [
+        (SCHEDULES["MultiStepLR"], with_two),
+        (SCHEDULES["LambdaLR"], with_two),
+        (noted, Training.step),
+        (Halving, Training.step),
+        (functools.partial(Counting, step_size=2), Training.step),
+        (with_tensors, Training.step),
+        (SCHEDULES["PolynomialLR"], with_an_epoch),
+        (SCHEDULES["LambdaLR"], under_a_handler),
+        (functools.partial(schedulers.ReduceLROnPlateau, patience=1), by_what_is_measured),
+    ],
+)
+def test_a_step_that_cannot_wait_splits_the_call_and_leaves_the_rest_compiled(
+    schedule: Callable[[Optimizer], Any], step: Callable[[Training], Any], backend: str
+) -> None:
+    def counted(wrap: Callable[[Any], Any]) -> list[Any]:
+        training, told = Training(schedule), []
+        run = wrap(step)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(6):
+                told.append((run(training).tolist(), [p.tolist() for p in training.model.parameters()], [g["lr"] for g in training.optimizer.param_groups]))
+        return told
+
+    framejit.reset()
+    assert counted(lambda f: framejit.compile(f, backend=backend)) == counted(lambda f: f)
+    found = framejit.statistics()
+    first_steps = sum(reason.startswith("FJ040") for reason in found["reasons"])
+    assert found["graphs"] and found["graph_breaks"] and found["fallbacks"] == first_steps, found["reasons"]
