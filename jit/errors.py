@@ -119,6 +119,21 @@ def explain_break(reason: Break, stack: Sequence[UserFrame]) -> str:
     return "\n".join(parts)
 
 
+WHILE = "while framejit traced "
+"""How a note begins that says, with an error inside framejit, where the program was."""
+
+
+def note_place(error: BaseException, stack: Sequence[UserFrame]) -> None:
+    """Note with an error inside framejit where the traced program was, unless that is noted already."""
+    if stack and not place_noted(error):
+        error.add_note(f"{WHILE}{stack[-1].filename}:{stack[-1].lineno}")
+
+
+def place_noted(error: BaseException) -> str:
+    """Where the program was when framejit failed, as file:line; empty if that isn't known."""
+    return next((note.removeprefix(WHILE) for note in getattr(error, "__notes__", ()) if note.startswith(WHILE)), "")
+
+
 class InternalError(FramejitError):
     """An error inside framejit itself, raised under FRAMEJIT_STRICT=1; the cause is the original exception."""
 

@@ -17,12 +17,12 @@ from types import CodeType
 from framejit import config
 from framejit.breaks import Break
 from framejit.directives import untraced
-from framejit.errors import BadArgument, ConfigError, UnknownLog, UserFrame, explain_break, program_name, suggestion
-from framejit.report import BreakNote, counted, place
+from framejit.errors import BadArgument, ConfigError, UnknownLog, UserFrame, explain_break, place_noted, program_name, suggestion
+from framejit.report import STATISTICS, BreakNote, counted, place
 
 _break_numbers = itertools.count(1)
 NAMES: dict[str, str] = {
-    "fallbacks": "calls that run as written, not compiled: one line each without being asked for, -fallbacks: none, fallbacks: what to do about it",
+    "fallbacks": "calls that run uncompiled: one line each without being asked for, -fallbacks: none, fallbacks: what to do about it",
     "graph_breaks": "where tracing stopped, why, what it cost and what to do about it",
     "recompiles": "why a call matched no compiled entry: the guard that failed, the line that needs it, how to avoid it (+recompiles: all of them)",
     "dynamic": "which sizes and numbers were seen to vary, and are symbolic in what is compiled from then on",
@@ -177,30 +177,35 @@ def behind_break(broke: BreakNote, count: int | None) -> None:
 
 
 def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected: bool = False) -> None:
-    """The frame of `code` runs as written. A warning of one line, once for each place and kind of reason; the logs say more. Where it was `expected`,
-    only they say so.
+    """The frame of `code` runs uncompiled: it is counted. A warning of one line, once for each place and kind of reason; the logs say more. Where it was
+    `expected`, only they say so.
     """
     where = stack[-1] if stack else UserFrame(code.co_filename, code.co_qualname, code.co_firstlineno)
+    name, logger = program_name(code.co_qualname), _LOGGERS["fallbacks"]
+    advice = "".join(f". What to do: {hint.removesuffix('.')}" for hint in reason.advice()[:1])
+    text = f"{name} runs uncompiled: {reason} ({place((where,))}){advice}"
+    STATISTICS.fallback(f"{reason}{f' at {place(stack)}' if stack else ''}", text)
     if not _is_new(reason.id, where.filename, where.lineno) or _LOGGERS["graph_breaks"].level > logging.WARNING:
         return
-    name, logger = program_name(code.co_qualname), _LOGGERS["fallbacks"]
     if enabled("fallbacks") or enabled("graph_breaks"):
         level = logging.WARNING if not expected or not enabled("fallbacks") else logging.INFO
-        logger.log(level, "%s runs as written: %s\n%s", name, reason, explain_break(reason, stack))
+        logger.log(level, "%s runs uncompiled: %s\n%s", name, reason, explain_break(reason, stack))
     elif not expected:
         ours = "" if logger.hasHandlers() else "framejit: "
-        advice = "".join(f". What to do: {hint.removesuffix('.')}" for hint in reason.advice()[:1])
-        logger.warning("%s%s runs as written: %s (%s)%s. FRAMEJIT_LOGS=fallbacks says more.", ours, name, reason, place((where,)), advice)
+        logger.warning("%s%s. FRAMEJIT_LOGS=fallbacks says more.", ours, text)
 
 
-def internal_error(code: CodeType, error: BaseException) -> None:
-    """framejit itself failed on the frame of `code`, which runs as written. A warning, once for each code object's place."""
+def internal_error(code: CodeType, error: BaseException, counted_already: bool = False) -> None:
+    """framejit itself failed on the frame of `code`, which runs uncompiled, and is counted. A warning, once for each code object's place."""
+    found = place_noted(error)
+    text = (
+        f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) runs uncompiled because of an error inside framejit, {type(error).__name__}: {error}"
+        f"{f' ({found})' if found else ''}. Results are right, only not compiled. Set FRAMEJIT_STRICT=1 to see the traceback, and please report it."
+    )
+    if not counted_already:
+        STATISTICS.fallback(f"internal error: {type(error).__name__}: {error}{f' at {found}' if found else ''}", text)
     if _is_new("internal", code.co_filename, code.co_firstlineno):
-        _root.warning(
-            "%s (%s:%d) runs as written because of an error inside framejit, %s: %s. Results are right, only not compiled. "
-            "Set FRAMEJIT_STRICT=1 to see the traceback, and please report it.",
-            code.co_qualname, code.co_filename, code.co_firstlineno, type(error).__name__, error,
-        )  # fmt: skip
+        _root.warning("%s", text)
         _root.debug("traceback of the internal error", exc_info=error)
 
 

@@ -15,7 +15,7 @@ from framejit.directives import untraced
 from framejit.errors import UserFrame
 
 COUNTERS = ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks", "guards", "internal_errors")
-"""frames: compiled frames (entries made); graphs: those of them that call a graph; fallbacks: frames that run as written."""
+"""frames: compiled frames (entries made); graphs: those of them that call a graph; fallbacks: frames that run uncompiled."""
 
 
 class Statistics:
@@ -25,6 +25,7 @@ class Statistics:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(COUNTERS, 0)
         self._reasons: dict[str, None] = {}
+        self._uncompiled: dict[str, None] = {}
 
     def add(self, counter: str, n: int = 1) -> None:
         """Add to one of COUNTERS. Raises KeyError for any other name."""
@@ -32,23 +33,32 @@ class Statistics:
             self._counts[counter] += n
 
     def reason(self, text: str) -> None:
-        """Record why a graph broke or a frame runs as written."""
+        """Record why a graph broke or a frame runs uncompiled."""
         with self._lock:
             self._reasons.pop(text, None)
             self._reasons[text] = None
 
+    def fallback(self, reason: str, text: str) -> None:
+        """Count a frame that runs uncompiled. `text`: which, why, where, and what to do about it."""
+        self.add("fallbacks")
+        self.reason(reason)
+        with self._lock:
+            self._uncompiled.pop(text, None)
+            self._uncompiled[text] = None
+
     def snapshot(self) -> dict[str, Any]:
-        """A plain dict: graphs, graph_breaks, recompiles, frames, fallbacks (ints), reasons (list of str), then the other counters."""
+        """A plain dict: graphs, graph_breaks, recompiles, frames, fallbacks (ints), reasons, uncompiled (lists of str), then the other counters."""
         with self._lock:
             counts = dict(self._counts)
             first = {name: counts.pop(name) for name in ("graphs", "graph_breaks", "recompiles", "frames", "fallbacks")}
-            return {**first, "reasons": list(self._reasons), **counts}
+            return {**first, "reasons": list(self._reasons), "uncompiled": list(self._uncompiled), **counts}
 
     def reset(self) -> None:
         """Everything back to zero."""
         with self._lock:
             self._counts = dict.fromkeys(COUNTERS, 0)
             self._reasons.clear()
+            self._uncompiled.clear()
 
 
 STATISTICS = Statistics()
@@ -60,7 +70,8 @@ def statistics() -> dict[str, Any]:
     """What framejit has done in this process, since it began or since `reset()`.
 
     The keys `graphs`, `graph_breaks`, `recompiles`, `frames` and `fallbacks` count; `reasons` lists, as text and each once, why
-    graphs broke and frames run as written; `guards` and `internal_errors` count too.
+    graphs broke and frames run uncompiled; `uncompiled` lists these frames, a line each: which, why, where, and what to do about it; `guards` and
+    `internal_errors` count too.
     """
     return STATISTICS.snapshot()
 
@@ -107,7 +118,7 @@ class Stopwatch:
 class FrameNote:
     """One compilation of one frame. `operations`: of its graph, None without one; `guards` are noted only while somebody records.
 
-    `seconds`: by stage. `fallback`: why the frame runs as written, None if it doesn't.
+    `seconds`: by stage. `fallback`: why the frame runs uncompiled, None if it doesn't.
     """
 
     function: str

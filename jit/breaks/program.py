@@ -419,3 +419,22 @@ class SuperOfNone(SkippedFrame):
     message = "attribute {reason!r} of super() of None"
     explanation = "What Python 3.12 makes of it depends on how often it has run this instruction."
     hints = ("Call the method with an instance.",)
+
+
+@dataclass(frozen=True)
+class FailedInside(Break):
+    """An error inside framejit itself, which failed to compile a frame: the frame runs uncompiled, and the functions that it calls are compiled by themselves.
+
+    A break is impossible: what a trace or a backend has come to when it fails isn't known to be right. With `fullgraph=True`, inside
+    `error_on_graph_break(True)`, and under FRAMEJIT_STRICT=1 the error is raised, as an InternalError.
+    """
+
+    what: str
+    where: str
+    id = "FJ080"
+    message = "an error inside framejit, {what} ({where})"
+    explanation = "framejit failed while it compiled the function. Results are right, only not compiled. This is an error of framejit: please report it."
+    hints = ("Set FRAMEJIT_STRICT=1 to see the traceback, and please report it.",)
+
+    def text(self) -> str:
+        return super().text().removesuffix(" ()")

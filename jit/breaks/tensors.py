@@ -157,25 +157,6 @@ class OptimizerStep(SkippedFrame):
 
 
 @dataclass(frozen=True)
-class SchedulerStep(Break):
-    """A step of a learning rate scheduler that can't be made behind the graph: the call is split there, and the step is made between two graphs.
-
-    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless a learning rate
-    is a tensor, the step may warn or has an argument, another step in the same call changes the same learning rates, or the schedule is code of the program's
-    that does more than to compute a number.
-    """
-
-    what: str
-    id = "FJ079"
-    message = "a step of a learning rate scheduler that is made between two graphs: {what}"
-    explanation = "The step can't wait until the graph has run, so the graph ends before it, and another begins behind it."
-    hints = (
-        "Make the steps of schedulers outside the compiled function.",
-        "Of several schedulers for one optimizer, make one with torch.optim.lr_scheduler.ChainedScheduler.",
-    )
-
-
-@dataclass(frozen=True)
 class Observed(Break):
     """A mode or tracer of the program's is in force that looks at each operation: a FLOP counter, a logger, anomaly detection, `torch.jit.trace`, `make_fx`.
 
@@ -223,7 +204,7 @@ class FirstStep(SkippedFrame):
     """
 
     id = "FJ040"
-    message = "the first step of {reason}, which makes its state: the call runs as written"
+    message = "the first step of {reason}, which makes its state: this call runs uncompiled"
     explanation = "The graph of a first step would run once. The next call is compiled."
     hints = ("There is nothing to do. To have the first step compiled too, use fullgraph=True.",)
 
@@ -370,7 +351,7 @@ class LazyModuleCall(SkippedFrame):
     """
 
     id = "FJ077"
-    message = "the first call of a lazy module, {reason}, which makes its parameters: the call runs as written"
+    message = "the first call of a lazy module, {reason}, which makes its parameters: this call runs uncompiled"
     explanation = "A graph of the first call would run once. The next call is compiled."
     hints = ("There is nothing to do. With fullgraph=True, call the module once before it is compiled.",)
 
@@ -389,3 +370,22 @@ class LaterValue(Break):
     message = "{needing} needs {number}, which a learning rate scheduler changes behind the graph"
     explanation = "The scheduler's step has not run yet where the program is traced, so the new learning rate isn't known."
     hints = ("Look at the learning rate outside the compiled function, or before the scheduler's step.",)
+
+
+@dataclass(frozen=True)
+class StepInPlace(Break):
+    """A step of a learning rate scheduler that can't be made behind the graph: the call is split there, and the step is made between two graphs.
+
+    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless a learning rate
+    is a tensor, the step may warn or has an argument, another step in the same call changes the same learning rates, or the schedule is code of the program's
+    that does more than to compute a number.
+    """
+
+    what: str
+    id = "FJ079"
+    message = "a step of a learning rate scheduler that is made between two graphs: {what}"
+    explanation = "The step can't wait until the graph has run, so the graph ends before it, and another begins behind it."
+    hints = (
+        "Make the steps of schedulers outside the compiled function.",
+        "Of several schedulers for one optimizer, make one with torch.optim.lr_scheduler.ChainedScheduler.",
+    )

@@ -120,8 +120,6 @@ def as_written(
     expected = isinstance(reason, EXPECTED)
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
         return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report
-    STATISTICS.add("fallbacks")
-    STATISTICS.reason(f"{reason}{at(stack)}")
     if compiles_upcalls and not isinstance(reason, (*RAISES, breaks.DidNotRaise)):
         STATISTICS.add("graph_breaks")
     logs.fallback(home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)

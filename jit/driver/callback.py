@@ -27,10 +27,10 @@ from framejit.driver.prediction import Prediction
 from framejit.driver.request import Carried, CompileRequest, Origin
 from framejit.driver.sharing import Pool, pool_of
 from framejit.driver.upcalls import Upcalls, UpcallUse
-from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame
+from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame, place_noted
 from framejit.guards.dynamic import FIXED, Dynamic, Size
 from framejit.guards.source import MISSING, Call, Path
-from framejit.report import STATISTICS, BreakNote, place
+from framejit.report import STATISTICS, BreakNote, FrameNote, record
 from framejit.reporting import recompiles, stacks
 
 MOST_PREFERRED = 2
@@ -159,7 +159,7 @@ class Compiler:
             alone = threading.active_count() == 1  # else another thread may have changed what the trace rested on
             if alone and self._is_strict():
                 raise InternalError(f"framejit failed on {function.__qualname__}: {against}") from error
-            logs.internal_error(function.__code__, InternalError(against))
+            logs.internal_error(function.__code__, InternalError(against), counted_already=True)
         if error is None and prediction.whole:
             raise Unsupported(reason, prediction.stack)
 
@@ -369,9 +369,8 @@ class Compiler:
         stack = stacks.shown(stack) or [UserFrame.of(code, None)]
         if self.options.fullgraph:
             raise Unsupported(reason, stack)
-        STATISTICS.add("fallbacks")
-        STATISTICS.reason(f"{reason} at {place(stack)}")
         logs.fallback(code, reason, stack)
+        record(FrameNote(code.co_qualname, code.co_filename, code.co_firstlineno, {}, fallback=reason, fallback_stack=tuple(stack)))
 
     def _is_strict(self) -> bool:
         return self.options.config.strict or config.current().strict
@@ -385,9 +384,9 @@ class Compiler:
         STATISTICS.add("internal_errors")
         if self._is_strict() or self._may_not_break():
             raise InternalError(f"framejit failed on {function.__qualname__}: {type(error).__name__}: {error}") from error
-        STATISTICS.add("fallbacks")
-        STATISTICS.reason(f"internal error: {type(error).__name__}: {error}")
-        logs.internal_error(function.__code__, error)
+        code, reason = function.__code__, breaks.FailedInside(f"{type(error).__name__}: {error}", place_noted(error))
+        logs.internal_error(code, error)
+        record(FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno, {}, fallback=reason))
         return loader.compiler().run_as_written(origin)
 
     def is_sampled(self) -> bool:

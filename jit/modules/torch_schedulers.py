@@ -28,7 +28,7 @@ from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import rest_on
 from framejit.objects.userobject import UserObject
 
-MADE_NATIVELY = breaks.SchedulerStep("something looks at what it changes, or changes it before it does")
+MADE_NATIVELY = breaks.StepInPlace("something looks at what it changes, or changes it before it does")
 CLASSES: set[Any] = {value for value in vars(lr_scheduler).values() if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler)}
 CLASSES |= {swa_utils.SWALR}
 CLASSES -= {lr_scheduler.ReduceLROnPlateau}  # it looks at what the program has measured
@@ -72,7 +72,7 @@ class SchedulerStep:
 
 def refuse(vm: VM, why: str) -> NoReturn:
     """Have a step be made natively, where it stands: the graph breaks there."""
-    vm.unsupported(breaks.SchedulerStep(why))
+    vm.unsupported(breaks.StepInPlace(why))
 
 
 def check_scheduler(vm: VM, obj: Object) -> list[Object]:

@@ -20,7 +20,7 @@ from framejit.ceval.loop import resume, run
 from framejit.ceval.signals import Yield
 from framejit.config import Config
 from framejit.effects import Effects
-from framejit.errors import FramejitError, ResumeError, UserFrame, program_name
+from framejit.errors import FramejitError, ResumeError, UserFrame, note_place, program_name
 from framejit.graph.builder import GraphBuilder
 from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.metadata import UserPlace
@@ -168,8 +168,10 @@ class Tracer:
         except GuardOnDataDependentSymNode as needed:
             self.unsupported(self.graph.unbacked.reason(needed.cond))
         except Exception as error:
-            if self.resumed and not isinstance(error, (Raise, GraphBreak, FramejitError)) and splitting.is_restoring(frame):
-                raise ResumeError(f"framejit failed to go on in {frame.code.co_name}: {type(error).__name__}: {error}") from error
+            if not isinstance(error, (Raise, GraphBreak, FramejitError)):
+                if self.resumed and splitting.is_restoring(frame):
+                    raise ResumeError(f"framejit failed to go on in {frame.code.co_name}: {type(error).__name__}: {error}") from error
+                note_place(error, self.user_stack())
             raise
         finally:
             self.depth -= 1

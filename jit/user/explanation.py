@@ -24,7 +24,7 @@ from framejit.user.api import compile
 
 @dataclass
 class Stop:
-    """A place where tracing stopped. `place`: file:line; `text`: the call stack, why, and what to do.
+    """A place where tracing stopped. `place`: file:line; `text`: the call stack, why, and what to do; `function`: of a frame that runs uncompiled, which.
 
     Of a graph break, `before` and `after` count the operations in the graph up to it and in the graphs that go on behind it.
     """
@@ -35,6 +35,7 @@ class Stop:
     text: str
     before: int = 0
     after: tuple[int, ...] = ()
+    function: str = ""
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Explanation:
         graphs: how many graphs were compiled.
         operations: in each graph, in order.
         breaks: the graph breaks that split the call.
-        fallbacks: the frames that run as written, with the reason.
+        fallbacks: the frames that run uncompiled, with the reason.
         entries: each compiled frame with its guards.
         seconds: time per stage (trace, plan, backend, guards, emit), over all entries.
     """
@@ -74,14 +75,14 @@ class Explanation:
         sizes = counted(self.operations[0], "operation") if self.graphs == 1 else f"{', '.join(map(str, self.operations))} operations"
         lines = [
             f"{self.function}: {counted(self.graphs, 'graph')}{f' of {sizes}' if self.operations else ''}, "
-            f"{counted(len(self.breaks), 'graph break')}, {counted(len(self.fallbacks), 'frame')} as written",
+            f"{counted(len(self.breaks), 'graph break')}, {counted(len(self.fallbacks), 'frame')} uncompiled",
             "time: " + ", ".join(f"{stage} {seconds * 1000:.1f} ms" for stage, seconds in self.seconds.items()),
         ]
         for number, stop in enumerate(self.breaks, 1):
             after = " and ".join(map(str, stop.after)) or "no"
             lines += ["", f"break {number}: {stop.id} {stop.reason}", stop.text, f"Cost: {counted(stop.before, 'operation')} before it, {after} behind it"]
         for stop in self.fallbacks:
-            lines += ["", f"as written: {stop.id} {stop.reason}", stop.text]
+            lines += ["", f"{stop.function} runs uncompiled: {stop.id} {stop.reason}", stop.text]
         for entry in self.entries:
             size = "no graph" if entry.operations is None else counted(entry.operations, "operation")
             lines += ["", f"{entry.function} ({entry.place}): {size}, {counted(len(entry.guards), 'guard')}"]
@@ -153,7 +154,7 @@ def explanation(function: str, notes: list[FrameNote]) -> Explanation:
         graphs=len(operations),
         operations=operations,
         breaks=[stop(broke.reason, broke.stack, broke.before, tuple(broke.after)) for broke in broken],
-        fallbacks=[stop(note.fallback, note.fallback_stack) for note in notes if note.fallback is not None],
+        fallbacks=[stop(note.fallback, note.fallback_stack, function=behind_break(note.function)) for note in notes if note.fallback is not None],
         entries=[
             CompiledEntry(behind_break(note.function), f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds)
             for note in notes
@@ -163,5 +164,5 @@ def explanation(function: str, notes: list[FrameNote]) -> Explanation:
     )
 
 
-def stop(reason: Break, stack: tuple[UserFrame, ...], before: int = 0, after: tuple[int, ...] = ()) -> Stop:
-    return Stop(reason.id, reason.text(), place(stack), explain_break(reason, stack), before, after)
+def stop(reason: Break, stack: tuple[UserFrame, ...], before: int = 0, after: tuple[int, ...] = (), function: str = "") -> Stop:
+    return Stop(reason.id, reason.text(), place(stack), explain_break(reason, stack), before, after, function)

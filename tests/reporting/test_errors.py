@@ -138,7 +138,7 @@ def test_a_fallback_is_reported_without_being_asked_for_and_once_per_place(defau
     for _ in range(2):
         logs.fallback(failing.__code__, breaks.DataDependent("x"), [frame])
     assert len(caplog.records) == 1 and caplog.records[0].levelname == "WARNING"
-    assert "failing runs as written: FJ005" in caplog.text
+    assert "failing runs uncompiled: FJ005" in caplog.text
     logs.fallback(failing.__code__, breaks.DataDependent("x"), [dataclasses.replace(frame, lineno=4)])
     logs.fallback(failing.__code__, breaks.ExplicitBreak("x"), [frame])
     assert len(caplog.records) == 3

@@ -239,12 +239,12 @@ def test_a_fallback_is_one_line(tmp_path, wanted, lines):
     if lines is not None:
         assert len(done.stderr.splitlines()) == lines, done.stderr
     if wanted is None:
-        assert done.stderr.startswith("framejit: f runs as written: FJ019 f has reached recompile_limit (2); what is changing: n: ")
+        assert done.stderr.startswith("framejit: f runs uncompiled: FJ019 f has reached recompile_limit (2); what is changing: n: ")
         assert f"({program}:7)" in done.stderr and "What to do: Pass it as a tensor" in done.stderr and "fallbacks says more." in done.stderr
     elif wanted == "fallbacks":
         assert "What to do:" in done.stderr and "or: FRAMEJIT_LOGS=recompiles" in done.stderr
     else:
-        assert "runs as written" not in done.stderr
+        assert "runs uncompiled" not in done.stderr
 
 
 def test_reasons_name_their_places():
@@ -465,6 +465,22 @@ def scheduler_of_a_new_optimizer():
     return scheduler
 
 
+def two_schedulers():
+    first = scheduler_of_a_new_optimizer()
+    return [first, torch.optim.lr_scheduler.ExponentialLR(first.optimizer, 0.9)]
+
+
+def steps_twice(t, schedulers):
+    for scheduler in schedulers:
+        scheduler.step()
+    return t * 2
+
+
+def steps_in_one(t, scheduler):
+    scheduler.step()
+    return t * 2
+
+
 def first_step(t):
     parameter = nn.Parameter(torch.ones(3))
     return t, parameter, torch.optim.Adam([parameter])
@@ -603,6 +619,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ075", lambda t: looks_at_data(t) + 1, None, lambda t: with_fake(t) + 1, None),
     ("FJ077", draws_before, lambda: (x, torch.nn.LazyLinear(2)), lambda t, layer: layer(t), lambda: (x, called(torch.nn.LazyLinear(2)))),
     ("FJ078", steps_and_looks, lambda: (x, scheduler_of_a_new_optimizer()), looks_and_steps, lambda: (x, scheduler_of_a_new_optimizer())),
+    ("FJ079", steps_twice, lambda: (x, two_schedulers()), steps_in_one, lambda: (x, torch.optim.lr_scheduler.ChainedScheduler(two_schedulers()))),
 ]  # fmt: skip
 
 
@@ -640,6 +657,7 @@ def default() -> tuple[Any, ...]:
 WITHOUT_A_REWRITE = {
     "FJ019": "recompilation: test_recompiles.py", "FJ027": "threads: test_threads.py", "FJ028": "below", "FJ031": "framejit is wrong: test_predictions.py",
     "FJ033": "debuggers: test_looks.py", "FJ061": "Python 3.12 only: test_super.py", "FJ076": "Triton: test_triton.py",
+    "FJ080": "framejit fails: test_native_calls.py",
 }  # fmt: skip
 
 

@@ -370,7 +370,7 @@ def test_what_cannot_be_split_runs_as_written_with_one_reason(warnings_logged):
     [reason], [warning] = statistics["reasons"], warnings_logged()
     line = stops.__code__.co_firstlineno + 5
     assert f"{__file__}:{line}" in reason
-    assert "stops_beside_a_stale_iterator runs as written" in warning and f"({__file__}:{line})" in warning
+    assert "stops_beside_a_stale_iterator runs uncompiled" in warning and f"({__file__}:{line})" in warning
     assert "__repr__()" in warning and "What to do:" in warning and "\n" not in warning
     assert len(f.entries) == 1 and f.entries[0].code is None
 

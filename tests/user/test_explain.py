@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import logging
+import math
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from torch import nn
 import framejit
 from framejit import __main__, breaks, config, logs
 from framejit.backends import inductor
+from framejit.objects import registry
 from framejit.reporting import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +104,7 @@ def test_a_recompilation_names_torchs_switch(caplog):
 def test_explain_prints_well():
     text = str(framejit.explain(program, backend="eager")(x))
     first, second, *_ = text.splitlines()
-    assert first == "program: 2 graphs of 2, 2 operations, 1 graph break, 0 frames as written"
+    assert first == "program: 2 graphs of 2, 2 operations, 1 graph break, 0 frames uncompiled"
     assert second.startswith("time: trace ") and "emit" in second
     assert "break 1: FJ012" in text and 'print("between")' in text and "Cost: 2 operations before it, 2 behind it" in text
 
@@ -111,7 +113,7 @@ def test_explain_tells_fallbacks():
     found = framejit.explain(as_written, backend="eager")(x)
     assert found.graphs == 0 and found.operations == [] and found.entries == [] and found.breaks == []
     [stop] = found.fallbacks
-    assert stop.id == "FJ024" and 'framejit.skip_frame("nothing to gain")' in stop.text and "as written: FJ024" in str(found)
+    assert stop.id == "FJ024" and 'framejit.skip_frame("nothing to gain")' in stop.text and "as_written runs uncompiled: FJ024" in str(found)
 
 
 class Scaled(nn.Module):
@@ -364,3 +366,33 @@ def test_the_command_line_lists(capsys):
     assert all(reason.id in out and reason.__name__ in out and catalogue.summary(reason) in out for reason in breaks.CATALOGUE.values())
     assert __main__.main(["logs"]) == 0
     assert capsys.readouterr().out.strip() == logs.help_text()
+
+
+def doubled(a):
+    return a * 2
+
+
+def test_what_runs_uncompiled_is_told_by_statistics_and_explain(monkeypatch, lenient):
+    def fails(vm, *args):
+        raise NotImplementedError("an error of framejit's own")
+
+    def refused(a):
+        framejit.skip_frame("nothing to gain")
+        return doubled(a)
+
+    def failing(a, n):
+        return doubled(a) * math.isqrt(n)
+
+    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+    for program, given, line, what_to_do in (
+        (refused, (x,), refused.__code__.co_firstlineno + 1, "Remove the call to skip_frame()"),
+        (failing, (x, 4), failing.__code__.co_firstlineno + 1, "Set FRAMEJIT_STRICT=1"),
+    ):
+        framejit.reset()
+        framejit.compile(program, backend="eager")(*given)
+        (told,) = framejit.statistics()["uncompiled"]
+        name = program.__name__
+        assert f"{name} " in told and "runs uncompiled" in told and f"{__file__}:{line}" in told and what_to_do in told
+        found = framejit.explain(program, backend="eager")(*given)
+        assert f"{name} runs uncompiled: " in str(found) and "1 frame uncompiled" in str(found) and [stop.function for stop in found.fallbacks] == [program.__qualname__]
+        assert found.graphs == 1 and [entry.function for entry in found.entries] == ["doubled"]
