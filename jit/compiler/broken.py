@@ -27,7 +27,7 @@ from framejit.tracing.predictions import RAISES, predict
 from framejit.tracing.splitting import split_frames, within_reach
 from framejit.tracing.stops import Escape, GraphBreak, Restart
 
-WHOLE_FRAME = (breaks.TooLong, breaks.TooDeep, breaks.Debugger, breaks.LazyModuleCall)
+WHOLE_FRAME = (breaks.Debugger, breaks.LazyModuleCall)
 """Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
 
 ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random)

@@ -14,9 +14,9 @@ from torch import nn
 
 from framejit import breaks
 from framejit._runtime import CompiledFunction, Entry
+from framejit.errors import UserFrame
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change
-from framejit.errors import UserFrame
 from framejit.guards.source import Path
 
 T = TypeVar("T")

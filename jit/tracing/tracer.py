@@ -55,15 +55,13 @@ from framejit.objects.instancedict import InstanceDictObject
 from framejit.objects.object import LazyObject, NotConstant, Object, Raise, settle
 from framejit.objects.registry import AS_WRITTEN, FRAMES, GIVES, wrapper_for
 from framejit.reporting import stacks
-from framejit.tracing import boundary, looks, passage, plain_code, splitting
+from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
 from framejit.tracing.told import Answers, Asked
 from framejit.trail import Trail
 
 T = TypeVar("T")
-OF_PROGRAM = (library.CodeKind.PROGRAM, library.CodeKind.TENSORS)
-"""Kinds of code whose loops are the program's."""
 COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -157,7 +155,7 @@ class Tracer:
         self.depth += 1
         try:
             if self.depth > self.config.inline_depth_limit:
-                self.unsupported(breaks.TooDeep(frame.code.co_qualname))
+                giving_up.too_deep(self, frame)
             if id(frame.code) in AS_WRITTEN:
                 _, reason, unless = AS_WRITTEN[id(frame.code)]
                 if frame.function is None or not unless(self, frame.function.value):
@@ -340,7 +338,7 @@ class Tracer:
         self.jumps_back += 1
         if self.jumps_back > self.config.unroll_limit:
             assert self.frame is not None
-            self.unsupported(breaks.TooLong(self.frame.code.co_qualname))
+            giving_up.too_long(self, self.frame)
 
     def dispose(self) -> None:
         """Let go of everything: a trace is full of reference cycles, and would keep its inputs alive until they are collected."""
@@ -405,7 +403,7 @@ class Tracer:
     def is_in_loop(self) -> bool:
         """Whether a loop of the program may come to this place once more; those of library machinery don't count."""
         frame = self.frame
-        while frame is not None and not (frame.is_in_loop() and library.kind_of(frame.code, frame.globals.value) in OF_PROGRAM):
+        while frame is not None and not giving_up.loops(frame):
             frame = frame.parent
         return frame is not None
 

@@ -1,0 +1,51 @@
+"""What becomes of a trace that would be too long or too deep: the function that loops, or calls itself, is left to native code, and the rest is compiled.
+
+    def forward(self, x):
+        x = self.first(x)
+        x = walk(x, 100_000)      # too many iterations to be unrolled: the call is split here
+        return self.last(x)
+
+The graph so far is no use, for it has the iterations in it. So the trace is restarted, and breaks where that function is called. What runs natively then
+has what it calls compiled by itself (upcalls.py). Where the traced function is itself the one that loops, there is no such place: it runs uncompiled.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from framejit import breaks, library
+from framejit.bytecode.splice import original_offset
+from framejit.ceval.frame import Frame
+from framejit.tracing.splitting import AppNamespace
+from framejit.tracing.stops import GraphBreak, Restart
+from framejit.tracing.trace import Trace
+
+OF_PROGRAM = (library.CodeKind.PROGRAM, library.CodeKind.TENSORS)
+"""Kinds of code whose loops are the program's."""
+
+
+def loops(frame: Frame) -> bool:
+    """Whether a loop of the program may come to the place where a frame is once more; those of library machinery don't count."""
+    return frame.is_in_loop() and library.kind_of(frame.code, frame.globals.value) in OF_PROGRAM
+
+
+def too_long(tracer: Trace, innermost: Frame) -> NoReturn:
+    """A trace has reached the limit of iterations. The outermost loop is the one to leave to native code."""
+    outermost_first = [*innermost.callers()][::-1]
+    frame = next((frame for frame in outermost_first if loops(frame)), innermost)
+    leave(tracer, frame, breaks.TooLong(frame.code.co_qualname))
+
+
+def too_deep(tracer: Trace, innermost: Frame) -> NoReturn:
+    """A trace has reached the limit of nested calls. The outermost call of the function that calls itself is the one to leave to native code."""
+    outermost_first = [*innermost.callers()][::-1]
+    frame = next(frame for frame in outermost_first if frame.code is innermost.code)
+    leave(tracer, frame, breaks.TooDeep(innermost.code.co_qualname))
+
+
+def leave(tracer: Trace, frame: Frame, reason: breaks.Break) -> NoReturn:
+    """Have the trace restarted, to break where this frame is called; give up the traced frame where that is none of the program's calls."""
+    is_called = frame.parent is not None and not isinstance(frame.globals, AppNamespace) and original_offset(frame.code, 0) is None
+    if is_called and frame.code not in tracer.breaks_at:
+        raise Restart(frame.code, reason)
+    raise GraphBreak(reason, tracer.user_stack())  # without frames: none of them is to be split
