@@ -14,7 +14,7 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.inner import InnerGraph
 from framejit.graph.triton_launch import is_kernel
 from framejit.guards.source import FunctionField, Pinned
-from framejit.modules.changes import Reached, is_changed, reachable
+from framejit.modules.changes import Reached, is_changed, reachable, stored_outside
 from framejit.objects.object import Object, Raise
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
@@ -54,7 +54,8 @@ def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[O
     To be called where gradients are off, as they are in a backward pass.
     """
     graph = vm.graph
-    mark, before, looks = vm.trail.mark(), reachable(used), graph.modes.grad_looks
+    reached, looks = reachable(vm, used), graph.modes.grad_looks
+    mark, before = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)])
     graph.begin_inner(is_backward=True)
     body = graph.body
     looked_at: list[Object] = []
@@ -68,10 +69,11 @@ def trace_backward(vm: TorchVM, used: Sequence[Object], run: Callable[[], list[O
         return None
     if is_changed(vm, mark, before) or body.changes_lifted():
         raise SideEffects
-    before.taken_to_stay = {obj.source for obj in (*used, *looked_at) if obj.source is not None and not may_change(obj)}
-    before.guards = vm.guards.since(count)
-    reads_outside = any(obj.source not in before.given and may_change(obj) for obj in looked_at)
-    return BackwardCode(graph.end_inner(computed), graph.modes.grad_looks == looks, before, reads_outside)
+    reached.add_made(reachable(vm, looked_at))
+    reached.taken_to_stay = {obj.source for obj in (*used, *looked_at) if obj.source is not None and not may_change(obj)}
+    reached.guards = vm.guards.since(count)
+    reads_outside = any(obj.source not in reached.given and may_change(obj) for obj in looked_at)
+    return BackwardCode(graph.end_inner(computed), graph.modes.grad_looks == looks, reached, reads_outside)
 
 
 def may_change(obj: Object) -> bool:

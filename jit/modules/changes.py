@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from framejit.guards.source import FunctionField, Pinned, Source, TypeAttr
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import ConstObject
 from framejit.objects.funcobject import FunctionObject
+from framejit.objects.genobject import GeneratorObject
 from framejit.objects.object import Object, settle
 from framejit.objects.tensorobject import TensorObject
 
@@ -26,7 +27,7 @@ FILLED_IN = frozenset({"closure", "checked"})
 
 @dataclass(slots=True)
 class Reached:
-    """What is reached from some values, constants and tensors apart.
+    """What is reached from some values, constants apart, and tensors from outside.
 
     `made`: what the trace has made, and the containers in which that is kept, by their ids; `cells`: the ids of the cells among it. `sources`: of what
     is from outside, and no more than the first step into it. `given`: these sources, and those of the constants and tensors.
@@ -39,6 +40,11 @@ class Reached:
     given: set[Source] = field(default_factory=set)
     taken_to_stay: set[Source] = field(default_factory=set)
     guards: list[Guard] = field(default_factory=list)
+
+    def add_made(self, other: Reached) -> None:
+        """Add what the trace has made of what is reached from other values."""
+        self.made |= other.made
+        self.cells |= other.cells
 
     def rests_on(self, guard: Guard) -> bool:
         """Whether this is a guard of what was taken to stay: of the code or the defaults of such a function, or of the class that has it."""
@@ -55,7 +61,7 @@ class Reached:
 
     def has(self, undo: Any, args: tuple[Any, ...]) -> bool:
         """Whether a change, of which this is the undoing, is one of these values: of those that the trace has made."""
-        if undo is setattr and (args[1] in FILLED_IN or getattr(args[0], args[1]) is args[2]):
+        if undo is setattr and is_filled_in(*args):
             return False
         return any(id(part) in self.made for part in (getattr(undo, "__self__", None), *args[:1]))
 
@@ -67,21 +73,44 @@ class Reached:
         return source is not None
 
 
-def reachable(values: Iterable[Object]) -> Reached:
-    """What is reached from some values."""
+def is_filled_in(obj: Object, field: str, before: Any) -> bool:
+    """Whether a field that was set says what was so before: it has its old value, was computed when somebody asked, or is a `__dict__` that was made for a
+    look at the attributes of something that has none."""
+    now = getattr(obj, field)
+    if now is before or field in FILLED_IN:
+        return True
+    return field == "attrs" and before is None and obj.source is None and not now.entries
+
+
+def reachable(vm: TorchVM, values: Iterable[Object]) -> Reached:
+    """What is reached from some values, by way of values from outside too in which the trace has stored something."""
     found = Reached()
     waiting = list(values)
+    stored = [effect for effect in vm.effects.all() if isinstance(effect, Object)]
+    while waiting:
+        follow(found, waiting)
+        waiting = [kept for obj in stored if found.has_outside(obj) for kept in obj.referents()]
+        stored = [obj for obj in stored if not found.has_outside(obj)]
+    return found
+
+
+def follow(found: Reached, waiting: list[Object]) -> None:
+    """Add what is reached from some values by way of what the trace has made."""
     while waiting:
         obj = waiting.pop()
         if obj.source is not None:
             found.given.add(obj.source)
         obj = settle(obj)
-        if id(obj) in found.made or isinstance(obj, (ConstObject, TensorObject)):
+        is_plain = isinstance(obj, ConstObject) or (isinstance(obj, TensorObject) and obj.source is not None)
+        if id(obj) in found.made or is_plain:
             continue
+        if isinstance(obj, GeneratorObject):
+            found.made[id(obj.frame)] = obj.frame
+        function = obj.frame.function if isinstance(obj, GeneratorObject) else obj
+        if isinstance(function, FunctionObject) and function.globals.source is not None:
+            found.sources.add(function.globals.source)
         if obj.source is not None:
             found.sources.add(obj.source)
-            if isinstance(obj, FunctionObject) and obj.globals.source is not None:
-                found.sources.add(obj.globals.source)
             continue
         found.made[id(obj)] = obj
         if isinstance(obj, CellObject):
@@ -89,7 +118,13 @@ def reachable(values: Iterable[Object]) -> Reached:
         fields = [getattr(obj, name, None) for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ())]
         found.made |= {id(field): field for field in fields if issubclass(type(field), (list, dict, set))}
         waiting += obj.referents()
-    return found
+        if obj.attrs is not None:
+            waiting.append(obj.attrs)
+
+
+def stored_outside(vm: TorchVM) -> Iterator[Object]:
+    """What values from outside, and effects that are still to come, have got from the trace."""
+    return (kept for effect in vm.effects.all() for kept in effect.referents())
 
 
 def is_changed(vm: TorchVM, mark: int, before: Reached) -> bool:
@@ -103,7 +138,7 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
 
     `outputs`: the graph's. `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
     """
-    goes_on = reachable([state]).cells if vm.graph.readers and state is not None else set()
+    goes_on = reachable(vm, [state]).cells if vm.graph.readers and state is not None else set()
     outputs = list(outputs)
     for reader in vm.graph.readers:
         since = vm.trail.since(reader.mark)

@@ -15,14 +15,13 @@ from framejit.graph.builder import TorchVM
 from framejit.graph.fakes import storages
 from framejit.graph.inner import InnerGraph
 from framejit.modules.app import control_flow as plain
-from framejit.modules.changes import is_changed, reachable
+from framejit.modules.changes import is_changed, reachable, stored_outside
 from framejit.objects import abstract
 from framejit.objects.object import Object, Raise
 from framejit.objects.registry import models
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
-from framejit.objects.userobject import UserObject
 from framejit.torch_classes import is_disguised
 
 T = TypeVar("T")
@@ -43,12 +42,7 @@ def trace_inside(
 
     Stops the trace where it raises, or does something besides computing: the operator may run it any number of times, or not at all.
     """
-    stored = [kept for changed in vm.effects.mutated_since(0) for kept in changed.referents()]  # what values from outside hold by now
-    used = [*used, *stored]
-    for obj in reachable(used).made.values():
-        if isinstance(obj, UserObject):
-            obj.instance_dict(vm)  # made now if it is to be made at all: that is no change then
-    mark, before, modes = vm.trail.mark(), reachable(used), vm.graph.modes.current
+    mark, before, modes = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)]), vm.graph.modes.current
     vm.graph.begin_inner(items_by_index, takes_floats, takes_numbers)
     try:
         result = run()

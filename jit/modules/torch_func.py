@@ -18,7 +18,7 @@ from framejit.graph import transforms, zero_tensors
 from framejit.graph.body import Mapping, Transforming, without_record
 from framejit.graph.builder import TorchVM
 from framejit.modules.app import func as plain
-from framejit.modules.changes import Reached, reachable
+from framejit.modules.changes import Reached, reachable, stored_outside
 from framejit.objects import abstract
 from framejit.objects.constobject import ConstObject
 from framejit.objects.listobject import ListObject
@@ -95,8 +95,7 @@ class Transform:
         vm, graph = self.vm, self.vm.graph
         if enables_grad and any(mode.cls is not DeviceContext for mode in graph.function_modes.stack):
             self.refuse("under a mode that sees each of torch's functions")  # those that torch's own code calls among them
-        stored = [kept for changed in vm.effects.mutated_since(0) for kept in changed.referents()]
-        mark, before, modes = vm.trail.mark(), reachable([function, *stored]), graph.modes.current
+        mark, before, modes = vm.trail.mark(), reachable(vm, [function, *stored_outside(vm)]), graph.modes.current
         graph.begin_inner(transform=kind or Transforming(self.name, enables_grad))
         try:
             inside = [self.inside(index, arg, seen) if index in self.given else arg for index, arg in enumerate(self.args)]

@@ -57,6 +57,10 @@ class GeneratorObject(Object):
             cg.load_const(self.names)
             cg.call_const(renamed, 2)
 
+    def referents(self) -> list[Object]:
+        held = [*self.frame.locals, *self.frame.stack, self.frame.handled]
+        return [each for each in held if isinstance(each, Object)]
+
 
 def renamed(generator: Any, names: tuple[str, str]) -> Any:
     """A generator with the names that its function had (runs in generated code)."""

@@ -106,8 +106,6 @@ def holds_itself(generator: GeneratorObject) -> bool:
         if id(value) in known or (value is not generator and (value.source is not None or value.needs_fill())):
             continue
         known.add(id(value))
-        if isinstance(value, GeneratorObject):
-            waiting += (held for held in (*value.frame.locals, *value.frame.stack) if isinstance(held, Object))
         waiting += value.referents()
     return False
 
