@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import fx
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._higher_order_ops import effects
 
+from framejit.backends.changed_inputs import partition_with_copies
 from framejit.backends.eager import compile_eager
 from framejit.backends.recompute import partition
 from framejit.backends.registry import Backend
@@ -29,7 +31,7 @@ def compile_aot_eager(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Call
         example_inputs,
         fw_compiler=compile_eager,
         bw_compiler=compile_eager,
-        partition_fn=partition,
+        partition_fn=functools.partial(partition_with_copies, partition),
         keep_inference_input_mutations=True,
     )
 

@@ -12,10 +12,13 @@ from typing import Any
 import torch
 from torch import _inductor, fx
 from torch._functorch import config as functorch_config
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+from torch._inductor.custom_graph_pass import CustomPartitionerFn, get_hash_for_files
 from torch.compiler import config as config_of_compiler
 
+from framejit.backends import changed_inputs
 from framejit.backends.contexts import share_memory
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
@@ -84,14 +87,16 @@ def _fits(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) if isinstance(kind, type) else True
 
 
-def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_patches: Mapping[str, Any] | None = None) -> Any:
     """torch's `compile_fx`, on graphs without what it compiles to a wrong result.
 
     AOTAutograd's cache doesn't tell in which places inputs that share memory lie in it (torch 2.13), though what it makes for a graph that changes one of them
     depends on that. So graphs with such inputs are compiled without it.
     """
+    patches = dict(config_patches or {})
+    patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
     with functorch_config.patch(enable_autograd_cache=False) if share_memory(example_inputs) else contextlib.nullcontext(), as_framejit_compiles():
-        return compile_fx(gm, example_inputs, inner_compile=compile_inner, **kwargs)
+        return compile_fx(gm, example_inputs, inner_compile=compile_inner, config_patches=patches)
 
 
 @contextlib.contextmanager
@@ -100,6 +105,23 @@ def as_framejit_compiles() -> Iterator[None]:
     tag = config_of_compiler.cache_key_tag
     with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + tag), together():
         yield
+
+
+class Partitioner(CustomPartitionerFn):
+    """Divides a joint graph as Inductor's own settings say, but so that the backward graph takes no input that the forward graph changes."""
+
+    def __init__(self, inner: CustomPartitionerFn | None) -> None:
+        self.inner = inner
+
+    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        partition = min_cut_rematerialization_partition if self.inner is None else self.inner
+        forward, backward = changed_inputs.partition_with_copies(partition, gm, joint_inputs, **kwargs)
+        changed_inputs.save_apart(forward, kwargs["num_fwd_outputs"])
+        return forward, backward
+
+    def uuid(self) -> Any:
+        """What tells this way to divide graphs from others, in the keys of caches."""
+        return get_hash_for_files((changed_inputs.__file__,)), self.inner.uuid() if self.inner is not None else None
 
 
 def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:

@@ -1,0 +1,125 @@
+"""Inputs that a graph changes in place, under AOTAutograd: the backward graph is never given one to compute from, for it would find its new data there."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch.utils.checkpoint import CheckpointPolicy
+
+from framejit.backends.recompute import RECOMPUTE
+
+COPY = "framejit_copy"
+"""Metadata of a node that copies an input before the graph changes it."""
+ATEN = torch.ops.aten
+Partition = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
+
+
+def partition_with_copies(
+    partition: Partition, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Divides AOTAutograd's joint graph into a forward and a backward graph as `partition` does, but so that the backward graph takes no input that the
+    forward graph changes.
+
+    torch's partitioner takes an input for a value that costs nothing to save, and has the backward graph compute again what follows from it; but by then
+    the `copy_` at the end of the forward graph has written to it. So all that is computed from such an input is computed from a copy, which may be
+    saved, but isn't made a second time. Where the backward graph doesn't ask for the copy, the forward graph goes without it.
+    """
+    for changed in list(changed_inputs(gm.graph)):
+        insert_copy(gm.graph, changed)
+    forward, backward = partition(gm, joint_inputs, **kwargs)
+    copies = [node for node in forward.graph.nodes if COPY in node.meta]
+    for copy in copies:
+        if not leaves(copy):
+            put_in_place(copy, copy.args[0])
+            forward.graph.erase_node(copy)
+    if copies:
+        forward.recompile()
+    return forward, backward
+
+
+def changed_inputs(joint: fx.Graph) -> Iterator[fx.Node]:
+    """The placeholders that the forward pass changes: AOTAutograd ends it with a `copy_` to each."""
+    for node in joint.find_nodes(op="call_function", target=ATEN.copy_.default):
+        if node.args[0].op == "placeholder" and node.meta.get("partitioner_tag") != "must_be_in_backward":
+            yield node.args[0]
+
+
+def insert_copy(joint: fx.Graph, changed: fx.Node) -> None:
+    """Have all that is computed from an input computed from a copy of it."""
+    first = next(node for node in joint.nodes if node.op != "placeholder")
+    with joint.inserting_before(first):
+        copy = joint.call_function(ATEN.clone.default, (changed,))
+    copy.meta = {COPY: True, RECOMPUTE: CheckpointPolicy.MUST_SAVE}
+    copy.meta["val"] = value_of(copy)
+    put_in_place(changed, copy)
+
+
+def put_in_place(old: fx.Node, new: fx.Node) -> None:
+    """Have what uses one node use another, of equal data; but for the other node, for outputs, and for what writes to it.
+
+    The fakes of views say in which memory they lie, by which Inductor tells what it may overwrite: so they are made anew.
+    """
+    old.replace_all_uses_with(new, lambda user: user is not new and user.op != "output" and not (user.target is ATEN.copy_.default and user.args[0] is old))
+    for view in views_of(new):
+        view.meta["val"] = value_of(view)
+
+
+def value_of(node: fx.Node) -> Any:
+    """The result of a node on the fakes of its arguments."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
+    with torch.no_grad():
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def views_of(node: fx.Node) -> Iterator[fx.Node]:
+    """The views of a node's result, and the views of these, in the order of the graph."""
+    for user in node.users:
+        if is_view(user):
+            yield user
+            yield from views_of(user)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether a node's result lies in the memory of its first argument's."""
+    if node.target is operator.getitem or node.target is ATEN._unsafe_view.default:
+        return True
+    return isinstance(node.target, OpOverload) and any(
+        result.alias_info is not None and not result.alias_info.is_write for result in node.target._schema.returns
+    )
+
+
+def leaves(copy: fx.Node) -> bool:
+    """Whether a copy, or a view of it, is a result of its graph."""
+    return any(user.op == "output" for node in (copy, *views_of(copy)) for user in node.users)
+
+
+def save_apart(forward: fx.GraphModule, num_fwd_outputs: int) -> None:
+    """Have what is saved for the backward graph lie elsewhere than in the inputs that the forward graph changes, where the next call writes again.
+
+    Inductor computes some operators' results, which are copied to an input and saved, in the input's memory. It takes no `lift_fresh_copy` out.
+    """
+    output = forward.graph.output_node()
+    results, saved = output.args[0][:num_fwd_outputs], list(output.args[0][num_fwd_outputs:])  # type: ignore[index]
+    written = {view for node in forward.graph.find_nodes(op="call_function", target=ATEN.copy_.default) for view in same_memory(node.args[1])}
+    for place, node in enumerate(saved):
+        if node in written:
+            with forward.graph.inserting_before(output):
+                saved[place] = forward.graph.call_function(ATEN.lift_fresh_copy.default, (node,))
+            saved[place].meta["val"] = value_of(saved[place])
+    if written:
+        output.args = ((*results, *saved),)
+        forward.recompile()
+
+
+def same_memory(node: fx.Node) -> Iterator[fx.Node]:
+    """The node, what it is a view of, and all views of that; nothing where that is an input."""
+    while is_view(node):
+        node = node.args[0]  # type: ignore[assignment]
+    if node.op != "placeholder":
+        yield node
+        yield from views_of(node)
