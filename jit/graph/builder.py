@@ -31,7 +31,8 @@ from framejit.graph.check_order import changes_outside, changes_result_only, che
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.default_dtype import with_dtype
 from framejit.graph.demands import DEFAULT, GraphDemands
-from framejit.graph.fake import is_declared, version_of
+from framejit.graph.fake import is_declared, is_of_others, version_of
+from framejit.graph.fake_constants import constants_among, forget_outdated
 from framejit.graph.fakes import Fakes, Writes, storages
 from framejit.graph.finished import GraphResult, check_moved, is_computed, module_with, unneeded
 from framejit.graph.function_modes import FunctionModes
@@ -215,14 +216,22 @@ class GraphBuilder:
     def number_node(self, function: Callable[..., Any], operands: Sequence[Object], sym: Any) -> fx.Node:
         """The node of arithmetic on numbers of which one at least is symbolic, in the graph that gives one of them. `sym`: what it gives."""
         args = tuple([part.in_graph(self.vm) if isinstance(part, UnbackedNumber) else part.as_graph_argument(self.vm) for part in operands])
+        with self.in_graph_of([arg for arg in args if isinstance(arg, fx.Node)]):
+            made = self._node("call_function", function, args, EMPTY, sym)
+        self.shapes.note_lines()
+        return made
+
+    @contextlib.contextmanager
+    def in_graph_of(self, nodes: Sequence[fx.Node]) -> Iterator[None]:
+        """Operators go into the innermost graph that has one of these nodes; into the outermost if none has."""
+        self.refresh()  # of all graphs, also of those inside that one
         inner = self.body
-        while self.body.outer is not None and not any(isinstance(arg, fx.Node) and arg.graph is self.body.fx for arg in args):
+        while self.body.outer is not None and not any(node.graph is self.body.fx for node in nodes):
             self.body = self.body.outer
         try:
-            return self._node("call_function", function, args, EMPTY, sym)
+            yield
         finally:
             self.body = inner
-            self.shapes.note_lines()
 
     def size(self, obj: TensorObject, dim: int) -> Object:
         """A size of a tensor as a number of the program's."""
@@ -439,7 +448,7 @@ class GraphBuilder:
     ) -> tuple[Any, bool]:
         """The result of an operator on fakes, and whether it has changed one of them."""
         changes = INPLACE.search(name) is not None or "out" in kwargs or changing(target, args, kwargs) is not None
-        before = [version_of(fake) for fake in fakes]
+        before, constants = [version_of(fake) for fake in fakes], constants_among(fakes)
         if changes:
             self.fakes.changes_with_undoing()
         snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
@@ -455,11 +464,14 @@ class GraphBuilder:
                     result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else run_on_fakes(target, args, kwargs)
             except Exception as error:
                 raise FailedOnFakes(error) from None
+        has_forgotten = forget_outdated(constants)
         if self.autograd_node is not None:
             self.autograd_node.after(name, result, snapshot)
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
+        if has_forgotten and self.autograd_node is not None and is_of_others(target):  # AOTAutograd's trace forgets nothing
+            self.vm.unsupported(breaks.UnsupportedOperation(f"{name}, which changes a number made by torch.tensor in a list that it is given"))
         if changes and any(described.is_subclass and self.fakes.has_new_version(described.node) for described in self.inputs.known.values()):
             # The graph has it as a view. One that is changed asks its base where it comes from, and that may know of no gradient.
             self.vm.unsupported(breaks.TensorSubclass(f"that requires a gradient, of which {name} changes a tensor from outside"))
@@ -509,6 +521,11 @@ class GraphBuilder:
     def keeps(self, node: fx.Node) -> bool:
         """Whether the node is there for what it changes."""
         return node in self.body.kept
+
+    def are_changed(self, nodes: Iterable[fx.Node]) -> bool:
+        """Whether the memory of one of the tensors that nodes give has been written to since."""
+        self.refresh()
+        return self.fakes.are_changed(nodes, {node for body in self._bodies() for node in body.kept})
 
     def has_changed_outside(self) -> bool:
         """Whether something outside the graph is another by now, when the graph runs."""
@@ -566,10 +583,14 @@ class GraphBuilder:
     def refresh(self) -> None:
         """Make all fakes again if undoing has made them stale."""
         if self.fakes.stale:
-            bodies = [self.body]
-            while bodies[0].outer is not None:
-                bodies.insert(0, bodies[0].outer)
-            self.fakes.refresh(self.inputs.known.values(), bodies, self.unbacked.bind_again)
+            self.fakes.refresh(self.inputs.known.values(), self._bodies(), self.unbacked.bind_again)
+
+    def _bodies(self) -> list[Body]:
+        """The graphs under construction, the outermost first."""
+        bodies = [self.body]
+        while bodies[0].outer is not None:
+            bodies.insert(0, bodies[0].outer)
+        return bodies
 
     # The end.
 

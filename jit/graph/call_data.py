@@ -16,7 +16,7 @@ from torch import fx
 from framejit.graph.body import Body
 from framejit.graph.check_order import runs_for_its_effect
 from framejit.graph.demands import GraphDemands
-from framejit.graph.fakes import Fakes, storages
+from framejit.graph.fakes import Fakes
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import STAND_INS
@@ -161,20 +161,29 @@ class CallData:
         """Whether what a tensor holds here follows from the data of one input, as it is when the call begins."""
         if self._graph.is_inner() or not self._graph.demands.guards_data:
             return False
-        described = self._holder(tensor)
-        if described is None and symbol_of(tensor) and not tensor.kwargs:
+        held = tensor
+        if self._holder(tensor) is None and symbol_of(tensor) and not tensor.kwargs:
             operand, other = tensor.args[:2] if isinstance(tensor.args[0], fx.Node) else tensor.args[1::-1]
-            described = self._holder(operand) if isinstance(operand, fx.Node) and as_in(self._dtype(operand), other) is not None else None
-        return described is not None and self._is_unchanged(described.node)
+            if isinstance(operand, fx.Node) and as_in(self._dtype(operand), other) is not None:
+                held = operand
+        return self._holder(held) is not None and self._are_unchanged({tensor, *nodes_between(held)})
 
-    def _is_unchanged(self, placeholder: fx.Node) -> bool:
-        """Whether the graph has left the memory of an input as it was, and nothing in it changes what it doesn't tell of."""
+    def _are_unchanged(self, nodes: set[fx.Node]) -> bool:
+        """Whether the graph has left the memory of an input, and of what it has computed from that, as they were, and nothing in it changes what it doesn't
+        tell of."""
         self._graph.refresh()
         kept = self._graph.outermost.kept
         if any(runs_for_its_effect(node) and node.target not in STAND_INS and node.target is not ASSERT for node in kept):
             return False
-        changed = self._graph.fakes.changed_inputs(kept)
-        return storages([placeholder.meta["example_value"]]).isdisjoint(storages(node.meta["example_value"] for node in changed))
+        return not self._graph.fakes.are_changed(nodes, kept)
+
+
+def nodes_between(node: fx.Node) -> list[fx.Node]:
+    """The nodes from this one to the input that it is computed from alone, both included."""
+    found = [node]
+    while found[-1].op != "placeholder":
+        found += found[-1].all_input_nodes
+    return found
 
 
 def symbol_of(node: fx.Node) -> str:

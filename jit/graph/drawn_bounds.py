@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import fx
 
 from framejit.graph.draws import DRAW, ORDERS
-from framejit.graph.fake import version_of
 from framejit.graph.generator_draws import DRAW_FROM
 from framejit.graph.generator_states import DRAW_NUMBERS
 
@@ -18,12 +18,14 @@ PARTS = frozenset({"select", "item", "flatten", "clone", "__getitem__"})
 """Methods that give some elements of a tensor, or a copy."""
 
 
-def bounds_of(node: fx.Node) -> tuple[int, int] | None:
-    """The least and the largest int that a node can give, where those are drawn; None where they aren't, or it isn't known."""
+def bounds_of(node: fx.Node, are_changed: Callable[[Iterable[fx.Node]], bool]) -> tuple[int, int] | None:
+    """The least and the largest int that a node can give, where those are drawn; None where they aren't, or it isn't known. `are_changed`: whether the
+    memory of one of these nodes' tensors has been written to since."""
+    passed = []
     while gives_part(node):
         node = node.args[0]  # type: ignore[assignment]
-    fake = node.meta["example_value"]
-    if not isinstance(fake, torch.Tensor) or version_of(fake) != 0:
+        passed.append(node)
+    if not isinstance(node.meta["example_value"], torch.Tensor) or are_changed(passed):
         return None
     if node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[1] == 0:
         node = node.args[0]

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from framejit.graph.body import Body
 from framejit.graph.fake import make_fake_mode, plain_fake, to_fake, version_of
+from framejit.graph.fake_constants import constants_among, forget_outdated
 from framejit.graph.inputs import GraphInput
 from framejit.graph.jagged import memory_of
 from framejit.graph.on_fakes import written_by
@@ -124,11 +125,21 @@ class Fakes:
 
     def changed_inputs(self, kept: set[fx.Node]) -> set[fx.Node]:
         """The inputs that have been changed in place. `kept`: the nodes that change something."""
+        written, handed = self._written(kept)
+        return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written, handed)}
+
+    def are_changed(self, nodes: Iterable[fx.Node], kept: set[fx.Node]) -> bool:
+        """Whether the memory of tensors that nodes give, inputs among them, has been written to since. `kept`: the nodes that change something."""
+        written, handed = self._written(kept)
+        written |= storages(node.meta["example_value"] for node in self.changed_inputs(kept))  # another argument may have the same memory
+        return any(is_changed(node.meta["example_value"], self._versions.get(node, 0), written, handed) for node in nodes)
+
+    def _written(self, kept: set[fx.Node]) -> tuple[set[int], set[int]]:
+        """The keys of the storages that these nodes have written to by tensors which are no inputs, and those of all tensors that they were handed."""
         arguments = {node: fake for changing in kept for node, fake in arguments_of(changing)}
         handed = storages(arguments.values())
         written = storages(fake for node, fake in arguments.items() if node not in self._versions and version_of(fake) > 0)  # x.data has a counter of its own
-        written |= storages(fake for changing in kept for fake in changed_statistics(changing))
-        return {node for node, version in self._versions.items() if is_changed(node.meta["example_value"], version, written, handed)}
+        return written | storages(fake for changing in kept for fake in changed_statistics(changing)), handed
 
     def changes_with_undoing(self) -> None:
         """A fake has been changed in place: to undo that is to make it stale."""
@@ -153,8 +164,10 @@ class Fakes:
             for node in body.fx.nodes:
                 note = body.notes.get(node)
                 if note is not None and node.target not in MODE_CHANGES:
+                    constants = constants_among(fake for _, fake in arguments_of(node))
                     with note.modes.applied(), self.running():
                         node.meta["example_value"] = run_node(node)
+                    forget_outdated(constants)
                     made_again(node)
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
 

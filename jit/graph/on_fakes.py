@@ -27,7 +27,7 @@ def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     function = STAND_INS.get(target)
     if function is not None:
         return function(*args, **kwargs)
-    if isinstance(target, (OpOverload, OpOverloadPacket)) and is_of_others(target):
+    if (isinstance(target, (OpOverload, OpOverloadPacket)) and is_of_others(target)) or writes_to_lists(target, args, kwargs):
         with Written() as written:
             result = target(*args, **kwargs)
         written.count()
@@ -35,9 +35,17 @@ def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     return getattr(target, "on_fakes", target)(*args, **kwargs)  # the targets of launches say it themselves
 
 
+def writes_to_lists(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a function of torch's may write to the tensors of a list that it is given."""
+    name = target._schema.name if isinstance(target, OpOverload) else getattr(target, "__name__", "")
+    if "out" not in kwargs and (not name.endswith("_") or name.endswith("__")):
+        return False
+    return any(isinstance(arg, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in arg) for arg in (*args, *kwargs.values()))
+
+
 class Written(TorchDispatchMode):
     """Notes to which tensors the operators below write. `count` counts that in the versions of the tensors: an operator in C++ does so for real tensors
-    by what it calls, but its fake needn't call anything.
+    by what it calls, but its fake needn't call anything. Fakes of torch's own that write to the tensors of a list, as `_foreach_add_` does, count nothing.
     """
 
     def __init__(self) -> None:

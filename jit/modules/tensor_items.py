@@ -172,7 +172,7 @@ def checked_places(vm: TorchVM, tensor: TensorObject, parts: list[Object]) -> di
             size = vm.graph.size(tensor, dim)
             if not isinstance(number, UnbackedNumber):
                 return {}
-            is_sure = is_drawn_within(number, size)
+            is_sure = is_drawn_within(vm, number, size)
             for symbol, end in ((">=", operators.unary_op(vm, "-", size)), ("<", size)):
                 if not is_checked(vm, operators.compare(vm, symbol, number, end), is_sure):
                     return {}
@@ -259,9 +259,9 @@ def is_inside(vm: TorchVM, start: Object, stop: Object, length: int, size: Objec
         operators.compare(vm, "==", operators.binary_op(vm, "-", stop, start), vm.const(length)),
     )
     return all(is_checked(vm, condition) for condition in conditions)
-def is_drawn_within(number: UnbackedNumber, size: Object) -> bool:
+def is_drawn_within(vm: TorchVM, number: UnbackedNumber, size: Object) -> bool:
     """Whether a number is drawn so that it is a place of a dimension of this size."""
-    bounds = bounds_of(number.node) if isinstance(number, Datum) and size.is_known() else None
+    bounds = bounds_of(number.node, vm.graph.are_changed) if isinstance(number, Datum) and size.is_known() else None
     return bounds is not None and -size.value <= bounds[0] and bounds[1] < size.value
 
 

@@ -343,12 +343,12 @@ def whole_as_tensor(vm: VM, number: Object) -> Object | None:
 
 
 def item_as_tensor(vm: VM, number: Datum) -> Object | None:
-    """A tensor of one double that is an item of a tensor. Ints become doubles as in Python: the nearest one."""
-    source = number.node.args[0] if number.node.args else None
-    if not vm.graph.unbacked.may_begin() or number.cls is bool or number.node.target not in ("item", torch.Tensor.item):
+    """A tensor of one double that is a number which a node gives. Ints become doubles as in Python: the nearest one. It is made of the number and not of the
+    tensor that has given it, which the program may have changed since."""
+    if not vm.graph.unbacked.may_begin() or number.cls is bool:
         return None
-    tensor = vm.graph.object_of(source.meta["example_value"])  # type: ignore[union-attr]
-    return None if tensor is None else enter(vm, torch.Tensor.double, [enter(vm, torch.Tensor.detach, [tensor])])
+    with vm.graph.in_graph_of([number.node]):
+        return enter(vm, torch.full, [vm.const(()), number], {"dtype": vm.const(torch.float64), "device": vm.const("cpu")})
 
 
 def divides_as_floats(dividend: Object, divisor: Object) -> bool:

@@ -191,6 +191,9 @@ class Graph(Protocol[Obj]):
     def number_node(self, function: Callable[..., Any], operands: Sequence[Obj], sym: Any) -> Any:
         """The node of arithmetic on numbers of which one at least is symbolic, in the graph that gives one of them."""
 
+    def in_graph_of(self, nodes: Sequence[Any]) -> AbstractContextManager[None]:
+        """Operators go into the innermost graph that has one of these nodes; into the outermost if none has."""
+
     module_stack: dict[str, tuple[str, type]]
     """Which modules' calls are being inlined: path -> (path, class)."""
 
