@@ -15,7 +15,7 @@ from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TensorAttribute, attribute_of
 from framejit.objects import abstract, operators, text
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, Codegen, Namespace, Object
+from framejit.objects.object import VM, Codegen, Namespace, Object, fold
 from framejit.objects.overrides import is_overridden
 from framejit.objects.registry import Model, models, sets
 from framejit.objects.torchcall import enter, torch_call
@@ -403,7 +403,7 @@ def scalar_method(name: str) -> Model:
             known = MISSING if args else vm.graph.known.of(self.node)
             if known is MISSING:
                 vm.unsupported(breaks.DataDependent(told))
-            return vm.const(method(known))
+            return fold(vm, method, known)
         return enter(vm, method, [self])
 
     return read

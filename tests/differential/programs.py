@@ -16,8 +16,11 @@ from differential.families import (
     containers,
     exceptions,
     generators,
+    gradients,
+    items,
     keys,
     managers,
+    mappings,
     operators,
     sizes,
     texts,
@@ -29,7 +32,9 @@ from hypothesis import strategies as st
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.FAMILY
-    for module in (classes, containers, exceptions, generators, keys, managers, operators, sizes, texts, typechecks, weakly)
+    for module in (
+        classes, containers, exceptions, generators, gradients, items, keys, managers, mappings, operators, sizes, texts, typechecks, weakly
+    )  # fmt: skip
 }
 
 
@@ -47,6 +52,8 @@ class Writer:
     """Names of the classes defined before, which take a tensor and a number."""
     left: int = 0
     """Statements that may still be written."""
+    flat: bool = False
+    """Most statements are simple ones of the families, one after another: what one of them changes, the next ones read."""
 
     def pick(self, choices: Any) -> Any:
         return choices[self.number(0, len(choices) - 1)]
@@ -55,9 +62,9 @@ class Writer:
         return self.number(0, of - 1) >= of - times
 
     def templates(self, table: Callable[[Family], Any]) -> tuple[str, ...]:
-        """The templates of one table: half of the time those of a family, where one has some."""
+        """The templates of one table: half of the time, or more, those of a family, where one has some."""
         special = tuple(template for family in self.families for template in table(family))
-        return special if special and (self.chance(1, 2) or not table(BASICS)) else table(BASICS)
+        return special if special and (self.chance(3 if self.flat else 2, 4) or not table(BASICS)) else table(BASICS)
 
     def expression(self, kind: str, depth: int = 0) -> str:
         """An expression of a kind: i (a number), t (a tensor of three), c (a condition) ...; a letter b in front makes it one with a break."""
@@ -104,6 +111,8 @@ class Writer:
         kinds += ["closure"] if self.closures else []
         kinds += ["special"] * 3 if compound and any(family.blocks for family in self.families) else []
         kinds += ["instance"] * 2 if self.kinds else []
+        if self.flat:
+            kinds = ["simple"] * 6 + ["break"] + ["special"] * (2 * compound)
         getattr(self, f"write_{self.pick(kinds)}")(indent, loop, depth, inside)
 
     def write_simple(self, indent: int, loop: bool, depth: int, inside: str) -> None:
@@ -359,7 +368,8 @@ def program(number: Callable[[int, int], int], size: int = 5) -> str:
         writer.function(name, parameters, max(2, size - 2), generator)
         call = template.replace("{f}", name)
         writer.helpers.append(f"sum({call}, y)" if generator else call)
-    writer.function("main", "x, y, n, xs, d, o", size)
+    writer.flat = bool(families) and writer.chance(1, 2)
+    writer.function("main", "x, y, n, xs, d, o", 2 * size if writer.flat else size)
     prelude = "\n\n".join(family.prelude for family in (BASICS, *families))
     return prelude + "\n".join(writer.lines).replace("y=None):", "y=SCALE):") + "\n"
 

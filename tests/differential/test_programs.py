@@ -27,15 +27,20 @@ import framejit
 
 numbers = itertools.count()
 examples = int(os.environ.get("FRAMEJIT_FUZZ", "0"))
-"""How many programs the nightly target runs, other ones each time; 0 in the suite, which runs the same ones each time."""
-profile = settings(
-    max_examples=examples or 100,
-    derandomize=not examples,
-    database=None,
-    deadline=None,
-    print_blob=False,
-    suppress_health_check=list(HealthCheck),
-)
+"""How many programs the nightly target runs, half of them with each backend, other ones each time; 0 in the suite, which runs the same ones each time."""
+
+
+def profile(count: int) -> settings:
+    return settings(
+        max_examples=(examples + 1) // 2 or count,
+        derandomize=not examples,
+        database=None,
+        deadline=None,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 values = st.tuples(
     st.sampled_from([0.0, 1.0, -1.0, 3.0]), st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 3), st.sampled_from([3, 3, 4, 5, 2, 1])
 )
@@ -103,23 +108,49 @@ def run(program: types.ModuleType, function: Any, args: tuple[Any, ...], handled
         except (Exception, GeneratorExit, SystemExit) as error:
             raised = chain(error, str(program.__file__))
         gc.collect()  # what holds itself ends here, in both runs
-    state = {name: getattr(program, name) for name in ("LOG", "COUNT", "SCALE")}
-    return [without_addresses(printed.getvalue()), raised, torch.is_grad_enabled(), unraisable], (value, list(args), state)
+        backward, gradients = trained(program, value)
+    mode = torch.is_grad_enabled()
+    torch.set_grad_enabled(True)
+    state = {name: getattr(program, name, None) for name in ("LOG", "COUNT", "SCALE", "KEPT", "W", "BUFFER", "STEP")}
+    return [without_addresses(printed.getvalue()), raised, backward, mode, unraisable], (value, list(args), state, gradients)
 
 
-def check(source: str, calls: list[tuple[Any, ...]], path: Path) -> dict[str, Any]:
+def trained(program: types.ModuleType, value: Any) -> tuple[Any, list[Any]]:
+    """The error of a backward pass from what `main` has returned, and the gradients and buffers of the program's weights after it."""
+    raised = None
+    if isinstance(value, torch.Tensor) and value.requires_grad:
+        try:
+            value.sum().backward()
+        except Exception as error:
+            raised = type(error).__name__, without_addresses(str(error))
+    layers = [layer for layer in vars(program).values() if isinstance(layer, torch.nn.Module)]
+    weights = [getattr(program, "W", None), *(weight for layer in layers for weight in layer.parameters())]
+    gradients = [weight.grad.clone() if weight is not None and weight.grad is not None else None for weight in weights]
+    return raised, [*gradients, *(buffer.clone() for layer in layers for buffer in layer.buffers())]
+
+
+class Close(Comparison):
+    """Equal but for the last bits: AOTAutograd's graphs compute some gradients in another order."""
+
+    def same_tensor(self, a: torch.Tensor, b: torch.Tensor, path: str) -> None:
+        for name in ("dtype", "shape", "requires_grad", "is_leaf"):
+            assert getattr(a, name) == getattr(b, name), f"{path}.{name}: {getattr(a, name)} and {getattr(b, name)}"
+        torch.testing.assert_close(a.detach(), b.detach(), rtol=1e-5, atol=1e-6, equal_nan=True, msg=lambda text: f"{path}: {text}")
+
+
+def check(source: str, calls: list[tuple[Any, ...]], path: Path, backend: str = "eager") -> dict[str, Any]:
     """Whether `main` of the program does the same compiled as it does eagerly, call after call; the statistics of that."""
     framejit.reset()
     path.write_text(source)
     linecache.checkcache(str(path))
     eager, traced = module(source, path), module(source, path)
-    compiled = framejit.compile(traced.main, backend="eager")
+    compiled = framejit.compile(traced.main, backend=backend)
     for number, call in enumerate(calls):
         expected, left = run(eager, eager.main, arguments(eager, *call[:4], *call[5:]), *call[4:5])
         got, right = run(traced, compiled, arguments(traced, *call[:4], *call[5:]), *call[4:5])
-        for what, a, b in zip(("printed text", "exception", "grad mode", "unraisable"), expected, got, strict=True):
+        for what, a, b in zip(("printed text", "exception", "error of the backward pass", "grad mode", "unraisable"), expected, got, strict=True):
             assert a == b, f"call {number}, {what}:\n  eager    {a}\n  compiled {b}"
-        Comparison().same(portable(left), portable(right), f"call {number}")
+        (Comparison if backend == "eager" else Close)().same(portable(left), portable(right), f"call {number}")
     statistics = framejit.statistics()
     framejit.reset()  # entries hold what they compare with and can't be referenced weakly
     gc.collect()
@@ -156,16 +187,27 @@ def portable(value: Any, seen: dict[int, Any] | None = None) -> Any:
     return made
 
 
-@profile
+@profile(100)
 @given(programs(), st.lists(values, min_size=2, max_size=3))
 def test_programs(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]]) -> None:
+    agrees(tmp_path_factory, source, calls, "eager")
+
+
+@profile(40)
+@given(programs(), st.lists(values, min_size=2, max_size=3))
+def test_programs_with_aot_eager(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]]) -> None:
+    agrees(tmp_path_factory, source, calls, "aot_eager")
+
+
+def agrees(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]], backend: str) -> None:
+    """Whether a random program does the same compiled with this backend as it does eagerly."""
     note(source.removeprefix(PRELUDE))
     path = Path(tmp_path_factory.getbasetemp()) / f"program{next(numbers)}.py"
     limit = sys.getrecursionlimit()
     gc.collect()
     gc.freeze()  # this program's garbage is collected after each call: what hypothesis remembers of thousands before it isn't looked at
     try:
-        check(source, calls, path)
+        check(source, calls, path, backend)
     finally:
         path.unlink(missing_ok=True)
         linecache.cache.pop(str(path), None)

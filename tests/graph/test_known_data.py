@@ -228,3 +228,32 @@ def test_one_element_whose_tensor_has_a_stride() -> None:
             return x + 1 if (self.sizes * 2).sum() > 1 else x - 1
 
     assert torch.equal(framejit.compile(Model(), backend="eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("asked", [bool, int, torch.Tensor.item, float], ids=lambda asked: asked.__name__)
+def test_known_data_of_several_elements_raise_what_eager_raises(asked, backend):
+    """What the trace computes for real raises in the program, where a handler catches it."""
+
+    def program(x):
+        known = torch.arange(3) - 1
+        try:
+            return x + asked(known)
+        except (RuntimeError, TypeError, ValueError) as error:
+            return x * 2, type(error), str(error)
+
+    agree(program, (X,), (X + 1,), backend=backend)
+
+
+def test_a_branch_on_known_data_of_several_elements_raises():
+    layer = nn.Linear(2, 2)
+    layer.register_buffer("flags", torch.zeros(2))
+
+    def program(x):
+        if layer.flags == 1:
+            x = x * 2
+        return x + 1
+
+    with pytest.raises(RuntimeError, match="ambiguous") as raised:
+        framejit.compile(program, backend="eager")(X)
+    assert raised.traceback[-1].name == "program"
