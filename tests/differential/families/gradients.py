@@ -103,7 +103,8 @@ FAMILY = Family(
     statements=(
         "h = {t} * W", "h = {t}", "h = W * {i}", "y = y + h", "x = x * W", "BUFFER.add_(1)", "STEP.add_(1)", "BUFFER.mul_(0.5).add_({t}.detach()[:3])",
         "BUFFER.copy_({t}.detach()[:3])", "h.register_hook(" + LATER + ")", "h.register_hook(" + LATER + ")", "W.data.mul_(0.9)", "h.mul_(2)", "h = h[:]",
-        "h = h.detach()", "h.retain_grad()", "h.requires_grad_()", "y.requires_grad_()", "STEP.mul_(0.5)", "LOG.append((x.requires_grad, h.requires_grad, h.is_leaf))",
+        "h = h.detach()", "h.retain_grad()", "h.requires_grad_()", "y.requires_grad_()", "STEP.mul_(0.5)",
+        "LOG.append((x.requires_grad, h.requires_grad, h.is_leaf))",
         "LOG.append(h.grad_fn is None)", "xs.append(h)", "o.a = h", "x = x.detach()", "h.detach_()", "x, h = h, x * W", "BUFFER.data.add_(1)",
         "torch._foreach_add_([BUFFER, STEP], 1.0)", "h[0] = {i}", "h = h.view(3)", "d['h'] = h", "g = factors({i})", "next(g)", "feeding = Feeding({i})",
         "torch.set_grad_enabled({True;True;False;n > 1})",

@@ -167,7 +167,10 @@ FAMILY = Family(
             "type({h})({h})", "Cast({h})", "Checked({h})", "Storing({h})", "Tallied({h})", "Viewed.fromkeys('ab', 3)", "Checked.fromkeys('ab')",
             "updated({h}, a=5)", "updated({h}, [('p', n)])", "vars(SimpleNamespace(**{h}))", "defaultdict(int, {h})", "Held({h})",
         ),
-        "l": ("Listed([1, 2])", "Listed([1, {i}])", "Indexed([n, 2])", "Tupled((3, n))", "Members([1, 2])", "[n, 1]", "(1, n)", "{h}", "iter({l})", "list({l})", "tuple({l})"),
+        "l": (
+            "Listed([1, 2])", "Listed([1, {i}])", "Indexed([n, 2])", "Tupled((3, n))", "Members([1, 2])", "[n, 1]", "(1, n)", "{h}",
+            "iter({l})", "list({l})", "tuple({l})",
+        ),
         "i": (
             "1", "len({h})", "len([*{h}])", "{h}.get('a', 3)", "{h}['a']", "{h}.setdefault('w', 4)", "{h}.pop('a', 2)", "len(list({l}))", "sum({l})",
             "len({h}.keys())", "max({l})", "len(first(*{l}))", "len({{*{l}}})", "len([*{l}, *{l}])", "('a' in {h}) + 1", "len(sorted({l}, key=str))",
