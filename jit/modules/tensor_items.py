@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 
@@ -63,6 +64,9 @@ def item_of_tensor(vm: TorchVM, self: Object, key: Object) -> Object:
 def store_item_of_tensor(vm: TorchVM, self: Object, key: Object, value: Object) -> Object:
     """Storing to an item of a tensor, or to a part of it."""
     refuse_replaced(vm, STORE)
+    stored = vm.observe(value).cls
+    if issubclass(stored, np.inexact) and not issubclass(stored, (float, complex)):
+        vm.unsupported(breaks.ArrayOperation("storing a NumPy scalar that is no float or complex number of Python's, which torch refuses"))
     key = with_tensors(vm, key)
     parts = parts_of(vm, key)
     if isinstance(self, TensorObject):

@@ -190,6 +190,22 @@ def test_arrays_as_indices(backend):
         statistics_of(lambda x, array: x[array], (matrix(4), array), backend=backend)
 
 
+@pytest.mark.parametrize("key", (0, slice(0, 2), torch.tensor([True, False])), ids=("place", "slice", "mask"))
+@pytest.mark.parametrize("dtype", (np.float16, np.float32, np.float64, np.int64, np.bool_, np.complex64), ids=lambda dtype: dtype.__name__)
+def test_numpy_scalars_are_stored_or_refused_as_in_eager(dtype, key):
+    """torch takes those that are Python's numbers too, and whole numbers and flags."""
+
+    def store(x, array, scalar):
+        for value in (array[1], scalar):
+            try:
+                x[key] = value
+            except TypeError as error:
+                x = x + len(str(error))
+        return x * 2
+
+    statistics_of(store, (torch.ones(2), np.array([0, 1], dtype), dtype(1)), (torch.zeros(2), np.array([0, 1], dtype), dtype(0)))
+
+
 def windows(x, i):
     return torch.stack([x[i : i + 2], x[i + 1 : 3 + i]]) * 2, x[:, i + 1 : i + 3], x[i : i + 2, ..., i], x[i : i + 2]
 
