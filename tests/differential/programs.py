@@ -109,10 +109,11 @@ class Writer:
         kinds += ["return", "raise"] if depth else []
         kinds += ["yield"] if inside == "generator" else []
         kinds += ["closure"] if self.closures else []
-        kinds += ["special"] * 3 if compound and any(family.blocks for family in self.families) else []
+        special = ["special"] if compound and any(family.blocks for family in self.families) else []
+        kinds += special * 3
         kinds += ["instance"] * 2 if self.kinds else []
         if self.flat:
-            kinds = ["simple"] * 6 + ["break"] + ["special"] * (2 * compound)
+            kinds = ["simple"] * 6 + ["break"] + special * 2
         getattr(self, f"write_{self.pick(kinds)}")(indent, loop, depth, inside)
 
     def write_simple(self, indent: int, loop: bool, depth: int, inside: str) -> None:
