@@ -94,9 +94,10 @@ def dispensable(graph: GraphBuilder) -> str | None:
         "takes_unbacked": graph.unbacked.present,
         "takes_nested": wrappers.nested,
         "takes_masked": wrappers.has_masked,
-        "takes_sparse": graph.inputs.has_sparse(),
+        "takes_sparse": any(node.op == "placeholder" or any(user.op != "output" for user in node.users) for node in graph.sparse_values()),
+        "makes_sparse": any(node.op != "placeholder" for node in graph.sparse_values()),
     }
-    return next((demand for demand, found in present.items() if found), None)
+    return next((demand for demand, found in present.items() if found and getattr(graph.demands, demand)), None)
 
 
 def with_shapes(attempt: Attempt, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:

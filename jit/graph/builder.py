@@ -24,7 +24,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit import breaks, interrupts
 from framejit.errors import UserFrame
-from framejit.graph.autograd_node import AutogradNode
+from framejit.graph.autograd_node import AutogradNode, tensors_of
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.call_data import CallData
 from framejit.graph.check_order import changes_outside, changes_result_only, checks_behind_changes, runs_for_its_effect
@@ -48,7 +48,7 @@ from framejit.graph.region import dissolve_drawing_regions, is_of_drawing_region
 from framejit.graph.results import Results, has_unbacked
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
-from framejit.graph.sparse import is_sparse
+from framejit.graph.sparse import is_sparse, refuse_sparse
 from framejit.graph.spelling import make_spellable
 from framejit.graph.state import GlobalModes
 from framejit.graph.statistics import changing
@@ -449,6 +449,8 @@ class GraphBuilder:
         """The result of an operator on fakes, and whether it has changed one of them."""
         changes = INPLACE.search(name) is not None or "out" in kwargs or changing(target, args, kwargs) is not None
         before, constants = [version_of(fake) for fake in fakes], constants_among(fakes)
+        if not self.demands.takes_sparse:
+            refuse_sparse(self.vm, name, fakes)
         if changes:
             self.fakes.changes_with_undoing()
         snapshot = None if self.autograd_node is None else self.autograd_node.before(target, name, fakes, changes)
@@ -467,6 +469,8 @@ class GraphBuilder:
         has_forgotten = forget_outdated(constants)
         if self.autograd_node is not None:
             self.autograd_node.after(name, result, snapshot)
+        if not self.demands.makes_sparse and any(map(is_sparse, tensors_of(result))):
+            self.vm.unsupported(breaks.UnsupportedOperation(f"{name}, which gives a sparse tensor, with which the backend can't compile the graph"))
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
@@ -561,6 +565,10 @@ class GraphBuilder:
     def is_empty(self) -> bool:
         """Whether the trace has met no tensor: there is neither an input nor an operator."""
         return not self.inputs.known and not self.outermost.notes
+
+    def sparse_values(self) -> Iterator[fx.Node]:
+        """The nodes of the outermost graph that give sparse tensors, inputs among them."""
+        return (node for node in self.outermost.fx.nodes if any(map(is_sparse, tensors_of(node.meta.get("example_value")))))
 
     def has_operators(self) -> bool:
         """Whether the outermost graph has anything but inputs."""

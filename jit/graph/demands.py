@@ -21,7 +21,8 @@ class GraphDemands:
     compiles_kernels: the backend writes the launches of Triton kernels into its code itself.
     takes_nested: it may hold nested tensors.
     takes_distributed: it may hold distributed tensors.
-    takes_sparse: it may be given sparse tensors.
+    takes_sparse: it may be given sparse tensors, and hold operators on those that it makes. Where not, a few products still are in it (see sparse.py).
+    makes_sparse: it may hold operators that give sparse tensors.
     takes_masked: it may make masked tensors.
     guards_data: the trace may rest on the data of a tensor from outside, which guards read.
     """
@@ -38,6 +39,7 @@ class GraphDemands:
     takes_nested: bool = True
     takes_distributed: bool = True
     takes_sparse: bool = True
+    makes_sparse: bool = True
     takes_masked: bool = True
     guards_data: bool = True
 

@@ -157,10 +157,6 @@ class GraphInputs:
         self._graph.vm.guard(TensorMatch, source, tensor_spec(tensor))
         return self._new_input(source, tensor, fake, plain, context, False, is_subclass)
 
-    def has_sparse(self) -> bool:
-        """Whether a sparse tensor is an input."""
-        return any(isinstance(described.symbolic, SparseContext) for described in self.known.values())
-
     def of_part(self, sparse: TensorObject, source: Source) -> TensorObject:
         """One of the tensors in which a sparse tensor from outside has its data, as an input of its own. Nobody may write to it: that would change both."""
         context = self.known[id(sparse.value)].symbolic

@@ -8,18 +8,20 @@ one at most), and how many there are only where the program asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from framejit import breaks
 from framejit.graph.parts import PartsContext
 from framejit.guards.kinds import Equals, TensorMatch
 from framejit.guards.source import Source
 from framejit.guards.tensor_source import SparsePart
 from framejit.guards.tensor_spec import tensor_spec
+from framejit.objects.vm import Stopping
 
 BASE = torch._C.TensorBase
 ROWS = (BASE.crow_indices, BASE.col_indices, BASE.values)
@@ -38,6 +40,18 @@ def is_sparse(tensor: torch.Tensor) -> bool:
     """Whether a tensor has its data in tensors of indices and values."""
     with torch._C.DisableTorchFunction():
         return tensor.layout in PARTS
+
+
+PRODUCTS = frozenset({"mm", "matmul", "__matmul__", "_sparse_mm", "addmm", "bmm"})
+"""Operators whose sparse factor any backend leaves to torch's kernels, if it comes first and the other one is a matrix, or matrices."""
+
+
+def refuse_sparse(vm: Stopping, name: str, operands: Sequence[torch.Tensor]) -> None:
+    """Stop the trace at an operator on sparse tensors that the backend would compile as if they were dense."""
+    if any(map(is_sparse, operands)):
+        *others, first, second = operands if len(operands) > 1 else (*operands, *operands)
+        if name not in PRODUCTS or second.dim() < 2 or not is_sparse(first) or any(map(is_sparse, (*others, second))):
+            vm.unsupported(breaks.UnsupportedOperation(f"{name} of a sparse tensor, which the backend can't compile"))
 
 
 class GuardedTrace(Protocol):

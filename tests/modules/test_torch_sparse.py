@@ -213,3 +213,38 @@ def test_sparse_tensors_whose_sizes_vary_are_left_outside(backend: str) -> None:
         edges, x = adjacency(nodes).to_sparse(), torch.randn(nodes, 2)
         torch.testing.assert_close(compiled(edges, x), torch.sparse.mm(edges, x * 2) + 1)
     assert framejit.statistics()["graphs"] <= 5 and framejit.statistics()["fallbacks"] == 0
+
+
+INSIDE = {
+    "scaled": lambda x: x.to_sparse() * 2,
+    "dense again": lambda x: x.to_sparse().to_dense(),
+    "a factor that comes second": lambda x: x @ x.to_sparse(),
+    "a product with a vector": lambda x: x.to_sparse() @ x[0],
+    "like one": lambda x: torch.zeros_like(x.to_sparse()),
+    "made of elements": lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), x[0, :2], (3, 3)) * 3,
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_inductor_gets_no_operator_on_sparse_tensors_that_it_would_take_for_dense(name: str) -> None:
+    f, x = INSIDE[name], torch.arange(9.0).reshape(3, 3)
+    expected, found = f(x), framejit.compile(f, backend="inductor")(x)
+    assert found.layout is expected.layout and torch.equal(found.to_dense(), expected.to_dense())
+    assert framejit.statistics()["graph_breaks"] and not framejit.statistics()["fallbacks"]
+
+
+def test_a_backend_that_takes_no_sparse_tensors_gets_graphs_around_them() -> None:
+    """First the operators on sparse tensors stay outside of its graphs, and then those that give them too."""
+    given = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        layouts = [getattr(node.meta.get("example_value"), "layout", torch.strided) for node in gm.graph.nodes]
+        if any(layout is not torch.strided for layout in layouts):
+            raise NotImplementedError("only dense tensors")
+        given.append(gm)
+        return gm.forward
+
+    x = torch.arange(9.0).reshape(3, 3)
+    compiled = framejit.compile(lambda x: ((x + 1).to_sparse() * 2).to_dense() - 1, backend=backend)
+    assert torch.equal(compiled(x), (x + 1) * 2 - 1)
+    assert len(given) == 2 and not framejit.statistics()["fallbacks"]
