@@ -20,6 +20,7 @@ from framejit.backends.request import (
     ShapeGuard,
     StorageOverlapGuard,
 )
+from framejit.backends.undefined_gradients import with_undefined_gradients
 from framejit.compiler.backward_guards import BackwardGuards
 from framejit.compiler.graph_errors import GraphErrors, of_graph
 from framejit.compiler.planned import Planned
@@ -31,6 +32,7 @@ from framejit.graph.builder import GraphBuilder
 from framejit.graph.demands import RestartWith
 from framejit.graph.draws import drawn_from
 from framejit.graph.finished import GraphResult
+from framejit.graph.partly_reached import partly_reached
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.relations import Same, StorageAliasing
 from framejit.guards.source import Call
@@ -60,6 +62,7 @@ def compile_planned(planned: Planned) -> Compiled:
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
+    reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.one_autograd_node and request.modes.grad else {}
     errors = of_graph(graph.gm) if request.backend.runs_nodes else None
     try:
         with as_the_program_has_it(attempt.collects):
@@ -74,6 +77,8 @@ def compile_planned(planned: Planned) -> Compiled:
     fn = with_draws_put_back(compiled.fn, drawn_from(graph.gm.graph)) if planned.plan.trace.rerun else compiled.fn
     if attempt.tracer.graph.function_modes.initial:
         fn = without_function_modes(fn, len(attempt.tracer.graph.function_modes.initial))
+    if reached:
+        fn = with_undefined_gradients(fn, compiled.boxed, reached)
     if planned.later:
         fn = with_check_of_backward(fn, compiled.boxed, graph.mutated, BackwardGuards(planned.later))
     STATISTICS.add("graphs")

@@ -19,7 +19,7 @@ from framejit.objects.torchcall import enter
 
 
 def gives_sizes(function: Any) -> None:
-    """Have a call of such an operator begin with what it does itself to statistics that have no elements (ATen/native/quantized/cpu/fused_obs_fake_quant.cpp)."""
+    """Have a call of such an operator begin with what it does itself to statistics without elements (ATen/native/quantized/cpu/fused_obs_fake_quant.cpp)."""
 
     def call(
         vm: TorchVM, input: TensorObject, observer_on: Object, fake_quant_on: Object, running_min: TensorObject, running_max: TensorObject,

@@ -1,0 +1,152 @@
+"""Gradients that stay undefined: a backward pass from some of a graph's results gives None for inputs that only the others depend on, as eager does.
+
+AOTAutograd computes with zeros for results that no gradient comes to, and gives zeros then. A hook behind its node of autograd's takes those out.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+
+AOT_NODE = "CompiledFunctionBackward"
+"""The type of AOTAutograd's nodes (torch/_functorch/_aot_autograd/runtime_wrappers.py)."""
+MOST_VIEWS = 8
+"""How many views of its own AOTAutograd makes a result of, at most, that are looked through."""
+
+
+class Positions:
+    """Where gradients of a compiled graph go in and come out.
+
+    Attributes:
+        result: the index of a result that AOTAutograd's node has given.
+        known: the places, among what the node gives, of results of which it is known what depends on them.
+        needs: for places among the gradients of the node's inputs, the places of those results that they depend on.
+        inner: the inputs among these that are no leaves: their places, and their indices among the inputs of the graph.
+    """
+
+    def __init__(self, result: int, known: frozenset[int], needs: Mapping[int, frozenset[int]], inner: Mapping[int, int]) -> None:
+        self.result, self.known, self.needs, self.inner = result, known, needs, inner
+        self._undefined: dict[tuple[bool, ...], tuple[int, ...]] = {}
+
+    def undefined(self, gradients: Sequence[Any]) -> tuple[int, ...]:
+        """The places of inputs whose gradients are undefined, for gradients of the results of which some are None."""
+        defined = tuple([gradient is not None for gradient in gradients])
+        found = self._undefined.get(defined)
+        if found is None:
+            there = frozenset(place for place, is_there in enumerate(defined) if is_there)
+            found = () if there - self.known else tuple(place for place, needed in self.needs.items() if not needed & there)
+            self._undefined[defined] = found
+        return found
+
+
+def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mapping[int, frozenset[int]]) -> Callable[..., Any]:
+    """`fn`, from whose inputs of these indices gradients stay away that come to none of these results.
+
+    The first call that autograd records finds where the gradients go in and come out; where that can't be found, `fn` runs as it is.
+    """
+    positions: Positions | None = None
+    is_unknown = False
+
+    def run(*args: Any) -> Any:
+        nonlocal positions, is_unknown
+        if is_unknown:
+            return fn(*args)
+        inputs = args[0] if boxed else args
+        if positions is None:
+            edges, references = [edge_of(value) for value in inputs], [weakref.ref(value) if requires_grad(value) else None for value in inputs]
+            results = fn(*args)
+            positions = positions_of(results, edges, reached)
+            is_unknown = positions is None
+            if positions is None:
+                return results
+            inner: dict[int, Any] = {place: references[index] for place, index in positions.inner.items()}
+        else:
+            inner = {place: weakref.ref(inputs[index]) for place, index in positions.inner.items()}
+            results = fn(*args)
+        node = aot_node(results[positions.result], ())[0]
+        if node is not None:
+            node.register_hook(drops(positions, weakref.ref(node), inner))
+        return results
+
+    return run
+
+
+def edge_of(value: Any) -> Any:
+    """Where the gradient of a tensor goes; None where there is none."""
+    return get_gradient_edge(value) if requires_grad(value) else None
+
+
+def requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def drops(positions: Positions, node: Callable[[], Any], inner: Mapping[int, Callable[[], Any]]) -> Callable[[Any, Any], Any]:
+    """A hook on AOTAutograd's node. `inner`: the inputs that are no leaves, by their places.
+
+    Where a hook of the program's is on an input, that gets zeros all the same: it may not expect None.
+    """
+
+    def drop(found: Sequence[Any], gradients: Sequence[Any]) -> Any:
+        undefined = positions.undefined(gradients)
+        if not undefined:
+            return None
+        following = node().next_functions
+        kept = list(found)
+        for place in undefined:
+            leaf = getattr(following[place][0], "variable", None)
+            tensor = inner[place]() if place in inner else leaf
+            if not is_hooked(tensor) and (leaf is not None or (place in inner and is_aot_node(following[place][0]))):
+                kept[place] = None
+        return tuple(kept)
+
+    return drop
+
+
+def is_hooked(tensor: torch.Tensor | None) -> bool:
+    """Whether something of the program's runs when a gradient comes to a tensor."""
+    return tensor is not None and bool(tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+def is_aot_node(node: Any) -> bool:
+    return type(node).__name__ == AOT_NODE
+
+
+def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[int, frozenset[int]]) -> Positions | None:
+    """Where the gradients go in and come out, after the first call; `edges`: where those of the inputs go on to. None where it can't be found."""
+    outside = [edge.node for edge in edges if edge is not None]
+    given = {index: (node, place) for index, result in enumerate(results) for node, place in [aot_node(result, outside)] if node is not None}
+    if len({id(node) for node, _ in given.values()}) != 1:
+        return None
+    result, (node, _) = next(iter(given.items()))
+    places = {(id(following), number): place for place, (following, number) in enumerate(node.next_functions) if following is not None}
+    needs: dict[int, frozenset[int]] = {}
+    inner: dict[int, int] = {}
+    for index, wanted in reached.items():
+        edge = edges[index]
+        place = None if edge is None else places.get((id(edge.node), edge.output_nr))
+        if place is not None and wanted <= given.keys():
+            needs[place] = frozenset(given[result][1] for result in wanted)
+            if not hasattr(edge.node, "variable"):
+                inner[place] = index
+    return Positions(result, frozenset(place for _, place in given.values()), needs, inner) if needs else None
+
+
+def aot_node(result: Any, outside: Sequence[Any]) -> tuple[Any, int]:
+    """AOTAutograd's node that has given a result, or that which the result is a view of, and its place among what the node gives.
+
+    None if there is none, or if the result leads to one of the nodes `outside`: it is a view of an input then.
+    """
+    node, place = (result.grad_fn, result.output_nr) if isinstance(result, torch.Tensor) else (None, 0)
+    for _ in range(MOST_VIEWS):
+        if node is None or any(node is other for other in outside):
+            break
+        if is_aot_node(node):
+            return node, place
+        if len(node.next_functions) != 1:
+            break
+        node, place = node.next_functions[0]
+    return None, 0
