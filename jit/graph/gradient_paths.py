@@ -40,9 +40,9 @@ def gradient_paths(fakes: Iterable[torch.Tensor]) -> GradientPaths:
     once: dict[str, None] = {}
     waiting: list[Any] = []
     for fake in fakes:
-        made_by = node_of(fake)
-        if made_by is not None:
-            waiting.append(made_by)
+        record = node_of(fake)
+        if record is not None:
+            waiting.append(record)
         elif fake.requires_grad:
             leaves[id(fake)] = fake
     seen = set(waiting)
