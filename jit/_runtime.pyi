@@ -28,7 +28,10 @@ class Entry:
         *,
         compiles_upcalls: bool = False,
         outcome: Callable[[CompiledFunction, BaseException | None, Entry], object] | None = None,
+        upcalls: Callable[[FunctionType, tuple[Any, ...]], CompiledFunction | int | None] | None = None,
     ) -> Entry: ...
+    @property
+    def upcalls(self) -> Callable[[FunctionType, tuple[Any, ...]], CompiledFunction | int | None] | None: ...
     @property
     def outcome(self) -> Callable[[CompiledFunction, BaseException | None, Entry], object] | None: ...
     @property

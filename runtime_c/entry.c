@@ -30,12 +30,12 @@ static int check_step(PyObject *step, PyObject *resumes) {
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"code", "tree", "n_inputs", "spec", "step", "resumes", "direct", "compiles_upcalls", "outcome", NULL};
-    PyObject *code, *tree, *spec = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None, *outcome = Py_None;
+    static char *keywords[] = {"code", "tree", "n_inputs", "spec", "step", "resumes", "direct", "compiles_upcalls", "outcome", "upcalls", NULL};
+    PyObject *code, *tree, *spec = Py_None, *step = Py_None, *resumes = NULL, *direct = Py_None, *outcome = Py_None, *upcalls = Py_None;
     Py_ssize_t n_inputs;
     int compiles_upcalls = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$pO:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &spec, &step,
-                                     &PyTuple_Type, &resumes, &direct, &compiles_upcalls, &outcome) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!n|OOO!O$pOO:Entry", keywords, &code, FJ_GuardTreeType, &tree, &n_inputs, &spec, &step,
+                                     &PyTuple_Type, &resumes, &direct, &compiles_upcalls, &outcome, &upcalls) ||
         check_step(step, resumes) < 0) {
         return NULL;
     }
@@ -44,6 +44,10 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     if (outcome != Py_None && !PyCallable_Check(outcome)) {
         PyErr_SetString(PyExc_TypeError, "Entry: outcome must be a callable");
+        return NULL;
+    }
+    if (upcalls != Py_None && !PyCallable_Check(upcalls)) {
+        PyErr_SetString(PyExc_TypeError, "Entry: upcalls must be a callable");
         return NULL;
     }
     Py_ssize_t n_captures = FJ_GuardTree_NumCaptures(tree);
@@ -63,6 +67,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->n_captures = n_captures;
     self->compiles_upcalls = (char)compiles_upcalls;
     self->outcome = outcome == Py_None ? NULL : Py_NewRef(outcome);
+    self->upcalls = upcalls == Py_None ? NULL : Py_NewRef(upcalls);
     if (direct != Py_None) {
         self->direct = FJ_Direct_New(direct, code, n_captures - n_inputs);
         if (self->direct == NULL) {
@@ -93,6 +98,7 @@ static int entry_traverse(FJ_Entry *self, visitproc visit, void *arg) {
     Py_VISIT(self->step);
     Py_VISIT(self->resumes);
     Py_VISIT(self->outcome);
+    Py_VISIT(self->upcalls);
     Py_VISIT(self->flat_code);
     return FJ_Direct_Traverse(self->direct, visit, arg);
 }
@@ -102,6 +108,7 @@ static int entry_clear(FJ_Entry *self) {
     Py_CLEAR(self->step);
     Py_CLEAR(self->resumes);
     Py_CLEAR(self->outcome);
+    Py_CLEAR(self->upcalls);
     return 0;
 }
 
@@ -116,6 +123,7 @@ static void entry_dealloc(FJ_Entry *self) {
     Py_CLEAR(self->step);
     Py_CLEAR(self->resumes);
     Py_CLEAR(self->outcome);
+    Py_CLEAR(self->upcalls);
     Py_CLEAR(self->flat_code);
     FJ_Direct_Free(self->direct);
     Py_TYPE(self)->tp_free(self);
@@ -142,6 +150,7 @@ static PyMemberDef entry_members[] = {
     {"resumes", T_OBJECT, offsetof(FJ_Entry, resumes), READONLY, "The CompiledFunctions of which `step` chooses one, or None."},
     {"compiles_upcalls", T_BOOL, offsetof(FJ_Entry, compiles_upcalls), READONLY, "Without code: whether what native code calls while the frame runs may be compiled."},
     {"outcome", T_OBJECT, offsetof(FJ_Entry, outcome), READONLY, "What looks at how each frame without code has ended, or at what leaves the code; or None."},
+    {"upcalls", T_OBJECT, offsetof(FJ_Entry, upcalls), READONLY, "Of an entry that serves one call only: what decides how functions run that its frame calls; or None."},
     {"n_inputs", T_PYSSIZET, offsetof(FJ_Entry, n_inputs), READONLY, "How many of the tree's captures are graph inputs."},
     {"hits", T_PYSSIZET, offsetof(FJ_Entry, hits), READONLY, "How often the entry has run."},
     {"direct_hits", T_PYSSIZET, offsetof(FJ_Entry, direct_hits), READONLY, "How often it has run without a frame."},
@@ -150,12 +159,13 @@ static PyMemberDef entry_members[] = {
 
 PyTypeObject FJ_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.Entry",
-    .tp_doc = "Entry(code, tree, n_inputs, spec=None, step=None, resumes=(), direct=None, *, compiles_upcalls=False, outcome=None)\n--\n\n"
+    .tp_doc = "Entry(code, tree, n_inputs, spec=None, step=None, resumes=(), direct=None, *, compiles_upcalls=False, outcome=None, upcalls=None)\n--\n\n"
               "One compiled version of a function: `code` runs where `tree` matches the call. The first n_inputs captures of the tree arrive in a "
               "list, the others in a tuple, in the two slots after the arguments. "
               "With `step` the code runs a call's first part: step(what it returns) gives (choice, state), and resumes[choice](state) is the rest. "
               "`outcome` is called when a frame without code has ended, and when an exception leaves the code: outcome(compiled function, the "
               "exception or None, entry). "
+              "With `upcalls` the entry serves only the call that it was made for; upcalls(function, arguments) tells how a function called there runs. "
               "`direct` says how to get the result of `code` without a frame: (graph or None, what raises for wrong outputs or None, whether the "
               "graph takes one list, number of outputs, offsets in the code of its calls, operations, constants).",
     .tp_basicsize = sizeof(FJ_Entry),

@@ -130,7 +130,8 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
             return NULL;
         } else {
             int matches = FJ_Entry_Match(entry, locals, n_arguments, function, captured);
-            if (matches == 1 && FJ_CompiledFunction_Add(self, entry) < 0) {
+            int is_kept = entry->upcalls == NULL;
+            if (matches == 1 && is_kept && FJ_CompiledFunction_Add(self, entry) < 0) {
                 FJ_Captured_Release(captured, entry);
                 matches = -1;
             }
@@ -240,7 +241,8 @@ static int compiles_upcalls(FJ_Entry *entry) {
 static PyObject *run_entry(PyThreadState *tstate, FJ_Frame *frame, FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *function,
                            Py_ssize_t n_arguments, PyObject *inputs, PyObject *captures) {
     entry->hits++;
-    FJ_NativeSection outer = begin_section(compiles_upcalls(entry) ? self->upcalls : NULL, entry);
+    PyObject *upcalls = entry->upcalls != NULL ? entry->upcalls : self->upcalls;
+    FJ_NativeSection outer = begin_section(compiles_upcalls(entry) ? upcalls : NULL, entry);
     if (outer.entry != NULL && entry->code != Py_None) {
         outer.entry->fruitless = 0;
     }

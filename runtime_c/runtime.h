@@ -27,6 +27,8 @@ typedef struct {
     Py_ssize_t fruitless;   /* frames in the native sections that it has opened since one of them was last compiled */
     PyObject *outcome;      /* NULL, or what looks at how each frame without `code` has ended, or at the exception that leaves `code`; it may
                                raise, and give the exception another traceback: outcome(compiled function, the exception or None, entry) */
+    PyObject *upcalls;      /* NULL; or of an entry that serves only the call that it was made for, and isn't kept: what decides in its native
+                               section, in place of the function's own `upcalls` */
     char compiles_upcalls;  /* without `code`: the frame opens a native section */
 } FJ_Entry;
 

@@ -20,7 +20,7 @@ from framejit.codegen import Continuation, emit
 from framejit.codegen.rerun import ended, follow
 from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
-from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, make, run_as_written
+from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_as_written
 from framejit.compiler.planned import AsWritten, Planned, plan_end
 from framejit.compiler.superseded import fate
 from framejit.compiler.surroundings import ONE_AT_A_TIME, deeper_recursion, undisturbed, wait
@@ -262,4 +262,4 @@ def forget() -> None:
 
 
 modules.load()
-loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, leave, wait, ONE_AT_A_TIME, forget))
+loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, for_one_call, leave, wait, ONE_AT_A_TIME, forget))

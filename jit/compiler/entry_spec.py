@@ -15,6 +15,7 @@ from framejit.guards.build import build
 if TYPE_CHECKING:
     from framejit.codegen.direct import Direct
     from framejit.driver.prediction import OutcomeCheck
+    from framejit.driver.upcalls import Upcalls
     from framejit.guards.kinds import Guard
     from framejit.guards.source import Source
 
@@ -85,6 +86,11 @@ def adopt(entry: Entry) -> Entry:
         return make(replace(spec, replacement=replace(spec.replacement, code=code), origin=replace(spec.origin, adopted=True)))
     except ValueError:
         return entry  # something that it compares with is going: the entry will not last
+
+
+def for_one_call(upcalls: Upcalls) -> Entry:
+    """An entry that isn't kept, for a call that runs as written. `upcalls`: what decides about the functions that it calls."""
+    return Entry(None, build([], [], []).tree, 0, EntrySpec([], compiles_upcalls=True), compiles_upcalls=True, upcalls=upcalls)
 
 
 def run_as_written(origin: Origin) -> Entry:

@@ -33,6 +33,8 @@ from framejit.guards.source import MISSING, Call, Path
 from framejit.report import STATISTICS, BreakNote, FrameNote, record
 from framejit.reporting import recompiles, stacks
 
+FEW_BEYOND_LIMIT = 2
+"""Entries of a function that is called by one that has reached a limit: what has changed so often there often changes here too."""
 MOST_PREFERRED = 2
 """Entries of one function that calls are tried on before those that serve them too."""
 _functions: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -64,12 +66,13 @@ class Compiler:
         self.held_backend = held_backend
         self.families = Families(family)
         self.history = History()
-        self.upcalls = Upcalls(functools.partial(compile_upcall, replace(options, fullgraph=False, shapes=DeclaredShapes()))) if upcalls is None else upcalls
+        self.upcalls = upcalls_of(options) if upcalls is None else upcalls
         self.upcall_use = upcall_use
         self.resumed_after = resumed_after
         self.surveyed: tuple[int, int | None] | None = None
         """What retained.py has found out: as of which number of compilations, and with what the entries go."""
         self._owner: weakref.ref[Any] | None = None
+        self._beyond_limit: Entry | None = None
         self._pooled = pooled and options.shareable
         self._pool: Pool | None = None
 
@@ -202,7 +205,7 @@ class Compiler:
         if loader.compiler().wait():
             return NotImplemented
         if self._is_told_of_limit(subject) and is_full(subject):
-            return None
+            return self._without_code(call)
         if self.options.learns_sizes:
             profile.apply(subject)
             if note_varying(subject):
@@ -210,7 +213,7 @@ class Compiler:
         decision = decide(subject)
         if decision.limit:
             self._over_limit(subject, decision)
-            return None
+            return self._without_code(call)
         origin = Origin(self.history.next_number(), decision.cause, None if module is None else weakref.ref(module))
         log_compilation(subject, origin, pool)
         entry = self._compile(subject, origin)
@@ -364,6 +367,13 @@ class Compiler:
             reason, stack = recompiles.over_limit(subject.name, limit, over[0], subject.call)
             self._report(subject.call, reason, stack)
 
+    def _without_code(self, call: Call) -> Entry:
+        """What serves a call that a limit forbids to compile: its frame runs uncompiled, and the functions that it calls are compiled by themselves."""
+        if self._beyond_limit is None:
+            code = compiled_module.home(call.function, call.locals[0] if call.locals else None)
+            self._beyond_limit = loader.compiler().for_one_call(self.upcalls.beyond_limits(code))
+        return self._beyond_limit
+
     def _report(self, call: Call, reason: breaks.Break, stack: Sequence[UserFrame] = ()) -> None:
         code = compiled_module.home(call.function, call.locals[0] if call.locals else None)
         stack = stacks.shown(stack) or [UserFrame.of(code, None)]
@@ -397,6 +407,7 @@ class Compiler:
         """Forget everything: part of `reset()`."""
         self.history.forget()
         self.families.forget()
+        self._beyond_limit = None
         if self.upcall_use is not None:
             self.upcall_use.forget()
             self._enable(True)
@@ -416,6 +427,13 @@ def reset() -> None:
     proper = loader.loaded()
     if proper is not None:
         proper.forget()
+
+
+def upcalls_of(options: Options) -> Upcalls:
+    """What decides about the functions that native code calls at the breaks of a compiled function, or that its frame calls where it runs uncompiled."""
+    alike = replace(options, fullgraph=False, shapes=DeclaredShapes())
+    few = replace(alike, config=replace(options.config, recompile_limit=min(options.config.recompile_limit, FEW_BEYOND_LIMIT)))
+    return Upcalls(functools.partial(compile_upcall, alike), functools.partial(compile_upcall, few))
 
 
 def compile_upcall(options: Options, function: types.FunctionType, upcalls: Upcalls) -> CompiledFunction:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.request import CompileRequest, Origin
+from framejit.driver.upcalls import Upcalls
 
 Fate = Literal["stays", "is preferred", "goes"]
 """What becomes of an entry beside a newer one: it stays, it is tried before the newer one whenever that was used, or it goes."""
@@ -28,6 +29,7 @@ class CompilerProper:
         adopt: an entry of another function's, made once more.
         fate: what becomes of an entry beside a newer one, for calls that both serve; with the backend that they were made by.
         run_as_written: an entry that runs every call as written.
+        for_one_call: an entry that isn't kept, for a call that runs as written; what decides about the functions that it calls.
         leave: raises an error where a resume function would have gone on; an entry for this one call where the program handles it.
         wait: lets a compilation on another thread end first, and says whether there was one.
         one_at_a_time: the lock that is held while a frame is compiled.
@@ -38,6 +40,7 @@ class CompilerProper:
     adopt: Callable[[Entry], Entry]
     fate: Callable[[Entry, Entry, Backend], Fate]
     run_as_written: Callable[[Origin], Entry]
+    for_one_call: Callable[[Upcalls], Entry]
     leave: Callable[[FunctionType, tuple[Any, ...], BaseException], Entry]
     wait: Callable[[], bool]
     one_at_a_time: AbstractContextManager[Any]

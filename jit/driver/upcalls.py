@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -34,14 +34,28 @@ MOST = 256
 class Upcalls:
     """Decides how functions run that native code calls at the graph breaks of a compiled function, and at the breaks of those functions.
 
-    A compiled function and all that it leads to share one. `compile` makes a CompiledFunction of a function.
+    A compiled function and all that it leads to share one. `compile` makes a CompiledFunction of a function. `compile_beyond`: of one that is called by
+    a frame that a limit of recompilations forbids to compile; None where this is for such functions only.
     """
 
-    def __init__(self, compile: Callable[[FunctionType, Upcalls], Any]) -> None:
+    def __init__(self, compile: Callable[[FunctionType, Upcalls], Any], compile_beyond: Callable[[FunctionType, Upcalls], Any] | None = None) -> None:
         self.compile = compile
+        self._compile_beyond = compile_beyond
+        self._beyond: Upcalls | None = None
+        self._passed_over: set[CodeType] = set()
+        """The code of functions that have reached a limit: they aren't to be compiled any more."""
         self.compiled: dict[Any, int] = {}
         """The CompiledFunctions that `compile` has made, with how often the entries of each had run when there was last no room."""
         self.refused = 0
+
+    def beyond_limits(self, code: CodeType) -> Upcalls:
+        """What decides about the functions that a frame of this code calls, which has been compiled as often as a limit allows."""
+        if self._compile_beyond is None:
+            found = self
+        else:
+            found = self._beyond = self._beyond or Upcalls(self._compile_beyond)
+        found._passed_over.add(code)
+        return found
 
     def __call__(self, function: FunctionType, args: tuple[Any, ...]) -> Any:
         """A CompiledFunction for all functions of this code; NEVER, OPAQUE; or None: not this time."""
@@ -55,6 +69,7 @@ class Upcalls:
         stand_in = FunctionType(function.__code__, function.__globals__, function.__name__, None, cells)
         stand_in.__qualname__ = function.__qualname__
         compiled = self.compile(stand_in, self)
+        compiled.enabled = function.__code__ not in self._passed_over
         self.compiled[compiled] = 0
         return compiled
 
