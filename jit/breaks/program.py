@@ -62,6 +62,8 @@ class UnsupportedOpcode(Break):
     """An instruction of the interpreter that framejit refuses.
 
     `except*`, the parts of `async` code, and type parameters (Python 3.12) compile to instructions of their own. They are decoded, and refused by name.
+    Callers of the function are split around it. The function itself is split where it can be. At an `except*` that has something to catch a break is
+    impossible: what is being handled changes from clause to clause, and nothing that code can read or write tells it. Then the function runs uncompiled.
     """
 
     what: str
@@ -78,7 +80,11 @@ class UnsupportedOpcode(Break):
 class ExceptionEscapes(Break):
     """The traced program raises an exception that nothing in the compiled function catches.
 
-    The frame then runs as written, so that the exception has its own traceback, context and side effects.
+    The frame then runs uncompiled, so that the exception has its own traceback, context and side effects. A break is impossible: behind the exception there
+    is no code of the frame to go on with. The functions that the frame calls are compiled by themselves from the second such call on.
+
+    If the program has asked whether it is compiled (`torch.compiler.is_compiling()`), the trace is restarted before that, and answers "no": an exception
+    that comes only of the answer "yes" isn't the program's.
     """
 
     what: str
@@ -114,7 +120,8 @@ class DisabledFunction(Break):
 class GeneratorFrame(Break):
     """A generator, coroutine or async generator is not compiled on its own.
 
-    Its frame outlives the call, and is suspended in the middle. It can be traced where a compiled function consumes it.
+    Its frame outlives the call, and is suspended in the middle. It can be traced where a compiled function consumes it. A break is impossible in a frame
+    that nothing compiles: whoever takes the generator's items runs it, and that needn't be compiled code.
     """
 
     what: str
@@ -140,7 +147,11 @@ class SideEffect(Break):
 
 @dataclass(frozen=True)
 class CannotReconstruct(Break):
-    """A value that the trace made must exist for real (it is returned or stored) and there is no way to build it."""
+    """A value that the trace made must exist for real (it is returned or stored) and there is no way to build it.
+
+    Where it is returned, or held by every frame that could be split, the compiled function runs uncompiled, and what it calls is compiled by itself. A
+    break is impossible: at each place behind the one where the value was made, the code that goes on there would have to be given it.
+    """
 
     what: str
     id = "FJ014"
@@ -151,7 +162,12 @@ class CannotReconstruct(Break):
 
 @dataclass(frozen=True)
 class TooDeep(Break):
-    """Inlined calls are nested deeper than the limit; most often a recursion that a traced value should have stopped."""
+    """Inlined calls are nested deeper than the limit; most often a recursion that a traced value should have stopped.
+
+    The call of the function that calls itself is split off, and runs natively; what that calls is compiled by itself. Where the compiled function is itself
+    the one that calls itself, it runs uncompiled: a break at the limit would rebuild as many frames as the limit says. The same is done where Python's own
+    stack has no room for the compiler: then the call runs uncompiled, and a later one with more room may be compiled.
+    """
 
     what: str
     id = "FJ016"
@@ -162,7 +178,12 @@ class TooDeep(Break):
 
 @dataclass(frozen=True)
 class TooLong(Break):
-    """The loops of one trace have more iterations in all than the limit; most often one that does not end while tracing."""
+    """The loops of one trace have more iterations in all than the limit; most often one that does not end while tracing.
+
+    The call of the function that has the outermost loop is split off, and runs natively; what the loop calls is compiled by itself. Where the compiled
+    function is itself the one that loops, it runs uncompiled: a break inside of the loop would leave a graph with all iterations up to there, which no
+    backend compiles in time.
+    """
 
     what: str
     id = "FJ017"
@@ -188,10 +209,13 @@ class IteratorFromOutside(Break):
 
 @dataclass(frozen=True)
 class RecompileLimit(Break):
-    """A function was compiled as often as a limit allows, and the call matches none of its entries: it runs as written.
+    """A function was compiled as often as a limit allows, and the call matches none of its entries: it runs uncompiled.
 
     Three options limit that: `recompile_limit` for a function (or for one module, where the first argument is a module),
     `accumulated_recompile_limit` for all modules together, `cause_limit` for those that differ in what one and the same guard expects.
+
+    A break is impossible: to know where, the call would have to be traced once more, which is what the limit forbids. The functions that it calls are
+    compiled by themselves, for two kinds of calls at most each.
     """
 
     what: str
@@ -210,7 +234,12 @@ class RecompileLimit(Break):
 
 @dataclass(frozen=True)
 class FrameIntrospection(Break):
-    """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`."""
+    """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`.
+
+    The call is split there, and the look runs natively. A function runs uncompiled as a whole if it looks at its variables more than once around `exec()`
+    and the like, keeps its own frame, or reads `f_locals`: a break is impossible in it, for behind a break its variables are in another frame than the one
+    that was looked at. Its callers are split around it.
+    """
 
     what: str
     id = "FJ020"
@@ -224,6 +253,9 @@ class GlobalStateUnsupported(Break):
     """The program reads or changes state of the interpreter or of torch that is not modelled: defaults, modes that were entered elsewhere.
 
     Of context variables, plain constants are read and guarded; other contents, and changes, are left to the program.
+
+    A function that returns while an inference mode is in force that it has entered runs uncompiled. A break is impossible: it would have to be at the
+    return, behind which there is nothing to resume.
     """
 
     what: str
@@ -251,7 +283,8 @@ class ComparesByPython(Break):
 class SkippedFrame(Break):
     """The program asked for its frame to run as written, with `framejit.skip_frame()` or `torch._dynamo.skip_frame()`.
 
-    The function that asks runs uncompiled: where it was inlined, its caller is split around the call.
+    The function that asks runs uncompiled: where it was inlined, its caller is split around the call. What it calls is compiled by itself. A break in it
+    would compile the rest, which the program asks not to be done.
     """
 
     reason: str
@@ -344,8 +377,9 @@ class InterruptedIterator(Break):
 class DidNotRaise(Break):
     """A trace saw the program raise an exception, and the program, run as written, did not raise it.
 
-    The trace was wrong: framejit takes some operation for one that raises. From then on calls like this one run as written; the first
-    one gives a warning, and raises InternalError under FRAMEJIT_STRICT=1.
+    The trace was wrong: framejit takes some operation for one that raises. From then on calls like this one run uncompiled, and the functions that they
+    call are compiled by themselves; the first one gives a warning, and raises InternalError under FRAMEJIT_STRICT=1. A break is impossible: the trace knows
+    nothing of what follows the operation that it takes for one that raises.
     """
 
     what: str
@@ -359,8 +393,9 @@ class DidNotRaise(Break):
 class Debugger(Break):
     """The program calls a debugger: `breakpoint()`, `pdb.set_trace()`, or another one's function.
 
-    The call runs as written, from its beginning: so the debugger shows the program's own frames with all their variables, and steps through them.
-    Where part of the call has been compiled already, up to an earlier graph break, the rest runs as written.
+    The call runs as written, from its beginning: so the debugger shows the program's own frames with all their variables, and steps through them. Where
+    part of the call has been compiled already, up to an earlier graph break, the rest runs as written. A break at the call would be possible, and of no
+    use: the frames of a split call have only those variables that are read later, and what was computed in a graph can't be stepped through.
     """
 
     what: str
@@ -412,7 +447,8 @@ class SuperOfNone(SkippedFrame):
     """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
 
     CPython's instruction for it gives two answers: at first the attribute of an unbound `super` object, and TypeError once the interpreter has specialised
-    the instruction, which it does after the first run. So the function that contains it runs as written.
+    the instruction, which it does after the first run. So the function that contains it runs uncompiled, and its callers are split around it: a step has the
+    instruction in code of its own, which CPython specialises by itself.
     """
 
     id = "FJ061"

@@ -32,7 +32,9 @@ class DataDependent(Break):
 class OperatorRaises(Break):
     """A tensor operator rejects its arguments.
 
-    The operator was tried on fake tensors (shapes and types, no data) and raised. Run as written, the program most likely raises the same.
+    The operator was tried on fake tensors (shapes and types, no data) and raised. Run uncompiled, the program most likely raises the same. Where the
+    program handles that exception, the call is split at the operator. Else the frame runs uncompiled, as for FJ007: behind the exception there is nothing
+    to go on with.
     """
 
     what: str
@@ -46,7 +48,12 @@ class OperatorRaises(Break):
 
 @dataclass(frozen=True)
 class MutatedInputUnsupported(Break):
-    """The program changes a value from outside in a way that cannot be replayed after the graph has run."""
+    """The program changes a value from outside in a way that cannot be replayed after the graph has run.
+
+    A change of a tensor whose memory other tensors of the call have in part is found only when the graph is finished, for it depends on all of the graph's
+    inputs. Then the frame runs uncompiled, and what it calls is compiled by itself: a break at the change is impossible, since the graph in front of it has
+    these inputs too.
+    """
 
     what: str
     id = "FJ011"
@@ -59,8 +66,9 @@ class MutatedInputUnsupported(Break):
 class TensorSubclass(Break):
     """A tensor of a Python subclass that takes part in operators by code of its own, where a graph can't hold it.
 
-    `__torch_function__` is traced, as is any other code, and tensors that wrap others (`__tensor_flatten__`) are part of graphs. What stays out are operations
-    on tensors from outside that read or change more than data (`.grad`, hooks, `t_()`), and other classes that answer to the dispatcher (`__torch_dispatch__`).
+    `__torch_function__` is traced, as is any other code, and tensors that wrap others (`__tensor_flatten__`) are part of graphs. What stays out are
+    operations on tensors from outside that read or change more than data (`.grad`, hooks, `t_()`), and other classes that answer to the dispatcher
+    (`__torch_dispatch__`).
     """
 
     what: str
@@ -104,10 +112,10 @@ class Random(Break):
 
 @dataclass(frozen=True)
 class ChangesMeanwhile(Break):
-    """What a call is guarded by changes again and again while the call is compiled: it runs as written.
+    """What a call is guarded by changes again and again while the call is compiled: it runs uncompiled.
 
     Guards hold what a trace has seen. When the program's other threads, or the backend, change that before the compilation is over, what
-    was compiled doesn't fit the call any more. A few attempts are made.
+    was compiled doesn't fit the call any more. A few attempts are made. A break is impossible: where it would be, another thread decides.
     """
 
     what: str
@@ -142,12 +150,13 @@ class NotInsideAutogradNode(Break):
 class OptimizerStep(SkippedFrame):
     """A step of an optimizer of torch.optim, or of a learning rate scheduler.
 
-    With the backends "eager", "aot_eager" and "inductor", the arithmetic of torch's optimizers is part of the graph. It isn't for LBFGS and SparseAdam,
-    nor for settings such as `capturable=True`: then a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are
-    compiled. So does the step of a scheduler that is compiled by itself, or that looks at a measured value (`ReduceLROnPlateau`); others are told of by FJ079.
+    With the backends "eager", "aot_eager" and "inductor", the arithmetic of torch's optimizers is part of the graph. It isn't for LBFGS and SparseAdam, nor
+    for settings such as `capturable=True`: then a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are
+    compiled. A step of a scheduler runs so too if it is compiled by itself, or looks at what the program has measured (`ReduceLROnPlateau`); for others see
+    FJ079.
 
-    A break is impossible inside the step: that function is the one that computes with numbers in tensors. Where the program's compiled function calls it, the
-    call is split around it; only where the compiled function is the step itself, it runs uncompiled.
+    Where the compiled function calls the step, the call is split there. Only where the compiled function is the step itself, it runs uncompiled: a break
+    inside is of no use, for what would be left around it computes no tensors.
     """
 
     id = "FJ036"
@@ -160,7 +169,8 @@ class OptimizerStep(SkippedFrame):
 class Observed(Break):
     """A mode or tracer of the program's is in force that looks at each operation: a FLOP counter, a logger, anomaly detection, `torch.jit.trace`, `make_fx`.
 
-    It is to see the operations that the program makes, not those of a graph, so the call runs as written. Calls outside of it are compiled.
+    It is to see the operations that the program makes, not those of a graph, so the call runs uncompiled, with all that it calls, without a break. Calls
+    outside of it are compiled.
     """
 
     what: str
@@ -200,7 +210,8 @@ class FirstStep(SkippedFrame):
     Later steps find the state there, and need another graph. So it is with observers of quantisation-aware training, whose statistics of channels have
     no size before the first call. With the backends "aot_eager" and "inductor" a graph with a backward and a step takes long to
     compile, so the first call runs as written, and the second is compiled. The first step is compiled too with `fullgraph=True`, where the step
-    stands in a loop of the compiled function, so that there may be no second call, and where first steps come again, with new optimizers.
+    stands in a loop of the compiled function, so that there may be no second call, and where first steps come again, with new optimizers. A break would have
+    the model's forward and backward compiled apart from the step, and the second call, which has the step in its graph, would compile all of it once more.
     """
 
     id = "FJ040"
@@ -308,8 +319,8 @@ class NoFake(Break):
 class FailsOnFakes(Break):
     """A custom operator, a scripted function, or a function that the program has declared to be one node fails on tensors without data.
 
-    Tracing doesn't look into it: it is called with fake tensors, which have shapes and types but no data. That it fails on these doesn't mean that it fails on
-    others. So it runs natively, and the graph is split there.
+    Tracing doesn't look into it: it is called with fake tensors, which have shapes and types but no data. That it fails on these doesn't mean that it fails
+    on others. So it runs natively, and the graph is split there.
     """
 
     what: str
@@ -346,8 +357,8 @@ class LazyModuleCall(SkippedFrame):
     """The first call of a lazy module (`nn.LazyLinear`, `nn.LazyConv2d` ...), which makes its parameters by the shape of its input.
 
     Where the call hasn't drawn random numbers, changed a Python value or entered a mode by then, and the module is one of torch's, its parameters are made
-    before the call is traced: that is the order in which they would be made in eager. Otherwise the call runs as written. From then on the module is one of
-    another class, and calls are compiled.
+    before the call is traced: that is the order in which they would be made in eager. Otherwise the call runs uncompiled. From then on the module is one of
+    another class, and calls are compiled. A break would have graphs made that run once.
     """
 
     id = "FJ077"

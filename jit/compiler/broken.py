@@ -36,8 +36,8 @@ ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random)
 ONCE = (breaks.FirstStep, breaks.LazyModuleCall, breaks.Observed)
 """Reasons for which what the frame calls runs uncompiled too: its graphs would run once, or the program's own mode is to see each operation."""
 
-EXPECTED = (breaks.SkippedFrame, breaks.DidNotRaise, *RAISES)
-"""Reasons that need no warning: the program asked for it, or its own exception says all."""
+EXPECTED = (breaks.SkippedFrame, breaks.FirstStep, breaks.LazyModuleCall, breaks.DidNotRaise, *RAISES)
+"""Reasons, by their exact type, that need no warning: the program asked for it, its own exception says all, or the next call is compiled."""
 
 
 def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
@@ -117,7 +117,7 @@ def as_written(
     """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
     in_one_piece = isinstance(outcome, Prediction) and outcome.whole
     compiles_upcalls = not in_one_piece and not isinstance(reason, ONCE)
-    expected = isinstance(reason, EXPECTED)
+    expected = type(reason) in EXPECTED
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
         return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report
     if compiles_upcalls and not isinstance(reason, (*RAISES, breaks.DidNotRaise)):
