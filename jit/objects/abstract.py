@@ -234,6 +234,11 @@ def list_of(vm: VM, obj: Object) -> list[Object]:
     return drain(vm, iterator)
 
 
+def sequence_items(vm: VM, obj: Object) -> list[Object]:
+    """Objects/abstract.c: PySequence_Fast: the items of exact lists and tuples as they are, those of anything else by way of a list of its iterator."""
+    return list_of(vm, iter_(vm, obj))
+
+
 def may_run_python(found: Any) -> bool:
     """Whether a special method, as the class has it, is there and none that is written in C."""
     return found is not MISSING and type(found) not in (WrapperDescriptorType, MethodDescriptorType)

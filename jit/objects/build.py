@@ -5,17 +5,19 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
+from framejit import breaks
 from framejit.guards.source import MISSING
 from framejit.objects import abstract, setmethods
-from framejit.objects.calls import function_text, mapping_items
+from framejit.objects.calls import function_text
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import CONST_CLASSES, EXACT, ConstObject, const_object
 from framejit.objects.dictobject import DictObject, dict_of
 from framejit.objects.funcobject import FunctionObject
 from framejit.objects.genobject import GeneratorObject
 from framejit.objects.listobject import ListObject
+from framejit.objects.merging import entries_of
 from framejit.objects.numberobject import NumberObject
-from framejit.objects.object import VM, Namespace, Object
+from framejit.objects.object import VM, Namespace, Object, Raise
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
@@ -132,24 +134,33 @@ def dict_update(vm: VM, target: Object, mapping: Object) -> None:
     """DICT_UPDATE: `{**mapping}`."""
     target = vm.observe(target)
     assert isinstance(target, DictObject)
-    pairs = mapping_items(vm, mapping)
-    if pairs is None:
-        vm.raise_(TypeError, f"'{vm.observe(mapping).type_name}' object is not a mapping")
-    for key, value in pairs:
-        target.set_item(vm, key, value)
+    try:
+        for key, value in entries_of(vm, mapping):
+            target.set_item(vm, key, value)
+    except Raise as raised:
+        if issubclass(raised.exc.cls, AttributeError):
+            vm.raise_(TypeError, f"'{vm.observe(mapping).type_name}' object is not a mapping")
+        raise
 
 
 def dict_merge(vm: VM, target: Object, mapping: Object, function: Object | None = None) -> None:
     """DICT_MERGE: `f(**mapping)`; a name given twice is a TypeError that names the function."""
     target = vm.observe(target)
     assert isinstance(target, DictObject)
-    pairs = mapping_items(vm, mapping)
-    if pairs is None:
-        vm.raise_(TypeError, f"{function_text(vm, function)} argument after ** must be a mapping, not {vm.observe(mapping).type_name}")
-    for key, value in pairs:
+
+    def check(key: Object) -> None:
         if target.has(vm, key):
             vm.raise_(TypeError, f"{function_text(vm, function)} got multiple values for keyword argument '{vm.observe(key).constant(vm)}'")
-        target.set_item(vm, key, value)
+
+    try:
+        for key, value in entries_of(vm, mapping, check):
+            target.set_item(vm, key, value)
+    except Raise as raised:
+        if issubclass(raised.exc.cls, AttributeError):
+            vm.raise_(TypeError, f"{function_text(vm, function)} argument after ** must be a mapping, not {vm.observe(mapping).type_name}")
+        if issubclass(raised.exc.cls, KeyError):  # some versions of Python take it for a name that is given twice (format_kwargs_error)
+            vm.unsupported(breaks.UnsupportedOperation(f"** of a {vm.observe(mapping).type_name} whose methods raise KeyError"))
+        raise
 
 
 def cell(vm: VM, content: Object | None) -> CellObject:

@@ -6,7 +6,7 @@ from framejit import breaks, classes
 from framejit.guards.source import MISSING
 from framejit.objects import abstract
 from framejit.objects.delivery import Delivery
-from framejit.objects.dictobject import DictObject
+from framejit.objects.merging import entries_of
 from framejit.objects.object import VM, Object
 
 
@@ -44,20 +44,6 @@ def function_text(vm: VM, function: Object | None) -> str:
     return f"{prefix.removeprefix('builtins.')}{vm.observe(qualname).constant(vm)}()"
 
 
-def mapping_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]] | None:
-    """The items of a mapping, as PyDict_Merge takes them; None where it is no mapping (it has no `keys`)."""
-    mapping = vm.observe(mapping)
-    if isinstance(mapping, DictObject) and (mapping.cls is dict or vm.raw_type_lookup(mapping.cls, "__iter__") is mapping.family.__iter__):
-        return mapping.items(vm)
-    keys = abstract.lookup_attr(vm, mapping, "keys")
-    if keys is None:
-        return None
-    return [(key, abstract.getitem(vm, mapping, key)) for key in abstract.iterate(vm, abstract.call(vm, keys, []))]
-
-
 def keyword_items(vm: VM, mapping: Object) -> list[tuple[Object, Object]]:
     """The items of a mapping that is given as `**mapping`."""
-    pairs = mapping_items(vm, mapping)
-    if pairs is None:
-        vm.raise_(TypeError, f"argument after ** must be a mapping, not {vm.observe(mapping).type_name}")
-    return pairs
+    return list(entries_of(vm, mapping))

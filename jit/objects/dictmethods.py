@@ -3,59 +3,20 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NoReturn
 
 from framejit import breaks
 from framejit.guards.source import MISSING, CAttr
-from framejit.objects import abstract, numbereddict, operators, text, typefields
-from framejit.objects.calls import mapping_items
+from framejit.objects import abstract, merging, numbereddict, operators, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, DictIterator, DictObject, Entry
 from framejit.objects.dictviews import DictView
+from framejit.objects.merging import fill
 from framejit.objects.object import VM, Object, call_special
 from framejit.objects.registry import model_of, models
 from framejit.objects.tupleobject import TupleObject
-
-
-def is_mapping(vm: VM, obj: Object) -> bool:
-    """Whether dict.update takes it for a mapping: it has `keys`."""
-    return isinstance(obj, DictObject) or vm.raw_type_lookup(obj.cls, "keys") is not MISSING
-
-
-def pairs_of(vm: VM, source: Object, family: type = dict) -> Iterator[tuple[Object, Object]]:
-    """The pairs that `dict(source)` and `dict.update(source)` take, one by one (PyDict_MergeFromSeq2)."""
-    source = vm.observe(source)
-    if is_mapping(vm, source):
-        yield from mapping_items(vm, source) or []
-        return
-    for position, element in enumerate(abstract.each(vm, source)):
-        element = vm.observe(element)
-        if vm.raw_type_lookup(element.cls, "__iter__") is MISSING and vm.raw_type_lookup(element.cls, "__getitem__") is MISSING:
-            refuse_pair(vm, family)
-            vm.raise_(TypeError, f"cannot convert dictionary update sequence element #{position} to a sequence")
-        pair = abstract.iterate(vm, element)
-        if len(pair) != 2:
-            refuse_pair(vm, family)
-            vm.raise_(ValueError, f"dictionary update sequence element #{position} has length {len(pair)}; 2 is required")
-        yield pair[0], pair[1]
-
-
-def refuse_pair(vm: VM, family: type) -> None:
-    """OrderedDict has messages of its own (Objects/odictobject.c: mutablemapping_add_pairs)."""
-    if family is OrderedDict:
-        vm.unsupported(breaks.UnsupportedCall("OrderedDict of what is no pair"))
-
-
-def fill(vm: VM, target: DictObject, source: Object | None, kwargs: dict[str, Object]) -> None:
-    """dict.update by C code: stores past any `__setitem__` of a subclass."""
-    if source is not None:
-        for key, value in pairs_of(vm, source, target.family):
-            target.set_item(vm, key, value)
-    for name, value in kwargs.items():
-        target.store(vm, name, value)
 
 
 @models(dict.__new__, OrderedDict.__new__, defaultdict.__new__)
@@ -82,16 +43,14 @@ def make_dict(vm: VM, source: Object | None = None, /, **kwargs: Object) -> Obje
 @models(OrderedDict)
 def make_ordered_dict(vm: VM, source: Object | None = None, /, **kwargs: Object) -> Object:
     made = DictObject(OrderedDict)
-    fill(vm, made, source, kwargs)
+    merging.update_by_methods(vm, made, source, kwargs)
     return made
 
 
 @models(OrderedDict.__init__, OrderedDict.update)
 def ordered_init(vm: VM, self: DictObject, source: Object | None = None, /, **kwargs: Object) -> Object:
-    """Modules: mutablemapping_update; stores through `__setitem__`, which a subclass may override."""
-    named = ((vm.const(name), value) for name, value in kwargs.items())
-    for key, value in itertools.chain(() if source is None else pairs_of(vm, source, OrderedDict), named):
-        abstract.setitem(vm, self, key, value)
+    """Objects/odictobject.c: mutablemapping_update: stores through `__setitem__`, which a subclass may override."""
+    merging.update_by_methods(vm, self, source, kwargs)
     return NONE
 
 
@@ -185,7 +144,18 @@ def get(vm: VM, self: DictObject, key: Object, default: Object = NONE) -> Object
     return default if found is None else found
 
 
-@models(dict.setdefault, OrderedDict.setdefault)
+@models(OrderedDict.setdefault)
+def ordered_setdefault(vm: VM, self: DictObject, key: Object, default: Object = NONE) -> Object:
+    """OrderedDict_setdefault_impl: an instance of a subclass is asked by its own methods."""
+    if self.cls is OrderedDict:
+        return setdefault(vm, self, key, default)
+    if abstract.truth(vm, operators.contains(vm, self, key)):
+        return abstract.getitem(vm, self, key)
+    abstract.setitem(vm, self, key, default)
+    return default
+
+
+@models(dict.setdefault)
 def setdefault(vm: VM, self: DictObject, key: Object, default: Object = NONE) -> Object:
     found = self.get_item(vm, key)
     if found is not None:
@@ -266,17 +236,27 @@ def shallow(vm: VM, self: DictObject, cls: type) -> DictObject:
 
 
 @models(dict.copy)
-def copy(vm: VM, self: DictObject) -> Object:
-    return shallow(vm, self, dict)
+def copy(vm: VM, self: DictObject) -> DictObject:
+    """PyDict_Copy."""
+    if merging.is_copied_as_stored(vm, self) or not self.open(vm):
+        return shallow(vm, self, dict)
+    made = DictObject()
+    for key, value in merging.entries_of(vm, self):
+        made.set_item(vm, key, value)
+    return made
 
 
 @models(OrderedDict.copy)
 def ordered_copy(vm: VM, self: DictObject) -> Object:
+    """odict_copy: an instance of a subclass is asked by its own `__getitem__`, in the order that is stored."""
     if self.cls is OrderedDict:
         return shallow(vm, self, OrderedDict)
     made = abstract.call(vm, vm.const(self.cls), [])
-    for key, value in self.items(vm):
-        abstract.setitem(vm, made, key, value)
+    entries = self.open(vm)
+    for key, _ in list(entries.values()):
+        abstract.setitem(vm, made, key, abstract.getitem(vm, self, key))
+        if self.entries is not entries:
+            vm.unsupported(breaks.UnsupportedOperation(f"copying a {self.type_name} whose __getitem__ changes its order"))
     return made
 
 
@@ -366,7 +346,7 @@ def or_(vm: VM, self: DictObject, other: Object) -> Object:
     other = vm.observe(other)
     if not isinstance(other, DictObject):
         return NOT_IMPLEMENTED
-    made = shallow(vm, self, dict)
+    made = copy(vm, self)
     fill(vm, made, other, {})
     return made
 
@@ -377,39 +357,65 @@ def ror(vm: VM, self: DictObject, other: Object) -> Object:
     return or_(vm, other, self) if isinstance(other, DictObject) else NOT_IMPLEMENTED
 
 
-@models(OrderedDict.__or__, defaultdict.__or__)
-def family_or(vm: VM, self: DictObject, other: Object) -> Object:
+@models(OrderedDict.__or__)
+def ordered_or(vm: VM, self: DictObject, other: Object) -> Object:
+    """odict_or: the class of the left operand, if it is an OrderedDict, or else that of the right one makes the result."""
+    other = vm.observe(other)
+    return united(vm, self, self, other) if isinstance(other, DictObject) else NOT_IMPLEMENTED
+
+
+@models(OrderedDict.__ror__)
+def ordered_ror(vm: VM, self: DictObject, other: Object) -> Object:
     other = vm.observe(other)
     if not isinstance(other, DictObject):
         return NOT_IMPLEMENTED
-    if self.family is defaultdict:
-        made = vm.observe(default_copy(vm, self))
-    else:
-        made = vm.observe(abstract.call(vm, vm.const(self.cls), [self]))
-    return merged(vm, self, made, other)
+    return united(vm, other if issubclass(other.cls, OrderedDict) else self, other, self)
 
 
-@models(OrderedDict.__ror__, defaultdict.__ror__)
-def family_ror(vm: VM, self: DictObject, other: Object) -> Object:
+def united(vm: VM, maker: DictObject, left: DictObject, right: DictObject) -> Object:
+    """An instance of the class of `maker`, made of the left operand, with the items of the right one."""
+    made = abstract.call(vm, vm.const(maker.cls), [left])
+    merging.update_by_one(vm, made, right)
+    return made
+
+
+@models(defaultdict.__or__)
+def default_or(vm: VM, self: DictObject, other: Object) -> Object:
+    """defdict_or."""
     other = vm.observe(other)
     if not isinstance(other, DictObject):
         return NOT_IMPLEMENTED
-    args: list[Object] = [factory_of(vm, self), other] if self.family is defaultdict else [other]
-    made = vm.observe(abstract.call(vm, vm.const(self.cls), args))
-    return merged(vm, self, made, self)
+    return merged(vm, self, vm.observe(default_copy(vm, self)), other)
+
+
+@models(defaultdict.__ror__)
+def default_ror(vm: VM, self: DictObject, other: Object) -> Object:
+    other = vm.observe(other)
+    if not isinstance(other, DictObject):
+        return NOT_IMPLEMENTED
+    if issubclass(other.cls, defaultdict):
+        return default_or(vm, other, self)
+    return merged(vm, self, vm.observe(abstract.call(vm, vm.const(self.cls), [factory_of(vm, self), other])), self)
 
 
 def merged(vm: VM, self: DictObject, made: Object, other: DictObject) -> Object:
     """What the class has made for a `|`, with the items of the right operand. A `__new__` may have made something else than a dict."""
     if not isinstance(made, DictObject):
         vm.unsupported(breaks.UnsupportedOperation(f"| on a {self.type_name} whose class makes a {made.type_name}"))
-    fill(vm, made, other, {})
+    for key, value in merging.entries_of(vm, other):
+        made.set_item(vm, key, value)
     return made
 
 
-@models(dict.__ior__, OrderedDict.__ior__)
+@models(dict.__ior__)
 def ior(vm: VM, self: DictObject, other: Object) -> Object:
     fill(vm, self, other, {})
+    return self
+
+
+@models(OrderedDict.__ior__)
+def ordered_ior(vm: VM, self: DictObject, other: Object) -> Object:
+    merging.update_by_one(vm, self, other)
     return self
 
 
@@ -419,7 +425,7 @@ def render(vm: VM, self: DictObject) -> Object:
 
 
 SHOWN_AS_DICT = "{" in repr(OrderedDict(a=1))
-"""Newer Pythons write an OrderedDict's items as a dict's, older ones as pairs."""
+"""Newer Pythons write an OrderedDict as a dict made of it, older ones as pairs, of which a subclass is asked by its own `items`."""
 
 
 @models(OrderedDict.__repr__)
@@ -430,7 +436,14 @@ def render_ordered(vm: VM, self: DictObject) -> Object:
     if text.is_being_rendered(self):
         return vm.const("...")
     brackets, pair = ("{}", "{}: {}") if SHOWN_AS_DICT else ("[]", "({}, {})")
-    body = text.repr_of_items(vm, self, brackets, lambda: [pair.format(text.real_repr(vm, key), text.real_repr(vm, value)) for key, value in self.items(vm)])
+
+    def parts() -> list[str]:
+        if self.cls is not OrderedDict and not SHOWN_AS_DICT:
+            return [text.real_repr(vm, item) for item in abstract.list_of(vm, abstract.call_method(vm, self, ITEMS))]
+        shown = merging.entries_of(vm, self) if SHOWN_AS_DICT else self.items(vm)
+        return [pair.format(text.real_repr(vm, key), text.real_repr(vm, value)) for key, value in shown]
+
+    body = text.repr_of_items(vm, self, brackets, parts)
     return vm.const(f"{name}({body.constant(vm)})")
 
 
@@ -451,7 +464,10 @@ def past_the_order(model: Callable[..., Object], name: str) -> Callable[..., Obj
     return checked
 
 
-for _name in ("__delitem__", "__setitem__", "__iter__", "__reversed__", "clear", "items", "keys", "pop", "popitem", "setdefault", "update", "values"):
+for _name in (
+    "__delitem__", "__init__", "__ior__", "__setitem__", "__iter__", "__reversed__",
+    "clear", "items", "keys", "pop", "popitem", "setdefault", "update", "values",
+):  # fmt: skip
     _real = getattr(dict, _name)
     if getattr(OrderedDict, _name) is not _real and (_model := model_of(_real)) is not None:
         models(_real)(past_the_order(_model, _name))

@@ -10,7 +10,7 @@ from typing import Any
 from framejit import breaks, classes
 from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators, text
-from framejit.objects.constobject import NOT_IMPLEMENTED
+from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import ITEMS, KEYS, VALUES, VIEW_TYPES, DictIterator, DictObject, storage, view_item
 from framejit.objects.numbereddict import PlaceIterator, goes_by_place
 from framejit.objects.object import VM, Codegen, Object
@@ -74,6 +74,10 @@ class MappingProxyObject(Object):
 
     def length(self, vm: VM) -> Object:
         return vm.observe(self.mapping).length(vm)
+
+    def length_hint(self, vm: VM) -> int | None:
+        """Whoever asks how many items there will be asks the mapping for its length."""
+        return int(self.length(vm).constant(vm))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load(self.mapping)
@@ -254,12 +258,50 @@ def proxied(name: str) -> Callable[..., Object]:
     return model
 
 
-PROXIED = (
-    "get", "keys", "values", "items", "copy", "__getitem__", "__contains__", "__len__", "__iter__", "__reversed__",
-    "__or__", "__ror__",
-)  # fmt: skip
-for _name in PROXIED:
+for _name in ("keys", "values", "items", "copy", "__reversed__"):
     models(getattr(MappingProxyType, _name))(proxied(_name))
+
+
+@models(MappingProxyType.get)
+def proxy_get(vm: VM, self: MappingProxyObject, key: Object, default: Object = NONE) -> Object:
+    return abstract.call_method(vm, self.mapping, "get", key, default)
+
+
+@models(MappingProxyType.__getitem__)
+def proxy_getitem(vm: VM, self: MappingProxyObject, key: Object) -> Object:
+    return abstract.getitem(vm, self.mapping, key)
+
+
+@models(MappingProxyType.__contains__)
+def proxy_contains(vm: VM, self: MappingProxyObject, key: Object) -> Object:
+    return operators.contains(vm, self.mapping, key)
+
+
+@models(MappingProxyType.__len__)
+def proxy_length(vm: VM, self: MappingProxyObject) -> Object:
+    return self.length(vm)
+
+
+@models(MappingProxyType.__iter__)
+def proxy_iter(vm: VM, self: MappingProxyObject) -> Object:
+    return self.iter(vm)
+
+
+def behind(vm: VM, obj: Object) -> Object:
+    """The mapping of a proxy, or what is no proxy."""
+    obj = vm.observe(obj)
+    return obj.mapping if isinstance(obj, MappingProxyObject) else obj
+
+
+@models(MappingProxyType.__or__)
+def proxy_or(vm: VM, self: MappingProxyObject, other: Object) -> Object:
+    """mappingproxy_or: the mappings are united by their own `|`."""
+    return operators.binary_op(vm, "|", self.mapping, behind(vm, other))
+
+
+@models(MappingProxyType.__ror__)
+def proxy_ror(vm: VM, self: MappingProxyObject, other: Object) -> Object:
+    return operators.binary_op(vm, "|", behind(vm, other), self.mapping)
 
 
 def compared(symbol: str) -> Callable[..., Object]:

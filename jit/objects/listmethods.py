@@ -45,6 +45,9 @@ def append(vm: VM, self: ListObject, item: Object) -> Object:
 def extend_by(vm: VM, self: ListObject, iterable: Object) -> None:
     """Append each item as it comes; the list itself is copied first."""
     iterable = vm.observe(iterable)
+    if iterable is self:
+        self.extend(vm, list(abstract.sequence_items(vm, iterable)))
+        return
     if type(iterable) is ListObject and iterable.cls is list:
         self.extend(vm, list(iterable.items(vm)))
         return
@@ -124,7 +127,7 @@ def setitem(vm: VM, self: ListObject, key: Object, value: Object) -> Object:
         vm.raise_(TypeError, "can only assign an iterable" if where.step in (None, 1) else "must assign iterable to extended slice")
     new = list(items)
     try:
-        new[where] = abstract.iterate(vm, value)
+        new[where] = list(items) if value is self else abstract.sequence_items(vm, value)
     except ValueError as error:
         vm.raise_(ValueError, *error.args)
     self.replace(vm, new)

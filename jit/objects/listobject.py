@@ -13,7 +13,7 @@ from framejit.objects.iterobject import SequenceIterator, list_iterator
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, settle
 from framejit.objects.registry import wraps
-from framejit.objects.tupleobject import item_at, present_item
+from framejit.objects.tupleobject import item_at, present_item, refuse_own_items
 
 
 class ListObject(Object):
@@ -145,6 +145,8 @@ class ListObject(Object):
         return [vm.observe(item).as_real(vm) for item in self.items(vm)]
 
     def as_graph_argument(self, vm: VM) -> Any:
+        if self.cls is not list:
+            refuse_own_items(vm, self)
         return [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
 
     # Leaving the trace.

@@ -23,7 +23,7 @@ def dotted(function: Any) -> str:
     owner = getattr(function, "__objclass__", None)
     if owner is None:
         receiver = getattr(function, "__self__", None)
-        owner = receiver if isinstance(receiver, type) else None
+        owner = receiver if issubclass(type(receiver), type) else None
     prefix = owner.__qualname__ if owner is not None else getattr(function, "__module__", None)
     name = getattr(function, "__qualname__" if owner is None else "__name__", repr(function))
     return f"{prefix}.{name}" if prefix else str(name)

@@ -95,7 +95,7 @@ def binary_op(vm: VM, symbol: str, a: Object, b: Object) -> Object:
     plain = symbol
     if symbol in INPLACE:
         plain = symbol[:-1]
-        if a.cls not in FOLDABLE and not is_sequence_slot(vm, a.cls, INPLACE[symbol]):
+        if a.cls not in FOLDABLE and has_inplace_slot(vm, a.cls, INPLACE[symbol]):
             found = call_special(vm, a, INPLACE[symbol], b)
             if found is not None and not abstract.is_not_implemented(found):
                 return found
@@ -120,6 +120,12 @@ def is_sequence_slot(vm: VM, cls: type, name: str) -> bool:
     a Python class overrides the method or the reflected one."""
     found = vm.raw_type_lookup(cls, name)
     return isinstance(found, WrapperDescriptorType) and found.__objclass__ in SEQUENCES and name not in ("__mod__", "__rmod__")
+
+
+def has_inplace_slot(vm: VM, cls: type, name: str) -> bool:
+    """Whether a class has a number's slot for an in-place operator. A Python class gets the `__iadd__` that it inherits from a sequence for such a slot
+    too, but not the `__imul__` (Objects/typeobject.c: update_one_slot)."""
+    return not is_sequence_slot(vm, cls, name) or (name == "__iadd__" and cls not in SEQUENCES)
 
 
 def sequence_slots(vm: VM, symbol: str, plain: str, a: Object, b: Object) -> Object | None:

@@ -127,7 +127,7 @@ def updating(name: str) -> Callable[..., Object]:
     def model(vm: VM, self: SetObject, *others: Object) -> Object:
         self.open(vm)
         for other in map(vm.observe, others):
-            if operate in (union, difference) and not isinstance(other, (SetObject, DictObject)):
+            if operate in (union, difference) and not isinstance(other, SetObject) and other.cls is not dict:
                 for item in map(vm.observe, abstract.each(vm, other)):
                     self.add(vm, item) if operate is union else self.remove(vm, item.hash_key(vm))
                 if operate is difference:
@@ -332,8 +332,9 @@ def issuperset(vm: VM, self: SetObject, other: Object) -> Object:
 
 @models(set.isdisjoint, frozenset.isdisjoint)
 def isdisjoint(vm: VM, self: SetObject, other: Object) -> Object:
+    """set_isdisjoint, which goes through an instance of a subclass as through any iterable."""
     other = vm.observe(other)
-    if isinstance(other, SetObject):
+    if isinstance(other, SetObject) and (other.cls is other.family or other is self):
         return vm.const(not intersection(self.open(vm), table_of(vm, other)))
     return vm.const(all(vm.observe(item).hash_key(vm) not in self.open(vm) for item in abstract.each(vm, other)))
 
@@ -350,5 +351,5 @@ def render(vm: VM, self: SetObject) -> Object:
         return vm.const(f"{name}()")
     if text.is_being_rendered(self):
         return vm.const(f"{name}(...)")
-    body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in self.items(vm)])
+    body = text.repr_of_items(vm, self, "{}", lambda: [text.real_repr(vm, item) for item in abstract.list_of(vm, self)])
     return body if self.cls is set else vm.const(f"{name}({body.constant(vm)})")

@@ -72,7 +72,7 @@ class Acceptance:
             if base is self.receiver:
                 break
             found = classes.class_dict(base).get(getattr(self.real, "__name__", ""))
-            if found is not None and model_of(found) is self.model:
+            if found is not None and found is not self.real and model_of(found) is self.model:
                 return True
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MemberDescriptorType
 from typing import Any
 
-from framejit import classes
+from framejit import breaks, classes
 from framejit.guards.kinds import Equals, IsPresent, Length
 from framejit.guards.source import MISSING, Index, Source
 from framejit.objects import abstract
@@ -29,6 +29,12 @@ def means_a_tuple(vm: VM, cls: type) -> bool:
     """
     found = [vm.raw_type_lookup(cls, name) for name in (*CONVERSIONS, *ITEMS)]
     return not any(map(abstract.may_run_python, found))
+
+
+def refuse_own_items(vm: VM, obj: Object) -> None:
+    """Break for a list or tuple as an argument of an operation of torch's that may ask methods of the program's for its items."""
+    if any(abstract.may_run_python(vm.raw_type_lookup(obj.cls, name)) for name in ("__iter__", "__len__", "__getitem__")):
+        vm.unsupported(breaks.UnsupportedValue(f"a {classes.qualname(obj.cls)} with methods of its own as an argument of an operation"))
 
 
 class TupleObject(Object):
@@ -141,6 +147,8 @@ class TupleObject(Object):
     def as_graph_argument(self, vm: VM) -> Any:
         if self.is_knowable() and not self.is_symbolic(vm):
             return self.constant(vm)
+        if self.cls is not tuple:
+            refuse_own_items(vm, self)
         values = [vm.observe(item).as_graph_argument(vm) for item in self.items(vm)]
         if self.cls is tuple or not hasattr(self.cls, "_fields"):
             return tuple(values)

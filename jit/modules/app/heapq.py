@@ -7,6 +7,9 @@ from typing import Any
 
 Before = Callable[[Any, Any], bool]
 
+item_at, store, size = list.__getitem__, list.__setitem__, list.__len__
+"""The C code takes what is stored in an instance of a subclass of list, whatever methods that has."""
+
 
 def less(a: Any, b: Any) -> bool:
     """The order of a heap with its smallest item first."""
@@ -20,64 +23,64 @@ def more(a: Any, b: Any) -> bool:
 
 def rise(heap: list[Any], start: int, position: int, before: Before) -> None:
     """Move the item at `position` towards `start` to its place (Modules/_heapqmodule.c: siftdown)."""
-    item = heap[position]
+    item = item_at(heap, position)
     while position > start:
         parent = (position - 1) >> 1
-        if not before(item, heap[parent]):
+        if not before(item, item_at(heap, parent)):
             break
-        heap[position] = heap[parent]
+        store(heap, position, item_at(heap, parent))
         position = parent
-    heap[position] = item
+    store(heap, position, item)
 
 
 def sink(heap: list[Any], position: int, before: Before) -> None:
     """Move the item at `position` to a leaf, then up to its place (Modules/_heapqmodule.c: siftup)."""
-    start, end = position, len(heap)
-    item = heap[position]
+    start, end = position, size(heap)
+    item = item_at(heap, position)
     child = 2 * position + 1
     while child < end:
         right = child + 1
-        if right < end and not before(heap[child], heap[right]):
+        if right < end and not before(item_at(heap, child), item_at(heap, right)):
             child = right
-        heap[position] = heap[child]
+        store(heap, position, item_at(heap, child))
         position = child
         child = 2 * position + 1
-    heap[position] = item
+    store(heap, position, item)
     rise(heap, start, position, before)
 
 
 def heappush(heap: list[Any], item: Any) -> None:
     """heapq.heappush."""
-    heap.append(item)
-    rise(heap, 0, len(heap) - 1, less)
+    list.append(heap, item)
+    rise(heap, 0, size(heap) - 1, less)
 
 
 def take(heap: list[Any], before: Before) -> Any:
     """Remove and give the first item."""
-    if not heap:
+    if not size(heap):
         raise IndexError("index out of range")
-    last = heap.pop()
-    if not heap:
+    last = list.pop(heap)
+    if not size(heap):
         return last
-    first = heap[0]
-    heap[0] = last
+    first = item_at(heap, 0)
+    store(heap, 0, last)
     sink(heap, 0, before)
     return first
 
 
 def exchange(heap: list[Any], item: Any, before: Before) -> Any:
     """Give the first item and put another in its place."""
-    if not heap:
+    if not size(heap):
         raise IndexError("index out of range")
-    first = heap[0]
-    heap[0] = item
+    first = item_at(heap, 0)
+    store(heap, 0, item)
     sink(heap, 0, before)
     return first
 
 
 def arrange(heap: list[Any], before: Before) -> None:
     """Make a list a heap."""
-    for position in reversed(range(len(heap) // 2)):
+    for position in reversed(range(size(heap) // 2)):
         sink(heap, position, before)
 
 
@@ -103,7 +106,7 @@ def heapreplace_max(heap: list[Any], item: Any) -> Any:
 
 def heappushpop(heap: list[Any], item: Any) -> Any:
     """heapq.heappushpop."""
-    return exchange(heap, item, less) if heap and heap[0] < item else item
+    return exchange(heap, item, less) if size(heap) and item_at(heap, 0) < item else item
 
 
 def heapify(heap: list[Any]) -> None:
