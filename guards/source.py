@@ -382,20 +382,34 @@ class Index(Source):
 
 
 class SlotMember(Source):
-    """A `__slots__` member. Payload: the member descriptor, whose type the base's type was checked to be (that class is held weakly)."""
+    """A `__slots__` member. Payload: the member descriptor, whose type the base's type was checked to be.
 
-    __slots__ = ("owner", "name")
+    The class that has the slot is held weakly, and the descriptor found again in it, wherever it lies there by now: the name that it was made with may
+    be another attribute's. `member` holds a descriptor that the class has lost.
+    """
+
+    __slots__ = ("owner", "name", "member")
     accessor = "slot_member"
 
     def __init__(self, base: Source | None, payload: MemberDescriptorType) -> None:
         self.owner = Reference(payload.__objclass__)
         self.name = payload.__name__
+        self.member: Any = MISSING
+        self.member = payload if self.payload is MISSING else MISSING
         super().__init__(base, None)
 
     @property
     def payload(self) -> Any:
         owner = self.owner.get()
-        return MISSING if owner is MISSING else classes.class_dict(owner).get(self.name, MISSING)
+        if owner is MISSING or self.member is not MISSING:
+            return self.member
+        attributes = classes.class_dict(owner)
+        named = attributes.get(self.name, MISSING)
+        return named if self.is_meant(named) else next(filter(self.is_meant, list(attributes.values())), MISSING)
+
+    def is_meant(self, found: Any) -> bool:
+        """Whether this is the descriptor: a class has one for each name of its slots."""
+        return type(found) is MemberDescriptorType and found.__objclass__ is self.owner.get() and found.__name__ == self.name
 
     @payload.setter
     def payload(self, unused: None) -> None:

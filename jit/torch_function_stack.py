@@ -32,6 +32,12 @@ def default_devices() -> int:
     return next((level for level in range(LENGTH()) if type(AT(level)) is not DeviceContext), LENGTH())
 
 
+def default_device() -> torch.device:
+    """torch.get_default_device, without the program's modes, which would see that it makes a torch.device."""
+    with torch._C.DisableTorchFunction():
+        return torch.get_default_device()
+
+
 def stack() -> tuple[Any, ...]:
     """All modes in force for the program, the innermost last."""
     found = [AT(level) for level in range(LENGTH())]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,10 @@ class FunctionModes:
             yield
         finally:
             self.set_level(before)
+
+    def hidden(self) -> AbstractContextManager[None]:
+        """Inside the block, no mode and no argument is asked: for tensors that stand for something else."""
+        return self.at_level(NOTHING)
 
     @contextmanager
     def without_innermost(self) -> Iterator[Object]:

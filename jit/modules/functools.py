@@ -12,7 +12,7 @@ from framejit.objects import abstract
 from framejit.objects.calls import keyword_items
 from framejit.objects.delivery import Delivery
 from framejit.objects.dictobject import dict_of, fill_attrs, has_attrs
-from framejit.objects.object import VM, Codegen, Namespace, Object
+from framejit.objects.object import VM, Codegen, Namespace, Object, is_c_member
 from framejit.objects.registry import app, models, wraps
 from framejit.objects.tupleobject import TupleObject
 
@@ -52,7 +52,10 @@ class PartialObject(Object):
         return self.attrs
 
     def get_slot(self, vm: VM, member: Any) -> Object:
-        return {"func": self.function, "args": self.args, "keywords": self.keywords}[member.__name__]
+        """The fields of a partial, or a slot of a subclass in Python."""
+        if is_c_member(member):
+            return {"func": self.function, "args": self.args, "keywords": self.keywords}[member.__name__]
+        return super().get_slot(vm, member)
 
     def reconstruct(self, cg: Codegen) -> None:
         for part in (self.function, self.args, self.keywords):

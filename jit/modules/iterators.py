@@ -9,7 +9,7 @@ from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE, ConstObject
 from framejit.objects.dequeobject import deque_iterator, deque_reverse_iterator
 from framejit.objects.dictobject import ITERATOR_TYPES as DICT_ITERATOR_TYPES
-from framejit.objects.iteratorfields import EnumerateIterator, FieldIterator, FilterIterator, MapIterator, ZipIterator
+from framejit.objects.iteratorfields import OF_THEIR_OWN, EnumerateIterator, FieldIterator, FilterIterator, MapIterator, ZipIterator
 from framejit.objects.iterobject import (
     ITERATOR_TYPES,
     ITERTOOLS,
@@ -56,7 +56,8 @@ def filter_(vm: VM, function: Object, iterable: Object) -> Object:
 @models(made)
 def made_(vm: VM, cls: Object, **fields: Object) -> Object:
     """An iterator that a stand-in makes; one of its fields may be said to hold nothing."""
-    return FieldIterator(cls.constant(vm), {name: None if settle(value).value is NULL else value for name, value in fields.items()})
+    real = cls.constant(vm)
+    return OF_THEIR_OWN.get(real, FieldIterator)(real, {name: None if settle(value).value is NULL else value for name, value in fields.items()})
 
 
 @models(reversed)

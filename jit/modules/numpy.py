@@ -26,6 +26,7 @@ from framejit.objects.ndarrayobject import ArrayObject, tensor_of_array
 from framejit.objects.object import VM, IdentityConstant, Object, fold
 from framejit.objects.registry import app, call_model, model_of, models, pure, refuse, wraps
 from framejit.objects.torchcall import enter
+from framejit.torch_function_stack import default_device
 
 SCALAR_TYPES: tuple[type, ...] = tuple(
     {numpy.dtype(code).type for code in "?bhilqBHILQefdgFDG"} | {numpy.intp, numpy.uintp, numpy.longlong, numpy.ulonglong}
@@ -207,7 +208,7 @@ def of_array(vm: VM, function: Callable[..., Any], copies: bool, array: ArrayObj
     if args or not set(kwargs) <= {"dtype", "device"} or (requires_grad is not None and not copies):
         vm.unsupported(breaks.ArrayOperation(f"{callable_name(function)} of an array with these arguments"))
     given = {key: arg for key, arg in kwargs.items() if vm.observe(arg).cls is not type(None)}
-    device = vm.guards.read(torch.get_default_device)
+    device = vm.guards.read(default_device)
     if "device" not in given and device.type != "cpu":
         given["device"] = vm.const(device)
     found: Object = array.tensor(vm)

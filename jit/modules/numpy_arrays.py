@@ -11,6 +11,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.kinds import ValueIs
+from framejit.modules.app import support
 from framejit.objects import abstract, arrayfunctions, operators
 from framejit.objects.arraycall import call_changing, call_function, call_ufunc, constant_array
 from framejit.objects.arrayflags import FlagsObject
@@ -19,7 +20,8 @@ from framejit.objects.arrayindexing import flipped, getitem, setitem
 from framejit.objects.arrayoperands import EMPTY, Operands, has_array, stays_symbolic
 from framejit.objects.arrayrules import FUNCTIONS
 from framejit.objects.constobject import SCALARS
-from framejit.objects.ndarrayobject import TORCH_TYPES, ArrayObject, array_of_tensor, tensor_of_array
+from framejit.objects.iteratorfields import OF_THEIR_OWN, FieldIterator
+from framejit.objects.ndarrayobject import TORCH_TYPES, ArrayObject, array_asked, array_of_tensor, tensor_of_array
 from framejit.objects.object import VM, NotConstant, Object
 from framejit.objects.registry import model_of, models
 from framejit.objects.tensorobject import TensorObject, needs_data, tensor_tolist
@@ -283,15 +285,37 @@ def store(vm: VM, self: ArrayObject, key: Object, value: Object) -> Object:
 on_arrays("__setitem__", store)
 
 
-def items(vm: VM, self: ArrayObject) -> Object:
-    """Its rows, which are views, or its elements, each as it is when it is reached: here, where the loop begins."""
-    count = self.length(vm).constant(vm)
-    abstract.refuse_many(vm, self, count)
-    return vm.from_real([getitem(vm, self, vm.const(index)) for index in range(count)]).iter(vm)
+def iterator(vm: VM, self: ArrayObject) -> Object:
+    """An iterator that asks for the items by number, each when it is reached: a row is a view, an element is a copy (arrayobject.c: array_iter)."""
+    if not self.sizes(vm):
+        vm.raise_(TypeError, "iteration over a 0-d array")
+    abstract.refuse_many(vm, self, self.length(vm).constant(vm))
+    return vm.call_app(support.iterator_by_number, [self])
 
 
+class NumberedItems(FieldIterator):
+    """An iterator that asks for items by number. Of an array its length says where it ends, and no exception of NumPy's."""
+
+    __slots__ = ()
+
+    def next(self, vm: VM) -> Object | None:
+        sequence, index = self.get(vm, "seq"), self.get(vm, "index")
+        sequence = None if sequence is None else vm.observe(sequence)
+        if not isinstance(sequence, ArrayObject):
+            return super().next(vm)
+        assert index is not None
+        number = vm.observe(index).constant(vm)
+        if number >= sequence.length(vm).constant(vm):
+            self.set(vm, "seq", None)
+            return None
+        item = getitem(vm, sequence, vm.const(number))
+        self.set(vm, "index", vm.const(number + 1))
+        return item
+
+
+OF_THEIR_OWN[support.SequenceIterator] = NumberedItems
 on_arrays("__len__", lambda vm, self: self.length(vm))
-on_arrays("__iter__", items)
+on_arrays("__iter__", iterator)
 
 
 # Functions that make arrays.
@@ -300,7 +324,7 @@ on_arrays("__iter__", items)
 def tensors_as_arrays(vm: VM, args: Sequence[Object]) -> list[Object]:
     """np.asarray(tensor) is the array of its memory."""
     seen = [vm.observe(arg) for arg in args]
-    return [array_of_tensor(vm, arg) if isinstance(arg, TensorObject) else arg for arg in seen]
+    return [array_asked(vm, arg) if isinstance(arg, TensorObject) else arg for arg in seen]
 
 
 def of_values(function: Callable[..., Any], name: str) -> None:

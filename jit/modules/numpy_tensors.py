@@ -13,7 +13,7 @@ from framejit.modules.warnings import warn
 from framejit.objects import abstract
 from framejit.objects.arraycall import call_function, call_ufunc
 from framejit.objects.listobject import ListObject
-from framejit.objects.ndarrayobject import ArrayObject, array_of_tensor, tensor_of_array
+from framejit.objects.ndarrayobject import ArrayObject, array_asked, tensor_of_array
 from framejit.objects.object import VM, Object
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
@@ -49,7 +49,7 @@ def as_array(vm: VM, obj: Object) -> Object:
     """A value with arrays in the place of tensors."""
     obj = vm.observe(obj)
     if isinstance(obj, TensorObject):
-        return array_of_tensor(vm, obj)
+        return array_asked(vm, obj)
     if obj.cls in (list, tuple) and has_tensor(vm, obj):
         return ListObject([as_array(vm, item) for item in abstract.iterate(vm, obj)])
     return obj

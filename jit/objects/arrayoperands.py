@@ -267,9 +267,10 @@ class Operands:
         return found
 
     def entered(self, target: Target, args: Sequence[Object], kwargs: dict[str, Object] = EMPTY) -> Object:
-        """What the graph gives. What tensors don't take, or raise at, NumPy does."""
+        """What the graph gives. What tensors don't take, or raise at, NumPy does. The program's function modes don't see tensors that stand for arrays."""
         vm = self.vm
-        found = vm.attempt(lambda: abstract.getitem(vm, args[0], args[1]) if target is operator.getitem else enter(vm, target, args, kwargs))
+        with vm.graph.function_modes.hidden():
+            found = vm.attempt(lambda: abstract.getitem(vm, args[0], args[1]) if target is operator.getitem else enter(vm, target, args, kwargs))
         if found is None:
             self.vm.unsupported(breaks.ArrayOperation(f"{self.name} with these arguments"))
         assert isinstance(found, Object)

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import torch
 
 from framejit import breaks, classes
+from framejit._runtime import type_name
 from framejit.guards.kinds import Equals, TypeIs
 from framejit.guards.source import MISSING, CAttr, InstanceDict, Pinned, Source
 from framejit.objects import abstract, operators
@@ -103,6 +104,7 @@ class BuiltinObject(IdentityConstant):
         if model is not None:
             return call_model(vm, model, self.value, [obj], {})
         if kind is MemberDescriptorType:
+            self.check_owner(vm, obj)
             return obj.get_slot(vm, self.value)
         if self.value.__name__ == "__dict__":
             namespace = obj.instance_dict(vm)
@@ -114,6 +116,7 @@ class BuiltinObject(IdentityConstant):
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         if self.cls is MemberDescriptorType:
+            self.check_owner(vm, obj)
             obj.set_slot(vm, self.value, value)
             return True
         if self.cls is GetSetDescriptorType:
@@ -128,6 +131,12 @@ class BuiltinObject(IdentityConstant):
                 return True
             vm.unsupported(breaks.UnsupportedOperation(f"storing to {text_of(self.value)}, which C code handles"))
         return False
+
+    def check_owner(self, vm: VM, obj: Object) -> None:
+        """Objects/descrobject.c: descr_check: a slot of another class may lie under a name of this one."""
+        owner = self.value.__objclass__
+        if not classes.is_subtype(obj.cls, owner):
+            vm.raise_(TypeError, f"descriptor '{self.value.__name__}' for '{type_name(owner)}' objects doesn't apply to a '{obj.type_name}' object")
 
     def getattr(self, vm: VM, name: str) -> Object:
         try:

@@ -15,7 +15,7 @@ from framejit.guards.source import MISSING, CAttr, Source
 from framejit.objects import abstract, text, typefields
 from framejit.objects.instancedict import fill_instance_dict
 from framejit.objects.listobject import ListObject
-from framejit.objects.object import VM, Codegen, Namespace, Object, member_source
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, is_c_member, member_source
 from framejit.objects.registry import models, sets, wraps
 from framejit.objects.tupleobject import TupleObject
 
@@ -64,6 +64,8 @@ class ExceptionObject(Object):
 
     def get_slot(self, vm: VM, member: Any) -> Object:
         """C members: `StopIteration.value`, `KeyError`'s none, `ImportError.name` ..."""
+        if not is_c_member(member):
+            return self.own_slot(vm, member)
         found = self.fields.get(member.__name__)
         if found is not None:
             return found
@@ -80,7 +82,26 @@ class ExceptionObject(Object):
                 return vm.const(None)  # or else it would be one of the fields
         return vm.from_real(member.__get__(self.real(vm)))
 
+    def own_slot(self, vm: VM, member: Any) -> Object:
+        """A slot of a class of the program's."""
+        self.refuse_renamed(vm, member)
+        found = self.fields.get(member.__name__)
+        if found is not None:
+            return found
+        if self.source is not None:
+            return super().get_slot(vm, member)
+        vm.raise_(AttributeError, f"'{self.type_name}' object has no attribute '{member.__name__}'")
+
+    def refuse_renamed(self, vm: VM, member: Any) -> None:
+        """Break for a slot that isn't the attribute of its name, or has the name of a C member: what the trace stores, it stores by its name."""
+        if vm.raw_type_lookup(self.cls, member.__name__) is not member or hasattr(builtin_base(self.cls), member.__name__):
+            raise NotConstant(self)
+
     def set_slot(self, vm: VM, member: Any, value: Object | None) -> None:
+        if not is_c_member(member):
+            self.refuse_renamed(vm, member)
+            if value is None:
+                raise NotConstant(self)
         if member.__name__ in TYPED:
             try:
                 member.__delete__(self.real(vm)) if value is None else member.__set__(self.real(vm), vm.observe(value).as_real(vm))

@@ -15,7 +15,7 @@ from framejit import breaks
 from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, CAttr, Source
 from framejit.guards.tensor_source import TO_TELL_APART, ArrayTensor, tensor_of
-from framejit.objects import arrayfunctions
+from framejit.objects import abstract, arrayfunctions
 from framejit.objects.arrayrules import KNOWN, UNSIGNED
 from framejit.objects.object import VM, Codegen, NotConstant, Object
 from framejit.objects.registry import wrapper_for, wraps
@@ -174,6 +174,16 @@ def tensor_of_array(vm: VM, array: ArrayObject) -> TensorObject:
     """Another tensor with the memory of an array."""
     found = enter(vm, torch.Tensor.detach, [array.tensor(vm)])
     assert isinstance(found, TensorObject)
+    return found
+
+
+def array_asked(vm: VM, tensor: TensorObject) -> ArrayObject:
+    """What NumPy takes a tensor for, by its `__array__`, which function modes and overrides see."""
+    if not vm.graph.function_modes.asks_modes() and tensor.cls in PLAIN_TENSORS:
+        return array_of_tensor(vm, tensor)
+    found = vm.observe(abstract.call_method(vm, tensor, "__array__"))
+    if not isinstance(found, ArrayObject):
+        vm.unsupported(breaks.ArrayOperation(f"an __array__ that gives a {found.type_name}"))
     return found
 
 

@@ -152,7 +152,11 @@ class Object:
             if vm.raw_type_lookup(found.cls, "__next__") is MISSING:
                 vm.raise_(TypeError, f"iter() returned non-iterator of type '{found.type_name}'")
             return found
-        if vm.raw_type_lookup(self.cls, "__getitem__") is not MISSING:
+        by_number = vm.raw_type_lookup(self.cls, "__getitem__")
+        if type(by_number) is WrapperDescriptorType:
+            # Only C code sees whether its type is a sequence's.
+            vm.unsupported(breaks.UnsupportedOperation(f"iterating over a {classes.qualname(self.cls)}, which has items, but no __iter__"))
+        if by_number is not MISSING:
             return vm.call_app(support.iterator_by_number, [self])
         vm.raise_(TypeError, f"'{self.type_name}' object is not iterable")
 

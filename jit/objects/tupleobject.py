@@ -12,7 +12,7 @@ from framejit.objects import abstract
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import SequenceIterator, tuple_iterator
-from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, is_c_member
 from framejit.objects.registry import wraps
 
 """Py_TPFLAGS_HEAPTYPE: the class was made by a class statement (or as a heap type in C)."""
@@ -140,7 +140,7 @@ class TupleObject(Object):
     def get_slot(self, vm: VM, member: MemberDescriptorType) -> Object:
         """A named field of a struct sequence."""
         names = getattr(self.cls, "__match_args__", ())
-        if member.__name__ in names:
+        if member.__name__ in names and is_c_member(member):
             return self.items(vm)[names.index(member.__name__)]
         return super().get_slot(vm, member)
 

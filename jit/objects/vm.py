@@ -156,6 +156,9 @@ class FunctionModesView(Protocol[Obj_co]):
     def asks_subclasses(self) -> bool:
         """Whether arguments are asked."""
 
+    def hidden(self) -> AbstractContextManager[None]:
+        """Inside the block, nobody is asked: for tensors that stand for something else."""
+
     def without_innermost(self) -> AbstractContextManager[Obj_co]:
         """Inside the block, the innermost mode, which it gives, is not in force."""
 

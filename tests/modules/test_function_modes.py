@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -173,3 +174,38 @@ def test_a_break_under_a_device() -> None:
         return y, z, torch.ones(2)
 
     same(program, graphs=None)
+
+
+def on_arrays(x: Any) -> Any:
+    a = np.arange(3.0)
+    b = a[0] * 2 + a[-1] + np.sum(a)
+    a[1:] = a[:-1]
+    parts = [a[::-1], a[None], a[[0, 1]], [v for v in a], [*a], list(reversed(a)), np.where(a > 1, a, 0), a.reshape(-1, 1)]
+    return x + 1, b, a, parts, torch.ones(3) * a[1], x.numpy()[0], np.asarray(x), torch.full((2,), a[0]), torch.tensor(a), torch.from_numpy(a)
+
+
+def shown(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [shown(item) for item in value]
+    return type(value).__name__, value.tolist()
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_modes_do_not_see_tensors_that_stand_for_arrays(outside: bool) -> None:
+    def inside(x: torch.Tensor) -> Any:
+        with Noting():
+            return on_arrays(x)
+
+    def run(function: Any) -> Any:
+        log.clear()
+        if not outside:
+            return shown(function(torch.ones(2))), list(log)
+        x = torch.ones(2)
+        with Noting():
+            return shown(function(x)), list(log)
+
+    framejit.reset()
+    program = on_arrays if outside else inside
+    compiled = framejit.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert run(compiled) == run(program)
