@@ -26,6 +26,7 @@ from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
+from framejit.one_at_a_time import ONE_AT_A_TIME
 
 OWN_TAG = "framejit "
 """What the keys of Inductor's caches begin with."""
@@ -133,7 +134,7 @@ def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: A
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
     keep_saved_tensors()
-    with config.patch(settings), as_framejit_compiles():
+    with ONE_AT_A_TIME, config.patch(settings), as_framejit_compiles():  # a backward pass is compiled when the first one comes
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

@@ -23,7 +23,7 @@ from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
 from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_as_written
 from framejit.compiler.planned import AsWritten, Planned, plan_end
 from framejit.compiler.superseded import fate
-from framejit.compiler.surroundings import ONE_AT_A_TIME, deeper_recursion, undisturbed, wait
+from framejit.compiler.surroundings import deeper_recursion, undisturbed
 from framejit.compiler.traced import Attempt, Traced, trace
 from framejit.driver import loader
 from framejit.driver.compiled_module import home
@@ -35,6 +35,7 @@ from framejit.guards.dynamic import FIXED
 from framejit.guards.explain import describe, explain_failure
 from framejit.guards.kinds import Guard, ValueIs
 from framejit.guards.source import Call, Local, Root, Slot
+from framejit.one_at_a_time import ONE_AT_A_TIME
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
@@ -262,4 +263,4 @@ def forget() -> None:
 
 
 modules.load()
-loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, for_one_call, leave, wait, ONE_AT_A_TIME, forget))
+loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, for_one_call, leave, forget))

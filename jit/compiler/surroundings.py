@@ -1,11 +1,10 @@
-"""What is arranged around a compile: one at a time, with room on the stack, and invisible to the program."""
+"""What is arranged around a compile: it runs with room on the stack, and invisible to the program."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import sys
-import threading
 from collections.abc import Iterator
 
 from framejit import interrupts
@@ -14,8 +13,6 @@ from framejit.compiler.aside import aloud, hooks_and_profilers, silent
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
 
-ONE_AT_A_TIME = threading.RLock()
-"""Held while a frame is compiled, by its backend too: torch's tracers patch `nn.Module` for the whole process, which no other trace may see."""
 _program_freezes = False
 """Whether the program has been seen to keep objects from the garbage collector."""
 
@@ -74,12 +71,3 @@ def deeper_recursion() -> Iterator[None]:
     finally:
         if sys.getrecursionlimit() == raised:
             sys.setrecursionlimit(limit)
-
-
-def wait() -> bool:
-    """Let a compilation on another thread end first, which may have made an entry that serves. Whether there was one."""
-    if ONE_AT_A_TIME.acquire(blocking=False):
-        ONE_AT_A_TIME.release()
-        return False
-    with ONE_AT_A_TIME:
-        return True

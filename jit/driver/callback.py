@@ -20,7 +20,7 @@ from framejit.driver import compiled_module, loader, profile, retained
 from framejit.driver.declared import NOTHING, DeclaredShapes
 from framejit.driver.frame_stack import with_room
 from framejit.driver.history import Families, Family, History
-from framejit.driver.observers import TRACER_OF_FX, observer
+from framejit.driver.observers import OF_THE_PROCESS, observer
 from framejit.driver.options import Options
 from framejit.driver.policy import Decision, Subject, decide, is_allowed, is_full, note_varying
 from framejit.driver.prediction import Prediction
@@ -30,6 +30,7 @@ from framejit.driver.upcalls import Upcalls, UpcallUse
 from framejit.errors import FramejitError, InternalError, ResumeError, Unsupported, UserFrame, place_noted
 from framejit.guards.dynamic import FIXED, Dynamic, Size
 from framejit.guards.source import MISSING, Call, Path
+from framejit.one_at_a_time import ONE_AT_A_TIME, wait
 from framejit.report import STATISTICS, BreakNote, FrameNote, record
 from framejit.reporting import recompiles, stacks
 
@@ -196,14 +197,22 @@ class Compiler:
             adopted = loader.compiler().adopt(found)
             pool.add(adopted)
             return adopted
-        if self._is_observed(call):
-            return None
+        seen_by = self._observer(call)
+        if seen_by is not None:
+            return NotImplemented if seen_by is NotImplemented else self._observed(call, seen_by)
         module = compiled_module.module_in(call.locals[0]) if call.locals else None
-        subject = self._subject(call, module, entries)
-        if not is_allowed(subject):
+        if not is_allowed(self._subject(call, module, entries)):
             return None
-        if loader.compiler().wait():
+        if wait(lambda: self._serves(call)):
             return NotImplemented
+        with ONE_AT_A_TIME:
+            if threading.active_count() == 1:
+                return self._made(call, module, pool)
+            return NotImplemented if self._serves(call) else self._published(call, self._made(call, module, pool))
+
+    def _made(self, call: Call, module: nn.Module | None, pool: Pool | None) -> Entry | None:
+        """A new entry; None where the call runs as written."""
+        subject = self._subject(call, module, self._entries())
         if self._is_told_of_limit(subject) and is_full(subject):
             return self._without_code(call)
         if self.options.learns_sizes:
@@ -222,6 +231,25 @@ class Compiler:
         if entry is not None and pool is not None and entry.spec is not None and entry.spec.shared:
             pool.add(entry)
         return entry
+
+    def _serves(self, call: Call) -> bool:
+        """Whether an entry matches a call that none has matched before: another thread may have made it, or set back what the backend of its compilation
+        had changed for the whole process."""
+        with torch_function_stack.in_force():
+            return any(entry.tree.match(call.locals, call.function) is not None for entry in self._entries())
+
+    def _published(self, call: Call, entry: Entry | None) -> Any:
+        """A new entry where other threads run, which wait for it. It is added before one of them compiles something else, whose backend may change for the
+        whole process what is guarded, so that the entry would seem to reject its call."""
+        owner = self._owner() if self._owner is not None else None
+        if entry is None or owner is None or entry.upcalls is not None:  # one for this call only isn't kept
+            return entry
+        with torch_function_stack.in_force():
+            matches = entry.tree.match(call.locals, call.function) is not None
+        if not matches:
+            return entry
+        owner.add(entry)
+        return NotImplemented
 
     def _subject(self, call: Call, module: nn.Module | None, entries: tuple[Entry, ...]) -> Subject:
         return Subject(
@@ -253,19 +281,22 @@ class Compiler:
         if told and logs.enabled("dynamic"):
             logs.info("dynamic", f"more general code for {subject.name}", "\n".join(told))
 
-    def _is_observed(self, call: Call) -> bool:
-        """Whether something of the program's looks at each operator now, so that the call runs as written; told once. Raises Unsupported."""
+    def _observer(self, call: Call) -> Any:
+        """What of the program's looks at each operator now, so that the call runs as written, or None; NotImplemented to look for an entry once more."""
         runs_operators = not self.options.backend.one_autograd_node
         seen_by = observer(runs_operators)
-        if seen_by == TRACER_OF_FX:  # torch says of the process that such a tracer is in force: it may be the one of another thread's backend
-            with loader.compiler().one_at_a_time:
+        if seen_by in OF_THE_PROCESS:  # it may be what the backend of another thread's compilation has set
+            if wait(lambda: self._serves(call)):
+                return NotImplemented
+            with ONE_AT_A_TIME:
                 seen_by = observer(runs_operators)
-        if seen_by is None:
-            return False
+        return seen_by
+
+    def _observed(self, call: Call, seen_by: breaks.Observed) -> None:
+        """A call runs as written, as something of the program's looks at each operator; told once. Raises Unsupported."""
         if self.options.fullgraph or seen_by not in self.history.observed_by:
             self.history.observed_by.add(seen_by)
             self._report(call, seen_by)
-        return True
 
     def _pool_for(self, function: types.FunctionType) -> Pool | None:
         if self._pooled and (self._pool is None or not self._pool.serves(function, self.options)):

@@ -6,7 +6,6 @@ import importlib
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Literal
@@ -31,8 +30,6 @@ class CompilerProper:
         run_as_written: an entry that runs every call as written.
         for_one_call: an entry that isn't kept, for a call that runs as written; what decides about the functions that it calls.
         leave: raises an error where a resume function would have gone on; an entry for this one call where the program handles it.
-        wait: lets a compilation on another thread end first, and says whether there was one.
-        one_at_a_time: the lock that is held while a frame is compiled.
         forget: forgets everything.
     """
 
@@ -42,8 +39,6 @@ class CompilerProper:
     run_as_written: Callable[[Origin], Entry]
     for_one_call: Callable[[Upcalls], Entry]
     leave: Callable[[FunctionType, tuple[Any, ...], BaseException], Entry]
-    wait: Callable[[], bool]
-    one_at_a_time: AbstractContextManager[Any]
     forget: Callable[[], None]
 
 

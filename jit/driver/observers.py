@@ -28,6 +28,8 @@ TRANSFORM = breaks.Observed("a transform of torch.func's")
 FORWARD_MODE = breaks.Observed("a dual_level of torch.autograd.forward_ad")
 TRACER_OF_FX = breaks.Observed("a tracer of torch.fx")
 ANOMALY_DETECTION = breaks.Observed("anomaly detection")
+OF_THE_PROCESS = (TRACER_OF_FX, ANOMALY_DETECTION)
+"""Those that torch switches for all threads. AOTAutograd does so while it traces."""
 
 
 def observer(runs_operators: bool) -> breaks.Observed | None:
