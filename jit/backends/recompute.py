@@ -14,6 +14,7 @@ from torch import fx
 from torch._functorch.partitioners import get_default_op_list, min_cut_rematerialization_partition, must_recompute
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from framejit.graph.inner import graph_modules
@@ -77,13 +78,22 @@ def save(node: fx.Node) -> None:
 def mark(gm: fx.GraphModule) -> None:
     """Mark for AOTAutograd what is computed backward, before which it puts what is computed a second time.
 
-    It can't draw random numbers a second time: what was drawn is saved, whatever the program's own policy says.
+    It can't draw random numbers a second time: what was drawn is saved, whatever the program's own policy says. Checkpoints of what requires no gradient are
+    what they consist of: AOTAutograd refuses those that draw.
     """
+    for node in gm.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
+        if not any(isinstance(value, torch.Tensor) and value.requires_grad for value in pytree.tree_leaves(node.meta["example_value"])):
+            node.target, node.kwargs = run_once, {}
     asking = [node for node in gm.graph.nodes if node.target is torch.autograd.grad]
     for node in (*asking, *gm.graph.find_nodes(op="call_function", target=change_again_)):
         node.meta["autograd_backward"] = True
     for module in checkpointed_graphs(gm) if asking else ():
         module.meta[CONTEXT_FN] = functools.partial(saving_what_is_drawn, module.meta.get(CONTEXT_FN))
+
+
+def run_once(inner: fx.GraphModule, *operands: Any) -> Any:
+    """A checkpoint whose graph is never computed a second time."""
+    return inner(*operands)
 
 
 def computes_again(graph: fx.Graph) -> bool:

@@ -64,7 +64,7 @@ def recurrent(name: str, *args: Any) -> list[torch.Tensor]:
     """
     *given, wanted = args
     arguments = Arguments(*given)
-    state = torch.get_rng_state() if wanted and draws(arguments) else torch.empty(0, dtype=torch.uint8)
+    state = torch.get_rng_state() if wanted and arguments.draws() else torch.empty(0, dtype=torch.uint8)
     if not wanted:
         return [*as_expected(arguments, OPERATORS[name](*arguments.positional())), state]
     record = recorded(name, arguments, wanted)
@@ -78,7 +78,7 @@ def recurrent_backward(gradients: Sequence[torch.Tensor | None], state: torch.Te
     record = getattr(state, "framejit_record", None)
     if record is None or not record.leaves.keys() >= set(wanted):
         arguments = Arguments(*args)
-        if draws(arguments) and (arguments.data.device.type != "cpu" or not state.numel()):
+        if arguments.draws() and (arguments.data.device.type != "cpu" or not state.numel()):
             raise RuntimeError(f"the dropout of {name}() in the forward pass is not known any more")
         with torch.random.fork_rng(devices=()):
             if state.numel():
@@ -89,11 +89,6 @@ def recurrent_backward(gradients: Sequence[torch.Tensor | None], state: torch.Te
     with recording():
         found = torch.autograd.grad([result for result, _ in known], leaves, [gradient for _, gradient in known], retain_graph=True, allow_unused=True)
     return [torch.zeros_like(leaf) if gradient is None else gradient.contiguous() for leaf, gradient in zip(leaves, found, strict=True)]
-
-
-def draws(arguments: Arguments) -> bool:
-    """Whether the network draws random numbers."""
-    return arguments.train and arguments.dropout > 0 and arguments.num_layers > 1
 
 
 def as_expected(arguments: Arguments, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -109,7 +104,7 @@ def as_expected(arguments: Arguments, results: Sequence[torch.Tensor]) -> list[t
 def fake_recurrent(name: str, *args: Any) -> list[torch.Tensor]:
     *given, wanted = args
     arguments = Arguments(*given)
-    return [*arguments.empty_results(), torch.empty(RANDOM_STATE if wanted and draws(arguments) else 0, dtype=torch.uint8, device="cpu")]
+    return [*arguments.empty_results(), torch.empty(RANDOM_STATE if wanted and arguments.draws() else 0, dtype=torch.uint8, device="cpu")]
 
 
 @torch.library.register_fake("framejit::recurrent_backward", lib=LIBRARY)

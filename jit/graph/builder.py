@@ -34,7 +34,7 @@ from framejit.graph.demands import DEFAULT, GraphDemands
 from framejit.graph.fake import is_declared, is_of_others, version_of
 from framejit.graph.fake_constants import constants_among, forget_outdated
 from framejit.graph.fakes import Fakes, Writes, storages
-from framejit.graph.finished import GraphResult, check_moved, is_computed, module_with, unneeded
+from framejit.graph.finished import GraphResult, check_moved, computed_by, is_computed, module_with, unneeded
 from framejit.graph.function_modes import FunctionModes
 from framejit.graph.gradient_hooks import Listening
 from framejit.graph.graph_inputs import GraphInputs
@@ -44,7 +44,7 @@ from framejit.graph.known_data import KnownData
 from framejit.graph.metadata import USER_PLACES, UserPlace
 from framejit.graph.on_fakes import FailedOnFakes, keeping_dispatch_keys, run_on_fakes
 from framejit.graph.prune import fake_of, has_effect, has_tensor, prune
-from framejit.graph.region import dissolve_drawing_regions, is_of_drawing_region
+from framejit.graph.region import dissolve_drawing_regions
 from framejit.graph.results import Results, has_unbacked
 from framejit.graph.shape_env import forget_shape_envs
 from framejit.graph.shapes import Shapes
@@ -658,14 +658,11 @@ class GraphBuilder:
         self.refresh()
         outside = storages(self.input_fakes()) if not self.fakes.wrappers else set()
         unused = unneeded(
-            reversed(self.outermost.fx.nodes),
+            [node for node in reversed(self.outermost.fx.nodes) if node.target is not operator.getitem],
             (*outputs, *[node for node in self.outermost.kept if self.fakes.wrappers or not changes_result_only(node, outside)]),
-            lambda node: node in self.outermost.notes and is_computed(node.meta["example_value"]) and self._draws(node),
+            lambda node: node in self.outermost.notes and computed_by(node) is not None and has_effect(node, self.fakes.running),
         )
-        return self._without_gradients(unused)
-
-    def _draws(self, node: fx.Node) -> bool:
-        return is_of_drawing_region(node) or has_effect(node, self.fakes.running)
+        return self._without_gradients([found for node in unused if (found := computed_by(node)) is not None])
 
     def dispose(self) -> None:
         """Let go of everything."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
@@ -93,3 +94,9 @@ def unneeded(nodes: Iterable[fx.Node], outputs: Sequence[fx.Node], is_wanted: Ca
 def is_computed(value: Any) -> bool:
     """Whether a value is a tensor that is no view of another."""
     return isinstance(value, torch.Tensor) and not value._is_view()
+
+
+def computed_by(node: fx.Node) -> fx.Node | None:
+    """A tensor that a node computes and that is no view: the node itself, or an item of what it gives; None where the graph has no such."""
+    items = [user for user in node.users if user.target is operator.getitem]
+    return next((found for found in (node, *items) if is_computed(found.meta["example_value"])), None)

@@ -52,6 +52,10 @@ class Arguments:
         """The arguments in the order in which they stand here."""
         return [getattr(self, field.name) for field in fields(self)]
 
+    def draws(self) -> bool:
+        """Whether the network draws random numbers."""
+        return self.train and self.dropout > 0 and self.num_layers > 1
+
     def with_tensors(self, data: torch.Tensor, hx: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> Arguments:
         """The arguments with others in the place of those that may require a gradient."""
         return replace(self, data=data, hx=hx, params=params)
@@ -87,6 +91,8 @@ def run_on_fakes(operator: Callable[..., Any], *args: Any) -> tuple[torch.Tensor
     if not arguments.is_plain():
         return operator(*args)  # type: ignore[no-any-return]
     results = arguments.empty_results()
+    if arguments.draws():
+        torch.rand(0, device=arguments.data.device)  # for modes that look for operators that draw
     if torch.is_grad_enabled():
         reached = [tensor.sum() for tensor in arguments.tensors() if tensor.requires_grad]
         if reached:

@@ -6,7 +6,6 @@ pass of the whole graph. Where the graph computes gradients by itself, the opera
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -37,11 +36,6 @@ def dissolve_drawing_regions(nodes: Iterable[fx.Node]) -> None:
     for node in nodes:
         if node.target is run_drawing_region:
             node.target = run_on_fakes
-
-
-def is_of_drawing_region(node: fx.Node) -> bool:
-    """Whether a node is an item of what a region gives that draws random numbers."""
-    return node.target is operator.getitem and isinstance(node.args[0], fx.Node) and node.args[0].target is run_drawing_region
 
 
 def is_recorded(operand: Any) -> bool:
