@@ -13,7 +13,8 @@ import torch
 from torch import fx
 
 from framejit.graph.demands import GraphDemands
-from framejit.graph.fakes import storages
+from framejit.graph.fake import is_of_others
+from framejit.graph.fakes import arguments_of, storages
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
@@ -51,8 +52,11 @@ def runs_for_its_effect(node: fx.Node) -> bool:
 
 
 def changes_result_only(node: fx.Node, outside: set[int]) -> bool:
-    """Whether a node that changes something in place changes a tensor that is in none of these storages, the inputs'."""
+    """Whether a node that changes something in place changes a tensor that is in none of these storages, the inputs'. An operator that isn't torch's own may
+    give a new tensor, and write to any that it is given."""
     if storages(changed_statistics(node)) & outside:
+        return False
+    if is_of_others(node.target) and storages(fake for _, fake in arguments_of(node)) & outside:
         return False
     changed = node.args[0] if node.target is operator.setitem else node
     fake = changed.meta["example_value"] if isinstance(changed, fx.Node) else None

@@ -232,3 +232,108 @@ def test_a_number_that_lies_negated_in_memory(tensor: torch.Tensor) -> None:
     compiled = framejit.compile(program, backend="eager")
     for _ in range(2):
         assert torch.equal(compiled(tensor, torch.ones(2)), program(tensor, torch.ones(2)))
+
+
+def subtracts(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y.sub_(5)
+    return y
+
+
+def subtracts_in_a_sum(x: torch.Tensor) -> torch.Tensor:
+    y = x.sum()
+    y.sub_(5)
+    return y
+
+
+def subtracts_by_data(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y.data.sub_(5)
+    return y
+
+
+def subtracts_in_a_view(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y.view(1)[0] = x[0] - 5
+    return y
+
+
+def subtracts_into(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    torch.sub(x, 5, out=y)
+    return y
+
+
+def subtracts_in_a_list(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    torch._foreach_sub_([y], 5)
+    return y
+
+
+def subtracts_from_the_argument(x: torch.Tensor) -> torch.Tensor:
+    torch._foreach_sub_([x], 5)
+    return x
+
+
+def turns_a_flag(x: torch.Tensor) -> torch.Tensor:
+    is_positive = x > 0
+    is_positive.logical_not_()
+    return is_positive
+
+
+def updates_statistics(x: torch.Tensor) -> torch.Tensor:
+    mean = x.clone()
+    nn.functional.batch_norm(torch.stack([x, x - 90]), mean, torch.ones(1), training=True)
+    return mean
+
+
+def in_a_checkpoint(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    torch.utils.checkpoint.checkpoint(lambda t: (y.sub_(5), t * 2)[1], x, use_reentrant=False)
+    return y
+
+
+def for_other_data(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y.resize_(1).fill_(-5)
+    return y
+
+
+CHANGES = [
+    subtracts, subtracts_in_a_sum, subtracts_by_data, subtracts_in_a_view, subtracts_into, subtracts_in_a_list, subtracts_from_the_argument, turns_a_flag,
+    updates_statistics, in_a_checkpoint, for_other_data,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_computed_of_an_argument_is_asked_for_after_a_change(change: Callable[[torch.Tensor], torch.Tensor], backend: str) -> None:
+    def by_truth(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if change(x) else x * 3
+
+    def by_comparison(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if change(x) > 0 else x * 3
+
+    def by_number(x: torch.Tensor) -> torch.Tensor:
+        n = change(x).item()
+        return x * 2 if n > 0 else x * 3
+
+    for function in (by_truth, by_comparison, by_number):
+        compiled = framejit.compile(function, backend=backend)
+        for value in (1.0, 8.0, 5.0, 3.0):
+            left, right = torch.tensor([value]), torch.tensor([value])
+            assert torch.equal(compiled(right), function(left)) and torch.equal(left, right)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_is_asked_for_before_a_change_is_known(backend: str) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        n, is_positive = x.clone().item(), bool(x > 0)
+        torch._foreach_sub_([x], 5)
+        return x * 2 if n > 0 and is_positive else x * 3
+
+    framejit.reset()
+    compiled = framejit.compile(function, backend=backend, fullgraph=True)
+    for value in (1.0, 8.0, -5.0, 3.0):
+        assert torch.equal(compiled(torch.tensor([value])), function(torch.tensor([value])))
+    assert framejit.statistics()["graphs"] == 2
