@@ -85,6 +85,8 @@ def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Plan
             raise
         except (CannotGenerate, GraphBreak) as refused:
             logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")
+            if attempt.tracer.graph.is_finished:  # nodes that were pruned can't come back
+                return as_written(attempt, refused.reason, stop.stack, attempt.tracer.guards.all())
             reach.pop()
     return None
 

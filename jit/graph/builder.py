@@ -634,6 +634,11 @@ class GraphBuilder:
         late = tuple(checks_behind_changes(graph, kept, storages(self.input_fakes()), self.demands))
         return GraphResult(gm, tuple(inputs), indices, has_effects, repeatable, late, self.modes.initial, place, spent)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the outermost graph is closed."""
+        return any(node.op == "output" for node in self.outermost.fx.nodes)
+
     def _without_gradients(self, nodes: list[fx.Node]) -> list[fx.Node]:
         """Nodes to be outputs that nobody sees, detached: with AOTAutograd, leaves that only they depend on would get a gradient of zeros, and not None."""
         return [self._detached(node) if node.meta["example_value"].requires_grad else node for node in nodes]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from framejit import breaks
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NOT_IMPLEMENTED, would_be_knowable
-from framejit.objects.object import VM, Object
+from framejit.objects.object import VM, Object, fold
 from framejit.objects.sliceobject import SliceObject
 
 MAX_REPEAT = 1 << 16
@@ -141,9 +141,16 @@ def sort(vm: VM, items: list[Object], key: Object | None, reverse: Object | None
     return [items[i] for i in order]
 
 
+def is_reversed(vm: VM, reverse: Object) -> bool:
+    """The truth of the argument `reverse`. Which classes it may have differs between versions of CPython, so a real list is asked about others than bool."""
+    if reverse.cls is not bool:
+        fold(vm, [].sort, reverse=reverse.constant(vm))
+    return abstract.truth(vm, reverse)
+
+
 def sort_order(vm: VM, items: list[Object], order: list[int], key: Object | None, reverse: Object | None) -> None:
     """Permute `order`, the numbers of the items, as sorting permutes the items; partly where a comparison raises."""
-    backwards = reverse is not None and abstract.truth(vm, reverse)
+    backwards = reverse is not None and is_reversed(vm, vm.observe(reverse))
     function = None if key is None else vm.observe(key)
     keys = [vm.observe(item) for item in items]
     if function is not None and function.cls is not type(None):

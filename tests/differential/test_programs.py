@@ -249,6 +249,36 @@ def test_break_where_the_resumed_inner_frame_cannot_be_split(tmp_path: Path) -> 
     check(PRELUDE + ENTERING, [(0.0, 2, False, False), (1.0, 3, False, False)], tmp_path / "entering.py")
 
 
+SHARED = """
+KEPT = torch.tensor([0.5, 2.0, -1.0])
+
+def main(x, y, n, xs, d, o):
+    f = 1.5
+    a = KEPT.numpy()
+    print(f)
+    KEPT[0] = abs(f + 1)
+    o.k = float(a[0])
+    for f in x.tolist():
+        def inner(k=f ** 2):
+            nonlocal n, x
+            if x.tolist()[-1] > f:
+                print(x[0].item() + f)
+                KEPT[0] = x.max().item()
+            else:
+                x.lerp_(y, 0.5)
+            return k
+        f = inner()
+        x.add_(opaque(int(min(f, 5.0)) % 5) + f)
+    return x + 1
+"""
+
+
+def test_break_beside_a_change_that_cannot_be_replayed(tmp_path: Path) -> None:
+    """A graph that is closed when its break is found to be impossible isn't taken back any more: the frame runs uncompiled."""
+    reasons = check(PRELUDE + SHARED, [(3.0, 3, False, False), (-1.0, 1, True, True), (0.0, 1, False, False)], tmp_path / "shared.py")["reasons"]
+    assert any("shares memory with another one" in str(reason) for reason in reasons)
+
+
 MODULES = """
 class Block(torch.nn.Module):
     def forward(self, t):

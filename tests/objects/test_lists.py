@@ -474,3 +474,18 @@ def test_sorting_a_list_that_changes_meanwhile():
         return [compile(f)(x, [2, 1]), compile(g)(x, [5, 4, 3, *range(70), "a", 1])]
 
     agree_over_calls(program)
+
+
+@pytest.mark.parametrize("reverse", (None, 2.5, "yes", [1], 2, -1, True, 10**30, b"", Position(1)), ids=repr)
+@pytest.mark.parametrize("sort", (list.sort, sorted), ids=("sort", "sorted"))
+def test_what_reverse_may_be_when_sorting(sort, reverse):
+    """It must be an int in Python 3.11, and may be anything from 3.12 on."""
+
+    def program(t, items):
+        try:
+            found = sort(items, reverse=reverse)
+        except (TypeError, OverflowError) as error:
+            return str(error), items, t
+        return found, items, t + 1
+
+    agree(program, x, [3, 1, 2], fullgraph=False)
