@@ -15,6 +15,7 @@ from framejit.errors import UserFrame
 from framejit.graph.fake import version_of
 from framejit.graph.jagged import memory_of
 from framejit.graph.state import Modes
+from framejit.graph.written import counted_elsewhere, written_by_others
 
 if TYPE_CHECKING:
     from framejit.trail import Trail
@@ -220,12 +221,15 @@ class Body:
 
     def changes_arguments(self) -> bool:
         """Whether a placeholder's tensor has been changed in place here, be it lifted or an argument."""
-        fakes = [node.meta["example_value"] for node in (*self._arguments, *self.lifted.values())]
-        return any(isinstance(fake, torch.Tensor) and version_of(fake) > 0 for fake in fakes)
+        placeholders = {*self._arguments, *self.lifted.values()}
+        fakes = [fake for node in placeholders if isinstance(fake := node.meta["example_value"], torch.Tensor)]
+        return any(version_of(fake) > 0 for fake in fakes) or not memory_of(fakes).isdisjoint(written_by_others(self._kept, placeholders))
 
     def changed_lifted(self) -> list[torch.Tensor]:
         """The fakes of tensors of the graph around this one that have been changed in place here."""
-        return [outer.meta["example_value"] for outer in self._versions if version_of(outer.meta["example_value"]) != self._versions[outer]]
+        written = counted_elsewhere(self._kept, {*self._arguments, *self.lifted.values()})
+        lifted = {outer: outer.meta["example_value"] for outer in self._versions}
+        return [fake for outer, fake in lifted.items() if version_of(fake) != self._versions[outer] or memory_of([fake]) & written]
 
     def changes_lifted(self) -> bool:
         """Whether a tensor of the graph around this one has been changed in place here."""

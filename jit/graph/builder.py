@@ -55,6 +55,7 @@ from framejit.graph.statistics import changing
 from framejit.graph.switches import Switched, with_switches
 from framejit.graph.unbacked import Unbacked, is_unbacked
 from framejit.graph.wrappers import Wrappers, changed_among
+from framejit.graph.written import WRITTEN_INSIDE, written_inside
 from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard
 from framejit.guards.source import Call, Source, UserLine
@@ -354,7 +355,10 @@ class GraphBuilder:
                 reason = breaks.InsideTransform(f"torch.func.{name}", f"that raises on tensors without data: {failed.error}".partition("\n")[0])
             self.vm.unsupported(reason)
         node = self._node("call_function", target, args, kwargs, result, place)
-        if changes:
+        written = written_inside(node)
+        if written:
+            node.meta[WRITTEN_INSIDE] = written
+        if changes or written:
             self.body.keep(node)
         self._check_hooks(target)
         return node
@@ -466,7 +470,8 @@ class GraphBuilder:
                     result = getattr(args[0], name)(*args[1:], **kwargs) if op == "call_method" else run_on_fakes(target, args, kwargs)
             except Exception as error:
                 raise FailedOnFakes(error) from None
-        has_forgotten = forget_outdated(constants)
+        modules = [arg for given in args for arg in (given if isinstance(given, tuple) else (given,)) if isinstance(arg, fx.GraphModule)]
+        has_forgotten = forget_outdated(constants, runs_inner_graph=bool(modules))
         if self.autograd_node is not None:
             self.autograd_node.after(name, result, snapshot)
         if not self.demands.makes_sparse and any(map(is_sparse, tensors_of(result))):

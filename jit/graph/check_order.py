@@ -14,11 +14,12 @@ from torch import fx
 
 from framejit.graph.demands import GraphDemands
 from framejit.graph.fake import is_of_others
-from framejit.graph.fakes import arguments_of, storages
+from framejit.graph.fakes import storages
 from framejit.graph.on_fakes import STAND_INS
 from framejit.graph.prune import PURE_TARGETS, has_tensor
 from framejit.graph.statistics import changed_statistics
 from framejit.graph.unbacked import ASSERT
+from framejit.graph.written import arguments_of
 from framejit.torch_modes import MODE_CHANGES
 
 

@@ -40,10 +40,10 @@ def constants_among(fakes: Iterable[torch.Tensor]) -> list[Constant]:
     return [Constant(fake, data, version_of(fake), text_of(data)) for fake, data in known]
 
 
-def forget_outdated(constants: Sequence[Constant]) -> bool:
+def forget_outdated(constants: Sequence[Constant], runs_inner_graph: bool = False) -> bool:
     """An operator has run: where it has written to fakes and left their data as it was, they and all that share their memory have none from now on. Whether
-    there are such."""
-    outdated = [constant for constant in constants if constant.is_outdated()]
+    there are such. `runs_inner_graph`: the data knows already what the operator writes, from when its graph was traced, and now knows it twice."""
+    outdated = [constant for constant in constants if constant.is_outdated() or (runs_inner_graph and text_of(constant.data) != constant.text)]
     for constant in outdated:
         constant.fake.fake_mode.fake_tensor_converter.invalidate_constant_aliases(constant.data)
         constant.fake.constant = None

@@ -26,7 +26,7 @@ from framejit.graph.parts import PartsContext
 from framejit.graph.prune import run_node
 from framejit.graph.repeats import Repeats
 from framejit.graph.shape_env import TraceShapeEnv
-from framejit.graph.statistics import changed_statistics
+from framejit.graph.written import arguments_of, written_by_others
 from framejit.torch_classes import stays_itself
 from framejit.torch_modes import MODE_CHANGES
 
@@ -136,10 +136,8 @@ class Fakes:
 
     def _written(self, kept: set[fx.Node]) -> tuple[set[int], set[int]]:
         """The keys of the storages that these nodes have written to by tensors which are no inputs, and those of all tensors that they were handed."""
-        arguments = {node: fake for changing in kept for node, fake in arguments_of(changing)}
-        handed = storages(arguments.values())
-        written = storages(fake for node, fake in arguments.items() if node not in self._versions and version_of(fake) > 0)  # x.data has a counter of its own
-        return written | storages(fake for changing in kept for fake in changed_statistics(changing)), handed
+        handed = storages(fake for changing in kept for _, fake in arguments_of(changing))
+        return written_by_others(kept, self._versions), handed
 
     def changes_with_undoing(self) -> None:
         """A fake has been changed in place: to undo that is to make it stale."""
@@ -170,11 +168,6 @@ class Fakes:
                     forget_outdated(constants)
                     made_again(node)
         self._objects = {id(obj.node.meta["example_value"]): obj for obj in objects}
-
-
-def arguments_of(node: fx.Node) -> list[tuple[fx.Node, torch.Tensor]]:
-    """The nodes among a node's arguments that are tensors, with their fakes."""
-    return [(used, fake) for used in node.all_input_nodes if isinstance(fake := used.meta.get("example_value"), torch.Tensor)]
 
 
 def storages(fakes: Iterable[torch.Tensor]) -> set[int]:

@@ -18,12 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from framejit import breaks
 from framejit.graph.body import Body
 from framejit.graph.demands import GraphDemands
-from framejit.graph.fakes import Fakes, arguments_of, storages
+from framejit.graph.fakes import Fakes, storages
 from framejit.graph.graph_inputs import GraphInputs
 from framejit.graph.inputs import GraphInput
 from framejit.graph.on_fakes import written_by
 from framejit.graph.prune import PURE_TARGETS, draws
 from framejit.graph.shapes import Shapes
+from framejit.graph.written import arguments_of
 from framejit.guards.dynamic import is_argument
 from framejit.guards.kinds import Equals
 from framejit.guards.source import MISSING, Source

@@ -37,10 +37,14 @@ def run_on_fakes(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 def writes_to_lists(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a function of torch's may write to the tensors of a list that it is given."""
+    lists = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, (list, tuple))] if may_write(target, kwargs) else []
+    return any(isinstance(item, torch.Tensor) for given in lists for item in given)
+
+
+def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a function of torch's, by its name and its keywords, writes to its arguments."""
     name = target._schema.name if isinstance(target, OpOverload) else getattr(target, "__name__", "")
-    if "out" not in kwargs and (not name.endswith("_") or name.endswith("__")):
-        return False
-    return any(isinstance(arg, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in arg) for arg in (*args, *kwargs.values()))
+    return "out" in kwargs or (name.endswith("_") and not name.endswith("__"))
 
 
 class Written(TorchDispatchMode):

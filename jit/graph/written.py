@@ -1,0 +1,54 @@
+"""What the nodes of a graph write to, as far as versions of fakes don't say it.
+
+A tensor's version counts what is written to it by itself and by its views. `x.data` has a version of its own, running statistics are written to without
+being counted, and what an inner graph writes in such a way happens when the node that runs it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+import torch
+from torch import fx
+
+from framejit.graph.fake import version_of
+from framejit.graph.jagged import memory_of
+from framejit.graph.on_fakes import may_write
+from framejit.graph.statistics import changed_statistics
+
+
+def arguments_of(node: fx.Node) -> list[tuple[fx.Node, torch.Tensor]]:
+    """The nodes among a node's arguments that are tensors, with their fakes."""
+    return [(used, fake) for used in node.all_input_nodes if isinstance(fake := used.meta.get("example_value"), torch.Tensor)]
+
+
+WRITTEN_INSIDE = "framejit_written_inside"
+"""In the metadata of a node that runs an inner graph: those of its arguments to whose memory that graph writes without their versions saying so."""
+
+
+def counted_elsewhere(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> set[int]:
+    """The keys of the storages that nodes may have written to by tensors which are no inputs, as `x.data`."""
+    return memory_of(fake for node in nodes for used, fake in arguments_of(node) if used not in inputs and version_of(fake) > 0)
+
+
+def written_by_others(nodes: Iterable[fx.Node], inputs: Container[fx.Node]) -> set[int]:
+    """The keys of the storages that nodes may have written to without the versions of inputs saying so."""
+    written: list[torch.Tensor] = []
+    for node in nodes:
+        written += changed_statistics(node)
+        written += [used.meta["example_value"] for used in node.meta.get(WRITTEN_INSIDE, ())]
+    return memory_of(written) | counted_elsewhere(nodes, inputs)
+
+
+def written_inside(node: fx.Node) -> list[fx.Node]:
+    """The arguments of a node to whose memory the inner graphs write that it runs, without their versions saying so."""
+    written: set[int] = set()
+    for graph in [module.graph for used in node.all_input_nodes if isinstance(module := used.meta.get("example_value"), fx.GraphModule)]:
+        written |= written_by_others(graph.nodes, graph.find_nodes(op="placeholder")) | memory_of(in_lists(graph.nodes))
+    return [used for used, fake in arguments_of(node) if written and memory_of([fake]) & written]
+
+
+def in_lists(nodes: Iterable[fx.Node]) -> list[torch.Tensor]:
+    """The tensors of lists that nodes may write to: where these run in an inner graph, nobody counts that."""
+    lists = [arg for node in nodes if may_write(node.target, node.kwargs) for arg in (*node.args, *node.kwargs.values()) if isinstance(arg, (list, tuple))]
+    return [fake for given in lists for item in given if isinstance(item, fx.Node) and isinstance(fake := item.meta.get("example_value"), torch.Tensor)]
