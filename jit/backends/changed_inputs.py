@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 from torch.utils.checkpoint import CheckpointPolicy
 
+from framejit.backends.memory import value_of, views_of
 from framejit.backends.recompute import RECOMPUTE
 
 COPY = "framejit_copy"
@@ -69,57 +68,6 @@ def put_in_place(old: fx.Node, new: fx.Node) -> None:
         view.meta["val"] = value_of(view)
 
 
-def value_of(node: fx.Node) -> Any:
-    """The result of a node on the fakes of its arguments."""
-    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
-    with torch.no_grad():
-        return node.target(*args, **kwargs)  # type: ignore[operator]
-
-
-def views_of(node: fx.Node) -> Iterator[fx.Node]:
-    """The views of a node's result, and the views of these, in the order of the graph."""
-    for user in node.users:
-        if is_view(user):
-            yield user
-            yield from views_of(user)
-
-
-def is_view(node: fx.Node) -> bool:
-    """Whether a node's result lies in the memory of its first argument's."""
-    if node.target is operator.getitem or node.target is ATEN._unsafe_view.default:
-        return True
-    return isinstance(node.target, OpOverload) and any(
-        result.alias_info is not None and not result.alias_info.is_write for result in node.target._schema.returns
-    )
-
-
 def leaves(copy: fx.Node) -> bool:
     """Whether a copy, or a view of it, is a result of its graph."""
     return any(user.op == "output" for node in (copy, *views_of(copy)) for user in node.users)
-
-
-def save_apart(forward: fx.GraphModule, num_fwd_outputs: int) -> None:
-    """Have what is saved for the backward graph lie elsewhere than in the inputs that the forward graph changes, where the next call writes again.
-
-    Inductor computes some operators' results, which are copied to an input and saved, in the input's memory. It takes no `lift_fresh_copy` out.
-    """
-    output = forward.graph.output_node()
-    results, saved = output.args[0][:num_fwd_outputs], list(output.args[0][num_fwd_outputs:])  # type: ignore[index]
-    written = {view for node in forward.graph.find_nodes(op="call_function", target=ATEN.copy_.default) for view in same_memory(node.args[1])}
-    for place, node in enumerate(saved):
-        if node in written:
-            with forward.graph.inserting_before(output):
-                saved[place] = forward.graph.call_function(ATEN.lift_fresh_copy.default, (node,))
-            saved[place].meta["val"] = value_of(saved[place])
-    if written:
-        output.args = ((*results, *saved),)
-        forward.recompile()
-
-
-def same_memory(node: fx.Node) -> Iterator[fx.Node]:
-    """The node, what it is a view of, and all views of that; nothing where that is an input."""
-    while is_view(node):
-        node = node.args[0]  # type: ignore[assignment]
-    if node.op != "placeholder":
-        yield node
-        yield from views_of(node)

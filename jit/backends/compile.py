@@ -30,14 +30,21 @@ from framejit.backends.calling import (
 from framejit.backends.contexts import annotate, backend_contexts, example_inputs, share_memory
 from framejit.backends.floats import take_out
 from framejit.backends.freezing import Frozen, freeze
+from framejit.backends.grad_mode import begin_with_gradients, detach_views, with_gradients
 from framejit.backends.left_to_autograd import LeftToAutograd, cause_of
+from framejit.backends.memory import outputs_of
 from framejit.backends.registry import Backend
 from framejit.backends.request import BackendGuard, CompiledGraph, FrozenInputGuard, GraphRequest
+from framejit.backends.view_geometry import take_out_views
 from framejit.errors import BackendError, FramejitError
 from framejit.graph.inner import graph_modules, nodes_inside
 from framejit.graph.metadata import USER_PLACES
 from framejit.torch_classes import is_distributed
 from framejit.torch_modes import MODE_CHANGES
+
+BACKWARD_AUTOCAST = {"backward_pass_autocast": "off"} if hasattr(functorch_config, "backward_pass_autocast") else {}
+"""AOTAutograd's setting for autocast in backward passes: off, as in eager where a backward pass runs outside of it. Without it they were made under the
+autocast in which the graph begins, and computed in its dtype what the forward pass computes outside of any."""
 
 
 def compile_graph(request: GraphRequest) -> CompiledGraph:
@@ -52,6 +59,12 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     if inference:
         request = replace(request, modes=replace(request.modes, inference=True, grad=False))
     switches = [node for node in nodes_inside(request.gm) if node.target in MODE_SWITCHES]
+    modes = request.modes
+    views = None
+    if backend.needs_contexts:
+        request = begin_with_gradients(request)
+        views = take_out_views(request)
+        outputs = len(outputs_of(request.gm.graph))
     guards: list[BackendGuard] = []
     wrappers = any(info.is_wrapper for info in request.inputs)
     with request.modes.applied(), torch._C.DisableTorchFunctionSubclass() if wrappers else contextlib.nullcontext():
@@ -62,10 +75,14 @@ def compile_graph(request: GraphRequest) -> CompiledGraph:
     _forget_examples(request)
     if not backend.trusted and not boxed:
         fn = checked(fn, backend.name, outputs)
+    if views is not None:
+        fn = views(fn)
     if request.spent:
         fn = spending(fn, request.spent)
+    if request.modes is not modes:
+        fn = with_gradients(fn)
     if switches:
-        fn = restoring(fn, switches, request.modes)
+        fn = restoring(fn, switches, modes)
     if inference:
         fn = _in_inference_mode(fn)
     subclasses = [index for index, info in enumerate(request.inputs) if info.is_subclass]
@@ -122,6 +139,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     if backend.freezes() and not request.modes.grad:
         frozen = freeze(inner)
         inner = frozen.request
+    detach_views(inner.gm)
     annotate(inner)
     if any(is_distributed(type(node.meta.get("example_value"))) for node in inner.gm.graph.nodes):
         forget_layouts()
@@ -130,7 +148,7 @@ def _compile_in_contexts(request: GraphRequest) -> tuple[Callable[..., Any], boo
     with backend_contexts(inner) as contexts:
         examples = example_inputs(inner, contexts)
         # Results that are views of an input are made again by AOTAutograd, of another tensor where it has put one in the place of inputs that overlap.
-        with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory(examples)):
+        with functorch_config.patch(view_replay_for_aliased_outputs=not share_memory(examples), **BACKWARD_AUTOCAST):
             fn, boxed = unbox(_call_or_leave(inner, examples))
         guards = contexts.guards(request)
         _forget_tensors(contexts.tracing.fake_mode)  # it lives as long as the backward may have to be compiled

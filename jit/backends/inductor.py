@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.custom_graph_pass import CustomPartitionerFn, get_hash_for_files
 from torch.compiler import config as config_of_compiler
 
-from framejit.backends import changed_inputs
+from framejit.backends import changed_inputs, memory
 from framejit.backends.contexts import share_memory
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
@@ -96,8 +97,10 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     """
     patches = dict(config_patches or {})
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
-    with functorch_config.patch(enable_autograd_cache=False) if share_memory(example_inputs) else contextlib.nullcontext(), as_framejit_compiles():
-        return compile_fx(gm, example_inputs, inner_compile=compile_inner, config_patches=patches)
+    shared = share_memory(example_inputs)
+    inner = compile_inner if shared else functools.partial(compile_inner, memories=memory.Memories.of(gm.graph))
+    with functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext(), as_framejit_compiles():
+        return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
 
 
 @contextlib.contextmanager
@@ -117,16 +120,22 @@ class Partitioner(CustomPartitionerFn):
     def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         partition = min_cut_rematerialization_partition if self.inner is None else self.inner
         forward, backward = changed_inputs.partition_with_copies(partition, gm, joint_inputs, **kwargs)
-        changed_inputs.save_apart(forward, kwargs["num_fwd_outputs"])
+        memory.save_apart(forward, kwargs["num_fwd_outputs"])
         return forward, backward
 
     def uuid(self) -> Any:
         """What tells this way to divide graphs from others, in the keys of caches."""
-        return get_hash_for_files((changed_inputs.__file__,)), self.inner.uuid() if self.inner is not None else None
+        return get_hash_for_files((changed_inputs.__file__, memory.__file__)), self.inner.uuid() if self.inner is not None else None
 
 
-def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
-    """torch's `compile_fx_inner`, on a graph of ATen's operators in other words."""
+def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], memories: memory.Memories | None = None, **kwargs: Any) -> Any:
+    """torch's `compile_fx_inner`, on a graph of ATen's operators in other words.
+
+    `memories`: those of the inputs and results of the trace's graph, where its inputs lie apart.
+    """
+    context = torch._guards.TracingContext.try_get()
+    if memories is not None and not kwargs.get("is_backward") and context is not None and context.fw_metadata is not None:
+        memories.tell_apart(gm, context.fw_metadata.num_mutated_inp_runtime_indices)
     without_alpha(gm.graph)
     compute_once(gm.graph)
     gm.recompile()

@@ -64,6 +64,7 @@ class GraphRequest:
         backend: from `lookup`.
         frame_id, frame_compile_id: which code object, and which compilation of it, for logs and profilers.
         spent: indices of outputs that the graph gives detached, and errors: what is compiled gives them with a record of autograd's that ends in these.
+        changed: indices of the inputs that the graph changes in place.
         modules: nn.Modules whose tensors are inputs, by path, for a backend that discards what it has frozen.
     """
 
@@ -76,6 +77,7 @@ class GraphRequest:
     frame_id: int = 0
     frame_compile_id: int = 0
     spent: Mapping[int, str] = field(default_factory=dict)
+    changed: Sequence[int] = ()
     modules: Mapping[str, torch.nn.Module] = field(default_factory=dict)
 
     @property

@@ -129,6 +129,7 @@ def request_of(planned: Planned) -> GraphRequest:
         frame_id=attempt.frame_id,
         frame_compile_id=attempt.request.origin.number,
         spent=graph.spent,
+        changed=graph.mutated,
     )
 
 

@@ -201,7 +201,7 @@ def test_a_partitioner_of_the_program_is_still_asked(monkeypatch: pytest.MonkeyP
     class Own(torch._inductor.custom_graph_pass.CustomPartitionerFn):
         def __call__(self, *args: object, **kwargs: object) -> object:
             asked.append(True)
-            return torch._functorch.partitioners.default_partition(*args, **kwargs)
+            return torch._functorch.partitioners.min_cut_rematerialization_partition(*args, **kwargs)
 
         def uuid(self) -> str:
             return "own"

@@ -1,0 +1,131 @@
+"""Which results of an ATen graph lie in the memory of others, and results that Inductor would give in memory where they don't belong."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+ATEN = torch.ops.aten
+
+
+def value_of(node: fx.Node) -> Any:
+    """The result of a node on the fakes of its arguments."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
+    with torch.no_grad():
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def views_of(node: fx.Node) -> Iterator[fx.Node]:
+    """The views of a node's result, and the views of these, in the order of the graph."""
+    for user in node.users:
+        if is_view(user):
+            yield user
+            yield from views_of(user)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether a node's result lies in the memory of its first argument."""
+    if node.target is operator.getitem:
+        return is_view(node.args[0])  # type: ignore[arg-type]
+    if node.target is ATEN._unsafe_view.default:
+        return True
+    return isinstance(node.target, OpOverload) and any(
+        result.alias_info is not None and not result.alias_info.is_write for result in node.target._schema.returns
+    )
+
+
+def base_of(node: fx.Node) -> fx.Node:
+    """What a node is a view of, through all views between; the node itself where it is none."""
+    while is_view(node):
+        node = node.args[0]  # type: ignore[assignment]
+    return node
+
+
+def save_apart(forward: fx.GraphModule, num_fwd_outputs: int) -> None:
+    """Have what is saved for the backward graph lie elsewhere than in the inputs that the forward graph changes, where the next call writes again.
+
+    Inductor computes some operators' results, which are copied to an input and saved, in the input's memory.
+    """
+    copied = forward.graph.find_nodes(op="call_function", target=ATEN.copy_.default)
+    bases = {base_of(node.args[1]) for node in copied}
+    saved = range(num_fwd_outputs, len(outputs_of(forward.graph)))
+    copy_results(forward, {place: place for place in saved if base_of(outputs_of(forward.graph)[place]) in bases})
+
+
+@dataclass(frozen=True)
+class Memories:
+    """Where the inputs and the results of a graph lie: a number for each memory, None for what has none of its own."""
+
+    inputs: frozenset[int]
+    results: tuple[int | None, ...]
+
+    @staticmethod
+    def of(graph: fx.Graph) -> Memories:
+        """As the trace has seen it."""
+        inputs = [memory_of(node) for node in graph.find_nodes(op="placeholder")]
+        return Memories(frozenset(memory for memory in inputs if memory is not None), tuple([memory_of(node) for node in outputs_of(graph)]))
+
+    def tell_apart(self, gm: fx.GraphModule, before: int) -> None:
+        """Have results lie in memory of their own in a graph of AOTAutograd's too, which gives so many others before them.
+
+        Inductor takes a sum with zeros, or a product with ones, for the other operand: `torch.zeros(3) + x` would be `x`.
+        """
+        bases: dict[fx.Node, int] = {}
+        shared: dict[int, object] = {}
+        for place, memory in enumerate(self.results, before):
+            node = outputs_of(gm.graph)[place]
+            if memory is None or memory in self.inputs or not isinstance(node, fx.Node):
+                continue
+            base = base_of(node)
+            if base.op == "placeholder" or bases.setdefault(base, memory) != memory:
+                shared[place] = memory
+        copy_results(gm, shared)
+
+
+def memory_of(node: Any) -> int | None:
+    """A number for the memory of what a node of the trace gives."""
+    fake = node.meta.get("example_value") if isinstance(node, fx.Node) else None
+    return fake.untyped_storage()._cdata if isinstance(fake, FakeTensor) and fake.layout is torch.strided else None
+
+
+def outputs_of(graph: fx.Graph) -> Sequence[Any]:
+    """What the graph gives."""
+    return graph.output_node().args[0]  # type: ignore[return-value]
+
+
+def copy_results(gm: fx.GraphModule, places: Mapping[int, object]) -> None:
+    """Have a graph give copies in these places of its output: those for which there is an equal object are views of one copy.
+
+    Inductor takes no `lift_fresh_copy` out.
+    """
+    if not places:
+        return
+    results = list(outputs_of(gm.graph))
+    copies: dict[tuple[fx.Node, object], fx.Node] = {}
+    with gm.graph.inserting_before(gm.graph.output_node()):
+        for place, memory in places.items():
+            alone = list(places.values()).count(memory) == 1
+            copied = results[place] if alone else base_of(results[place])
+            if (copied, memory) not in copies:
+                copies[copied, memory] = gm.graph.call_function(ATEN.lift_fresh_copy.default, (copied,))
+                copies[copied, memory].meta["val"] = value_of(copies[copied, memory])
+            results[place] = view_again(gm.graph, results[place], copied, copies[copied, memory])
+    gm.graph.output_node().args = (tuple(results),)
+    gm.recompile()
+
+
+def view_again(graph: fx.Graph, view: fx.Node, old: fx.Node, new: fx.Node) -> fx.Node:
+    """A node for the same view of another node."""
+    if view is old:
+        return new
+    base = view_again(graph, view.args[0], old, new)  # type: ignore[arg-type]
+    again = graph.node_copy(view, lambda node: base if node is view.args[0] else node)
+    again.meta["val"] = value_of(again)
+    return again

@@ -1,0 +1,108 @@
+"""Views of inputs that a graph changes, where sizes, strides or offsets vary: they are made behind the graph, which gives the numbers in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+from framejit.backends.memory import memory_of, outputs_of
+from framejit.backends.request import GraphRequest
+
+
+@dataclass(frozen=True, slots=True)
+class VaryingView:
+    """A result of this index is a view of the input that the graph gives there: its sizes, strides and offset follow the graph's other results, from `first`
+    on. It has a record of autograd's if it is `recorded`."""
+
+    index: int
+    dims: int
+    first: int
+    recorded: bool
+
+    def of(self, base: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
+        """The view."""
+        own = numbers[self.first : self.first + 2 * self.dims + 1]
+        with torch.set_grad_enabled(self.recorded):
+            view = base.as_strided(own[: self.dims], own[self.dims : -1], own[-1])
+        return view if self.recorded else view.detach()
+
+
+def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+    """Take such views out of `request.gm`, in place; gives what has a callable for the graph give them all the same, None where there are none.
+
+    AOTAutograd makes views of inputs anew. Where their numbers vary (`x[i]`), it goes by the layout of what the graph gives, a view of the input's new value.
+    That begins where its own memory does, and Inductor may lay it out otherwise: in `x.t()[0] = 9; return x[i]` the result could be a column of `x`, or lie in
+    another part of what `x` is a part of.
+    """
+    graph = request.gm.graph
+    placeholders = graph.find_nodes(op="placeholder")
+    changed = {memory_of(placeholders[index]): placeholders[index] for index in request.changed}
+    results, numbers = list(outputs_of(graph)), list[Any]()
+    symbols = symbols_of(placeholders)
+    views = []
+    for index, node in enumerate(results):
+        base = changed.get(memory_of(node)) if node.op != "placeholder" else None
+        if base is not None and (geometry := varying_geometry(node, base)) and free_symbols(geometry) <= symbols.keys():
+            fake = node.meta["example_value"]
+            views.append(VaryingView(index, fake.dim(), len(numbers), fake.requires_grad))
+            with graph.inserting_before(graph.output_node()):
+                numbers += number_nodes(graph, geometry, symbols)
+            results[index] = base
+    if not views:
+        return None
+    graph.output_node().args = ((*results, *numbers),)
+    request.gm.recompile()
+    return lambda fn: giving_views(fn, views, len(results))
+
+
+def varying_geometry(node: fx.Node, base: fx.Node) -> list[Any]:
+    """Sizes, strides and offset of a view of `base`; none where they don't vary, or where it has other elements than a part of `base` has."""
+    view, whole = node.meta["example_value"], base.meta["example_value"]
+    if (view.dtype, view.is_conj(), view.is_neg()) != (whole.dtype, whole.is_conj(), whole.is_neg()):
+        return []
+    numbers = [*view.size(), *view.stride(), view.storage_offset()]
+    return numbers if any(isinstance(number, torch.SymInt) for number in numbers) else []
+
+
+def symbols_of(placeholders: Sequence[fx.Node]) -> dict[sympy.Basic, fx.Node]:
+    """The symbols that a graph is given as numbers, by the placeholders of these."""
+    values = [(node.meta["example_value"], node) for node in placeholders]
+    return {value.node.expr: node for value, node in values if isinstance(value, torch.SymInt)}
+
+
+def free_symbols(numbers: Sequence[Any]) -> set[sympy.Basic]:
+    """The symbols of which numbers are made."""
+    return {symbol for number in numbers if isinstance(number, torch.SymInt) for symbol in number.node.expr.free_symbols}
+
+
+def number_nodes(graph: fx.Graph, numbers: Sequence[Any], symbols: dict[sympy.Basic, fx.Node]) -> Iterator[Any]:
+    """What computes these numbers in a graph that is given the symbols of which they are made."""
+    tracer = fx.proxy.GraphAppendingTracer(graph)
+    proxies: Any = {symbol: fx.Proxy(node, tracer) for symbol, node in symbols.items()}
+    for number in numbers:
+        result = sympy_interp(PythonReferenceAnalysis, proxies, number.node.expr) if isinstance(number, torch.SymInt) else number
+        if isinstance(result, fx.Proxy):
+            result.node.meta["example_value"] = number
+            yield result.node
+        else:
+            yield int(result)
+
+
+def giving_views(fn: Callable[..., Any], views: Sequence[VaryingView], count: int) -> Callable[..., Any]:
+    """`fn`, which gives so many results, and numbers after them, with the views made of these."""
+
+    def run(*args: Any) -> Any:
+        given = fn(*args)
+        results, numbers = list(given[:count]), given[count:]
+        for view in views:
+            results[view.index] = view.of(results[view.index], numbers)
+        return results
+
+    return run

@@ -1,0 +1,109 @@
+"""Views of arguments that are changed, by indices and sizes that vary: each lies where eager's lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import framejit
+
+BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+
+
+def row(x, i):
+    a = x[i]
+    x.t()[0] = 9
+    return a
+
+
+def row_taken_later(x, i):
+    x.t().mul_(2)
+    return x[i], x.t()
+
+
+def column(x, i):
+    a = x[:, i]
+    x.t()[0] = 9
+    return a
+
+
+def rows(x, i):
+    a = x[i:]
+    x.mul_(2)
+    return a, x.narrow(0, i, 1)
+
+
+def part_of_a_row(x, i):
+    a = x[i][1:]
+    x.unsqueeze(0).add_(1)
+    return a
+
+
+def row_of_what_is_changed(x, i):
+    a = x[i]
+    b = x.t()
+    b.add_(1)
+    return a, b[i], x
+
+
+def detached(x, i):
+    x.t().mul_(2)
+    return x[i].detach()
+
+
+PROGRAMS = [row, row_taken_later, column, rows, part_of_a_row, row_of_what_is_changed, detached]
+ARGUMENTS: dict[str, Callable[[], torch.Tensor]] = {
+    "whole": lambda: torch.arange(9.0).view(3, 3).clone(),
+    "part": lambda: torch.arange(30.0).view(5, 6)[1:4, 2:5],
+    "transposed": lambda: torch.arange(40.0).view(8, 5)[1::2, 1:4][:3].t(),
+}
+
+
+def story(run: Callable[..., Any], make: Callable[[], torch.Tensor], *more: Any) -> list[Any]:
+    x = make()
+    results = run(x, *more)
+    results = results if isinstance(results, tuple) else (results,)
+    places = [(value.stride(), value.storage_offset(), value.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()) for value in results]
+    return [*map(torch.clone, results), x.clone(), places]
+
+
+@BACKENDS
+@pytest.mark.parametrize("argument", ARGUMENTS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_an_index_that_varies(program: Callable[..., Any], argument: str, backend: str) -> None:
+    compiled = framejit.compile(program, backend=backend)
+    for index in (1, 2, 0, 1):
+        torch.testing.assert_close(story(compiled, ARGUMENTS[argument], index), story(program, ARGUMENTS[argument], index))
+
+
+@BACKENDS
+def test_sizes_that_vary(backend: str) -> None:
+    def program(x):
+        last, (first, second) = x[x.shape[0] - 1], x.chunk(2)
+        x.t()[0] = 9
+        return last, first, second
+
+    compiled = framejit.compile(program, backend=backend, dynamic=True, fullgraph=True)
+    for size in (3, 4, 5):
+        torch.testing.assert_close(*[story(run, lambda size=size: torch.arange(40.0).view(5, 8)[:size, 1 : size + 1]) for run in (compiled, program)])
+
+
+@BACKENDS
+def test_gradients_through_a_row_of_a_changed_weight(backend: str) -> None:
+    def program(w, i):
+        with torch.no_grad():
+            w.t().mul_(2)
+        return w[i], w[i].detach()
+
+    compiled = framejit.compile(program, backend=backend)
+    for index in (1, 2, 0):
+        found = []
+        for run in (program, compiled):
+            weight = torch.arange(30.0).view(5, 6)[1:4, 2:5].clone().requires_grad_()
+            row, plain = run(weight, index)
+            (row * plain).sum().backward()
+            found.append((row.detach(), plain, weight.grad))
+        torch.testing.assert_close(*found)
