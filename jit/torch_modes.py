@@ -86,6 +86,13 @@ def forget_casts(depth: int) -> None:
         torch.clear_autocast_cache()
 
 
+def exit_keeping_casts(scope: torch.autocast) -> None:
+    """Leave, in a graph, a scope of autocast that is entered for real behind it: what autocast has cast there is in its cache then, as in eager."""
+    torch.autocast_increment_nesting()
+    _exit_autocast(scope)
+    torch.autocast_decrement_nesting()
+
+
 def leave_autocast(devices: AutocastOfDevices, depth: int) -> None:
     """Set autocast to this value, and leave all scopes but the outer `depth`, which an error has left open."""
     put_autocast(devices)
@@ -223,7 +230,7 @@ INFERENCE = Mode(
 AUTOCAST = Mode(
     "autocast", lambda: autocast_of(AUTOCAST_DEVICES), autocast_in_force, autocast_probes,
     asked_by=(torch.is_autocast_enabled, torch.is_autocast_cpu_enabled, NATIVE._is_any_autocast_enabled),
-    switches=(_enter_autocast, _exit_autocast, forget_casts), put=put_autocast,
+    switches=(_enter_autocast, _exit_autocast, exit_keeping_casts, forget_casts), put=put_autocast,
 )  # fmt: skip
 DEFAULT_DTYPE = Mode(
     "default dtype", torch.get_default_dtype,

@@ -109,7 +109,8 @@ def announce_settings(attempt: Attempt, behind: Behind | None) -> None:
     """Have the replacement code leave torch's modes and framejit's directives as the trace has left them."""
     tracer = attempt.tracer
     modes = tracer.graph.modes
-    for change in (modes.final_difference(), modes.switches.final_difference(), tracer.graph.function_modes.final_difference()):
+    casts_are_cached = tracer.graph.autograd_node is None
+    for change in (modes.final_difference(casts_are_cached), modes.switches.final_difference(), tracer.graph.function_modes.final_difference()):
         if change is not None:
             tracer.effects.at_end(change)
     left = tracer.directives

@@ -19,11 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from framejit.graph.on_fakes import run_on_fakes
 from framejit.graph.statistics import writes_statistics
 from framejit.saved_tensor_hooks import pop_saved_tensor_hooks
+from framejit.torch_modes import exit_keeping_casts
 
 Running = Callable[[], AbstractContextManager[object]]
 """Makes that in which operators run on fakes."""
 SET_GRAD = torch._C._set_grad_enabled
-EXITS = frozenset({_exit_autocast, _exit_inference_mode, pop_saved_tensor_hooks})
+EXITS = frozenset({_exit_autocast, exit_keeping_casts, _exit_inference_mode, pop_saved_tensor_hooks})
 PURE_TARGETS = frozenset(
     {getattr(operator, name) for name in dir(operator) if not name.startswith("_")} | {builtins.getattr, torch.ops.aten._assert_scalar.default}
 )

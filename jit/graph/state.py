@@ -13,7 +13,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from framejit.graph.switches import Switches
 from framejit.saved_tensor_hooks import TracedHooks, passed_over, pop_saved_tensor_hooks, push_saved_tensor_hooks, set_for_real
-from framejit.torch_modes import SWITCHED, AutocastOfDevices, forget_casts
+from framejit.torch_modes import SWITCHED, AutocastOfDevices, exit_keeping_casts, forget_casts
 
 if TYPE_CHECKING:
     from torch import fx
@@ -176,13 +176,17 @@ class GlobalModes:
             self._overrides_off = torch._C.DisableTorchFunctionSubclass()
             self._overrides_off.__enter__()
 
-    def final_difference(self) -> ModeChange | Entering | None:
-        """The effect of the modes that the trace so far leaves changed; None where it leaves none changed. Scopes still open are left in the graph."""
+    def final_difference(self, casts_are_cached: bool) -> ModeChange | Entering | None:
+        """The effect of the modes that the trace so far leaves changed; None where it leaves none changed. Scopes still open are left in the graph.
+
+        `casts_are_cached`: what the graph casts under autocast, autocast itself has cached when the graph has run.
+        """
         if not self.scopes_open:
             return None if self.current == self.initial else ModeChange(self.initial, self.current)
         for scope in reversed(self._scopes):
             if scope.node is not None:
-                self._effect_node(scope.exit_function, (scope.node,))
+                is_reentered = casts_are_cached and scope.enter is torch.autocast.__enter__
+                self._effect_node(exit_keeping_casts if is_reentered else scope.exit_function, (scope.node,))
         scopes = [(scope.grad, scope.enter, scope.owner) for scope in self._scopes]
         scopes += [(self.current.grad, enter, owner) for owner, enter in self._nominal]
         return Entering(tuple(scopes), self.current.grad)

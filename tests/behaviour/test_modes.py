@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from agreement import agree
@@ -602,3 +604,65 @@ def test_an_autocast_of_the_callers_is_left_once():
             assert function(scope, torch.ones(2, 2)).dtype is torch.bfloat16
             assert torch.get_autocast_dtype("cpu") is torch.bfloat16
     assert nesting() == 0
+
+
+def steps_inside_autocast(model, optimizer, t):
+    with torch.autocast("cpu", torch.bfloat16):
+        model(t).float().sum().backward()
+        framejit.graph_break()
+        optimizer.step()
+        return model(t)
+
+
+def breaks_twice_inside_autocast(model, optimizer, t):
+    with torch.autocast("cpu", torch.bfloat16):
+        a = model(t)
+        framejit.graph_break()
+        with torch.no_grad():
+            model.weight.add_(1)
+        b = model(t)
+        framejit.graph_break()
+        c = model(t)
+    with torch.autocast("cpu", torch.bfloat16):
+        return a, b, c, model(t)
+
+
+def breaks_inside_autocast_that_is_off(model, optimizer, t):
+    with torch.autocast("cpu", torch.bfloat16):
+        a = model(t)
+        with torch.autocast("cpu", enabled=False), torch.no_grad():
+            framejit.graph_break()
+            model.weight.add_(1)
+        return a, model(t)
+
+
+def breaks_and_raises_inside_autocast(model, optimizer, t):
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            a = model(t)
+            framejit.graph_break()
+            raise ValueError
+    except ValueError:
+        with torch.no_grad():
+            model.weight.add_(1)
+    with torch.autocast("cpu", torch.bfloat16):
+        return a, model(t)
+
+
+@pytest.mark.only_eager("AOTAutograd casts anew each time: docs/limits.md")
+@pytest.mark.parametrize("is_inside", [False, True])
+@pytest.mark.parametrize(
+    "program", [steps_inside_autocast, breaks_twice_inside_autocast, breaks_inside_autocast_that_is_off, breaks_and_raises_inside_autocast]
+)
+def test_what_autocast_has_cast_is_used_after_a_break_as_in_eager(program, is_inside):
+    """In eager, weights that change inside `autocast` are used as they were first cast, till it ends."""
+
+    def found(call):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(2, 2)
+        with torch.autocast("cpu", torch.bfloat16) if is_inside else contextlib.nullcontext():
+            results = call(model, torch.optim.SGD(model.parameters(), 0.5), torch.ones(1, 2))
+        assert torch.autocast_increment_nesting() == 1 and torch.autocast_decrement_nesting() == 0
+        return [result.tolist() for result in (results if isinstance(results, tuple) else (results,))]
+
+    assert found(framejit.compile(program, backend="eager")) == found(program)
