@@ -24,6 +24,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from framejit import breaks, interrupts
 from framejit.errors import UserFrame
+from framejit.graph.annotations import CUSTOM, AnnotatedVM, annotation_in_force
 from framejit.graph.autograd_node import AutogradNode, tensors_of
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.call_data import CallData
@@ -60,7 +61,7 @@ from framejit.guards.dynamic import STATIC, Dynamic
 from framejit.guards.kinds import Guard
 from framejit.guards.source import Call, Source, UserLine
 from framejit.objects.numberobject import NumberObject
-from framejit.objects.object import VM, NotConstant, Object
+from framejit.objects.object import NotConstant, Object
 from framejit.objects.storageobject import StorageObject
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.unbackednumber import UnbackedNumber
@@ -101,7 +102,7 @@ class LaterReader:
     of: fx.Node | None = None
 
 
-class TorchVM(VM, Protocol):
+class TorchVM(AnnotatedVM, Protocol):
     """What the graph, and the models of torch's functions, see of the running trace beyond what objects see of it."""
 
     @property
@@ -565,6 +566,9 @@ class GraphBuilder:
         meta["source_fn_stack"] = [(node.name, target)]
         if self.module_stack:
             meta["nn_module_stack"] = self.module_stack
+        annotated = annotation_in_force(vm)
+        if annotated is not None:
+            meta[CUSTOM] = annotated
         return node
 
     def is_empty(self) -> bool:

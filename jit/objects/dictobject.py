@@ -69,6 +69,11 @@ class DictObject(Namespace):
         found = self.entries.get(name)
         return None if found is None else found[1]
 
+    def known(self, name: str) -> Object | None:
+        """The value of a key as far as the trace has looked it up or stored it. Guards nothing."""
+        entry = self.stores.get(name) or (None if name in self.removed else self.entries.get(name))
+        return None if entry is None else entry[1]
+
     def _look_outside(self, vm: VM, name: Any) -> Object | None:
         """First lookup of a key in the original."""
         if (type(name) is not str and not is_plain(name)) or not self.has_plain_keys():

@@ -549,6 +549,9 @@ class Tracer:
         """Every value from outside that is mutable or compared by identity, as far as it was observed."""
         return list(self._shared.values())
 
+    def met(self, value: object) -> Object | None:
+        return self._shared.get(id(value))
+
     def identity_key(self, obj: Object) -> Any:
         hashes, equals = self.raw_type_lookup(obj.cls, "__hash__"), self.raw_type_lookup(obj.cls, "__eq__")
         if hashes is None:

@@ -46,6 +46,9 @@ class Stub:
 
     relate = guard
 
+    def met(self, value: object) -> None:
+        return None
+
     def note_handlers(self) -> bool:
         return False
 
