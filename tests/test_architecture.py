@@ -21,7 +21,8 @@ PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
 
 # Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know. "app" is modules/app.
 FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "naming", "one_at_a_time",
-              "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force"}
+              "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force",
+              "warning_filters"}
 ENTRANCES = {"", "__main__", "build_check"}
 """The rest of the root: the package's own surface, the command line, and what refuses a build that doesn't fit."""
 ALLOWED: dict[str, set[str]] = {

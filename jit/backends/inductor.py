@@ -28,6 +28,7 @@ from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 from framejit.one_at_a_time import ONE_AT_A_TIME
+from framejit.warning_filters import version_kept
 
 OWN_TAG = "framejit "
 """What the keys of Inductor's caches begin with."""
@@ -107,7 +108,7 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
 def as_framejit_compiles() -> Iterator[None]:
     """In force while Inductor compiles a graph, or loads it from its cache: there, what it makes for framejit is kept apart from torch.compile's."""
     tag = config_of_compiler.cache_key_tag
-    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + tag), together():
+    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + tag), together(), version_kept():
         yield
 
 

@@ -19,6 +19,8 @@ from torch._inductor.async_compile import AsyncCompile, get_compile_threads
 from torch._inductor.codecache import CppPythonBindingsCodeCache, LambdaFuture
 from torch._inductor.exc import CppCompileError
 
+from framejit.warning_filters import version_kept
+
 UNIT = 50_000
 """Characters of a translation unit, at least, where there are several: what the C++ compiler reads in the time that it takes to begin."""
 INCLUDE = "#include <torch/csrc/inductor/cpp_prefix.h>"
@@ -144,13 +146,18 @@ def units(kernels: Sequence[Kernel], processors: int) -> list[list[Kernel]]:
     return [part for part in parts if part]
 
 
+def submit(task: Callable[..., Any]) -> Any:
+    """Run a task on a thread of Inductor's. It runs the C++ compiler, for which Python's own code changes the filters of warnings for a moment."""
+    return AsyncCompile.submit(version_kept()(task))
+
+
 def start(unit: Sequence[Kernel]) -> Callable[[], Sequence[Function]]:
     """Have the C++ compiler begin with these kernels. What comes back waits for it, and gives their functions. Raises CppCompileError."""
     if len(unit) == 1:
-        load = CppPythonBindingsCodeCache.load_pybinding_async(list(unit[0].argtypes), unit[0].source, submit_fn=AsyncCompile.submit)
+        load = CppPythonBindingsCodeCache.load_pybinding_async(list(unit[0].argtypes), unit[0].source, submit_fn=submit)
         return lambda: (load(),)
     load = together_in(unit).load_pybinding_async(
-        [], "\n".join([INCLUDE, *map(definition, range(len(unit)), unit)]), submit_fn=AsyncCompile.submit
+        [], "\n".join([INCLUDE, *map(definition, range(len(unit)), unit)]), submit_fn=submit
     )
 
     def finish() -> Sequence[Function]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from framejit import interrupts
 from framejit.compiler.aside import aloud, hooks_and_profilers, silent
+from framejit.warning_filters import version_kept
 
 FRAMES_FOR_TRACING = 5000
 """Beyond the recursion limit in force; they must fit on the C stack of a thread, eight megabytes as a rule."""
@@ -27,7 +28,7 @@ def undisturbed() -> Iterator[bool]:
 @contextlib.contextmanager
 def as_the_program_has_it(collects: bool) -> Iterator[None]:
     """Run code inside the `with` block that is none of ours, and may take long: a backend."""
-    with collector(collects), interrupts.at_once(), aloud():
+    with collector(collects), interrupts.at_once(), aloud(), version_kept():
         yield
 
 

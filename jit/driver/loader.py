@@ -14,6 +14,7 @@ from framejit._runtime import Entry
 from framejit.backends.registry import Backend
 from framejit.driver.request import CompileRequest, Origin
 from framejit.driver.upcalls import Upcalls
+from framejit.warning_filters import version_kept
 
 Fate = Literal["stays", "is preferred", "goes"]
 """What becomes of an entry beside a newer one: it stays, it is tried before the newer one whenever that was used, or it goes."""
@@ -76,6 +77,7 @@ PROPER = "framejit.compiler.compile"
 
 def _load() -> None:
     try:
-        importlib.import_module(PROPER)
+        with version_kept():
+            importlib.import_module(PROPER)
     except Exception:
         logging.getLogger("framejit").debug("the compiler could not be loaded", exc_info=True)  # the caller's own import says why

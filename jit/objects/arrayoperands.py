@@ -27,6 +27,7 @@ from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter
 from framejit.objects.tupleobject import TupleObject
+from framejit.warning_filters import version_kept
 
 EMPTY: dict[str, Object] = {}
 GIVE_ARGUMENT = frozenset({
@@ -189,7 +190,7 @@ class Operands:
         if any(how not in ("ignore", "warn") for how in vm.guards.read(float_errors)):
             vm.unsupported(breaks.ArrayOperation(f"{self.name} where numpy.seterr() asks for more than warnings"))
         try:
-            with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+            with version_kept(), warnings.catch_warnings(), numpy.errstate(all="ignore"):
                 warnings.simplefilter("ignore" if self.is_second else "error")
                 return call()
         except Exception as error:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import threading
 import types
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
 import framejit
+from framejit.warning_filters import version_kept
 
 x = torch.ones(2)
 weight = torch.ones(2, requires_grad=True)
@@ -221,3 +224,90 @@ def test_a_line_outside_the_trace() -> None:
             function(x)
         shown.append([str(row.message) for row in rows])
     assert shown[0] == shown[1]
+
+
+def noisy(text: str) -> None:
+    warnings.warn(text, stacklevel=1)
+
+
+def in_a_loop(t: torch.Tensor) -> torch.Tensor:
+    for number in range(4):
+        noisy("of one line")
+        t = t.sin() + number
+    return t
+
+
+def before_and_after_a_break(t: torch.Tensor) -> torch.Tensor:
+    noisy("before")
+    t = t + 1
+    print(end="")
+    noisy("before")
+    noisy("after")
+    return t * 2
+
+
+def beside_arrays(t: torch.Tensor) -> torch.Tensor:
+    noisy("beside arrays")
+    a = np.arange(3.0)
+    return t + float((a / 2 + a[0]).sum())
+
+
+def around_a_backward_pass(t: torch.Tensor) -> Any:
+    y = t.detach().requires_grad_()
+    noisy("forward")
+    (y * y).sum().backward()
+    noisy("forward")
+    return y.grad
+
+
+def of_varying_sizes(t: torch.Tensor) -> torch.Tensor:
+    for _ in range(t.shape[0]):
+        noisy("of varying sizes")
+    return t.sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(("action", "printing"), [("default", True), ("default", False), ("once", True)])
+def test_what_was_shown_is_not_shown_again_by_compiling(action: Any, backend: str, printing: bool, printed: None, capsys: Any) -> None:
+    programs = [in_a_loop, before_and_after_a_break, beside_arrays, around_a_backward_pass, of_varying_sizes]
+
+    def shown(functions: list[Callable[..., Any]]) -> Any:
+        globals().pop("__warningregistry__", None)
+        warnings.onceregistry.clear()  # type: ignore[attr-defined]
+        rows: list[str] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of torch's
+            warnings.filterwarnings(action, module=__name__)
+            if not printing:
+                warnings.showwarning = lambda message, *more, **named: rows.append(str(message))
+            for size in (2, 3):
+                for function in functions:
+                    function(torch.ones(size))
+                    rows.append(str(size))
+        return rows, capsys.readouterr().err
+
+    framejit.reset()
+    assert shown([framejit.compile(program, backend=backend) for program in programs]) == shown(programs)
+
+
+def test_filters_that_another_thread_changes_meanwhile_count() -> None:
+    told = []
+
+    def real() -> None:
+        told.append(threading.current_thread())
+
+    before, warnings._filters_mutated = warnings._filters_mutated, real  # type: ignore[attr-defined]
+    try:
+        with version_kept():
+            with version_kept(), warnings.catch_warnings():
+                pass
+            other = threading.Thread(target=lambda: warnings.simplefilter("default", OfOurs))
+            other.start()
+            other.join()
+        assert told == [other]
+        with warnings.catch_warnings():
+            assert len(told) == 2
+        assert warnings._filters_mutated is real  # type: ignore[attr-defined]
+    finally:
+        warnings._filters_mutated = before  # type: ignore[attr-defined]
+        warnings.filters.remove(("default", None, OfOurs, None, 0))  # type: ignore[attr-defined]

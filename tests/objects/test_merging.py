@@ -207,7 +207,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
     "==": lambda m: (m == {"a": 1, "b": 2}, {"a": 1, "b": 2} == m, m != m, m == OrderedDict(b=2, a=1)),
     "repr": lambda m: (repr(m), str(m)),
     "views": lambda m: (list(m.values()), list(m.items()), first_and_rest(m), two_of(m)),
-    "%": lambda m: "%(a)s %(b)s" % m,  # noqa: UP031
+    "%": lambda m: "%(a)s %(b)s" % m,
     # What goes through a mapping.
     "items": lambda m: (list(m), tuple(m), sorted(m), [*m], sorted(set(m)), sorted(frozenset(m)), sorted({"q"}.union(m)), ",".join(m)),
     "sets": lambda m: ({"q"}.isdisjoint(m), {"a"}.issubset(m), {"a", "b"}.issuperset(m), sorted({"a", "q"} - set(m)), sorted({"a", "q"}.difference(m))),

@@ -1,0 +1,46 @@
+"""Python's filters of warnings, whose version framejit's own work must not change.
+
+Each change of the filters makes Python forget which warnings it has shown, and `warnings.catch_warnings`, which torch's and NumPy's code uses, changes them
+twice. The program would hear once more what it has heard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+_lock = threading.Lock()
+_threads: Counter[int] = Counter()
+"""The threads that are inside `version_kept`, and how often."""
+_real: Any = None
+_module: Any = warnings
+
+
+def _mutated() -> None:
+    """In place of `warnings._filters_mutated`: changes by threads that are about the program's work count."""
+    if threading.get_ident() not in _threads:
+        _real()
+
+
+@contextlib.contextmanager
+def version_kept() -> Iterator[None]:
+    """What this thread does to the filters inside the `with` block, it undoes itself: Python isn't told of it. None of the program's code is traced inside."""
+    global _real
+    thread = threading.get_ident()
+    with _lock:
+        if not _threads:
+            _real, _module._filters_mutated = _module._filters_mutated, _mutated
+        _threads[thread] += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _threads[thread] -= 1
+            if not _threads[thread]:
+                del _threads[thread]
+            if not _threads:
+                _module._filters_mutated = _real
