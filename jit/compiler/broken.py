@@ -54,7 +54,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     if isinstance(stop, Escape):  # the regions that the exception has left count too
         whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
     if prediction is not None and refuted is None and (prediction.certain or whole) and tracer.answers.told:
-        raise tracer.answers.after_raise(stop.stack, family.untold, stop.reason)
+        raise tracer.answers.after_raise(stop.stack, stop.reason)
     if isinstance(stop.reason, breaks.FirstStep) and whole:
         raise RestartWith("takes_first_steps", True)  # the frame may not run as written
     if whole and (prediction is None or refuted is not None):

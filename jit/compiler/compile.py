@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -39,7 +39,7 @@ from framejit.one_at_a_time import ONE_AT_A_TIME
 from framejit.report import STATISTICS, BreakNote, FrameNote, Stopwatch, is_recording, record
 from framejit.tracing import boundary
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
-from framejit.tracing.told import Asked, Untold
+from framejit.tracing.told import Untold, Withheld
 from framejit.tracing.tracer import Tracer
 from framejit.transforms_in_force import temporarily_clear_interpreter_stack
 
@@ -69,17 +69,17 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
     options, frame_id, stopwatch = request.options, next(_frames), Stopwatch()
     breaks_at: dict[Place, breaks.Break] = {}
     demands = demands_of(options.backend, request.family.takes_first_steps)
-    untold: Container[Asked] = request.family.untold
+    withheld = Withheld(request.family.untold)
     while True:
         tracer = Tracer(
-            request.function, request.args, options.config, request.changing, breaks_at, request.names, dynamic, demands, untold,
+            request.function, request.args, options.config, request.changing, breaks_at, request.names, dynamic, demands, withheld,
         )  # fmt: skip
         try:
             return compile_once(Attempt(request, tracer, stopwatch, frame_id, collects))
         except RestartWith as restart:
             demands = replace(demands, **{restart.demand: restart.allowed})
-        except Untold as withheld:
-            untold = withheld.places
+        except Untold as untold:
+            withheld = untold.withheld
         except Ahead as ahead:
             try:
                 ahead.run()
@@ -139,7 +139,7 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
                 entry = make(specify(compile_planned(planned)))
                 report(planned, entry)
                 if planned.behind is None:
-                    attempt.request.family.untold |= set(tracer.answers.withheld)
+                    attempt.request.family.untold |= frozenset(tracer.answers.withheld)
     finally:
         tracer.graph.modes.restore()
     if "compile" in tracer.config.checks():

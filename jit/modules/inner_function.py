@@ -37,16 +37,21 @@ def trace_inside(
     items_by_index: bool = False,
     takes_floats: bool = True,
     takes_numbers: bool = False,
+    untells: bool = False,
 ) -> T:
     """What `run` gives, traced into a graph inside the graph, which the caller ends. `used`: what it may change, apart from what is outside.
+    `untells`: uncompiled, the operator doesn't tell the function that it is compiled, so that what it raises may come of that.
 
     Stops the trace where it raises, or does something besides computing: the operator may run it any number of times, or not at all.
     """
     mark, before, modes = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)]), vm.graph.modes.current
+    told = vm.times_told()
     vm.graph.begin_inner(items_by_index, takes_floats, takes_numbers)
     try:
         result = run()
     except Raise:
+        if untells:
+            vm.untell(told)
         refuse("of a function that raises")
     if is_changed(vm, mark, before) or vm.graph.modes.current != modes:
         refuse("of a function with side effects")

@@ -259,6 +259,7 @@ def captured(
         lambda: Captured(vm, graph.body, vm.observe(abstract.call(vm, function, list(args), kwargs))),
         [function, *args, *kwargs.values()],
         lambda why: refuse(vm, f" {why}"),
+        untells=True,
     )
     if reentrant and not result.is_differentiable():
         refuse(vm, " with use_reentrant=True, of a function some of whose results require no gradient")

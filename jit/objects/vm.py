@@ -312,6 +312,13 @@ class Running(Protocol[Obj]):
     def is_told(self) -> bool:
         """The program asks here whether it is compiled: whether it is told so."""
 
+    def times_told(self) -> int:
+        """How often it has been told so, at different places."""
+
+    def untell(self, times: int) -> None:
+        """A function raises that is to become a graph inside the graph. If the program has been told more often than so many times that it is compiled,
+        the trace is restarted, and doesn't tell it so there."""
+
     def uses_up_result(self) -> bool:
         """Whether the innermost frame's next instructions take what they need from the result of this call, without keeping it."""
 

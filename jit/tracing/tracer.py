@@ -58,7 +58,7 @@ from framejit.reporting import stacks
 from framejit.tracing import boundary, giving_up, looks, passage, plain_code, splitting
 from framejit.tracing.classlookup import SCALARS, ClassLookups
 from framejit.tracing.stops import Ahead, GraphBreak, Place, Restart
-from framejit.tracing.told import Answers, Asked
+from framejit.tracing.told import Answers, Withheld
 from framejit.trail import Trail
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Tracer:
     """One trace. `args`: the frame's raw argument slots (MISSING where unset). `changing`: values, by path, on whose contents nothing may rest.
 
     `breaks_at`: the places (see Restart) that it has to break at, and why. `names`: what reports call that which a resumed frame's state holds.
-    `dynamic`, `demands`: see GraphBuilder. `untold`: where the program isn't told that it is compiled.
+    `dynamic`, `demands`: see GraphBuilder. `withheld`: where the program isn't told that it is compiled.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Tracer:
         names: Mapping[Path, str] | None = None,
         dynamic: Dynamic = STATIC,
         demands: GraphDemands = DEFAULT,
-        untold: Container[Asked] = (),
+        withheld: Withheld = Withheld(),
     ) -> None:
         self.function = function
         self.changing = changing
@@ -104,7 +104,7 @@ class Tracer:
         self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
-        self.answers = Answers(self.trail, untold)
+        self.answers = Answers(self.trail, withheld)
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = 0
@@ -419,6 +419,12 @@ class Tracer:
 
     def is_told(self) -> bool:
         return self.answers.at(self.user_stack())
+
+    def times_told(self) -> int:
+        return len(self.answers.told)
+
+    def untell(self, times: int) -> None:
+        self.answers.after_raise_inside(times)
 
     def uses_up_result(self) -> bool:
         return self.frame is not None and looks.uses_up_result(self.frame)

@@ -196,3 +196,44 @@ def test_the_log_says_what_happened(caplog):
         framejit.set_logs()
     (record,) = caplog.records
     assert "told that it is compiled" in record.message and "TypeError" in record.message and record.message.count(__file__) == 2
+
+
+class Masking(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor) -> Any:
+        return masked(a)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return masked(grad) * 3
+
+
+def mapped(a: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: masked(row[None])[0])(a)
+
+
+def checkpointed(a: torch.Tensor) -> Any:
+    return torch.utils.checkpoint.checkpoint(lambda b: masked(b).sin(), a, use_reentrant=False)
+
+
+def of_a_function(a: torch.Tensor) -> Any:
+    return Masking.apply(a) * 2
+
+
+def hooked(a: torch.Tensor) -> Any:
+    b = a * 2
+    b.register_hook(lambda grad: masked(grad) * 5)
+    return b.sin()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", [mapped, checkpointed, of_a_function, hooked])
+def test_in_functions_that_become_graphs_inside_the_graph(program, backend):
+    compiled = framejit.compile(program, backend=backend)
+    for _ in range(2):
+        given, expected = (x.clone().requires_grad_() for _ in range(2))
+        compiled(given).sum().backward()
+        program(expected).sum().backward()
+        assert torch.equal(given.grad, expected.grad)
+    found = framejit.statistics()
+    assert (found["graphs"], found["graph_breaks"], found["fallbacks"]) == (1, 0, 0), found["reasons"]
