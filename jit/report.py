@@ -118,7 +118,8 @@ class Stopwatch:
 class FrameNote:
     """One compilation of one frame. `operations`: of its graph, None without one; `guards` are noted only while somebody records.
 
-    `seconds`: by stage. `fallback`: why the frame runs uncompiled, None if it doesn't.
+    `seconds`: by stage. `fallback`: why the frame runs uncompiled, None if it doesn't. `left_to_autograd`: why its graph has the backend eager, in
+    words, where the program has asked for another one.
     """
 
     function: str
@@ -130,6 +131,7 @@ class FrameNote:
     broke: BreakNote | None = None
     fallback: Break | None = None
     fallback_stack: tuple[UserFrame, ...] = ()
+    left_to_autograd: str | None = None
 
 _recording: ContextVar[list[FrameNote] | None] = ContextVar("framejit_recording", default=None)
 

@@ -109,12 +109,12 @@ def compile_in_attempts(request: CompileRequest, collects: bool) -> tuple[Entry,
 
 def left_to_autograd(request: CompileRequest, error: LeftToAutograd) -> CompileRequest:
     """The request, with the backend that leaves gradients to autograd. It says so, once for each function."""
-    code, cause = request.function.__code__, error.__cause__
+    code, cause = home(request.function, request.args[0] if request.args else None), error.__cause__
     where = f"{program_name(code.co_qualname)} ({code.co_filename}:{code.co_firstlineno})"
-    text = f"{where} runs with the backend eager, for {error.backend} can't compile its graph: {type(cause).__name__}: {str(cause):.100}"
-    STATISTICS.reason(text)
-    logs.warn_once(where, text)
-    return replace(request, options=replace(request.options, backend=RECORDED))
+    why = f"runs with the backend eager, for {error.backend} can't compile its graph: {type(cause).__name__}: {str(cause):.100}"
+    STATISTICS.reason(f"{where} {why}")
+    logs.warn_once(where, f"{where} {why}")
+    return replace(request, options=replace(request.options, backend=RECORDED), left_to_autograd=why)
 
 
 def demands_of(backend: Backend, takes_first_steps: bool) -> GraphDemands:
@@ -222,7 +222,7 @@ def note_of(planned: Planned | AsWritten, entry: Entry) -> FrameNote | None:
         return None if planned.reason is None else FrameNote(*where, seconds, fallback=planned.reason, fallback_stack=planned.stack)
     guards = describe(entry.spec.guards).splitlines() if is_recording() else []
     broke = None if planned.behind is None else planned.behind.broke
-    return FrameNote(*where, seconds, planned.operations, guards, broke)
+    return FrameNote(*where, seconds, planned.operations, guards, broke, left_to_autograd=attempt.request.left_to_autograd)
 
 
 def tell(resumed_after: BreakNote | None, note: FrameNote) -> None:

@@ -58,6 +58,7 @@ class CompileRequest:
         origin: what is to be said of the new entry.
         resumed_after: the first graph break that led here, of a resume function; None for a call of the user's.
         upcall_use: of a function that native code calls.
+        left_to_autograd: why the graph has another backend than the program has asked for, in words; None if it hasn't.
         resume: makes the CompiledFunction of a resume function, given that, the break before it, what it finds of ours, the names in its state, and
             the numbers in it that depend on data.
     """
@@ -73,3 +74,4 @@ class CompileRequest:
     resumed_after: BreakNote | None
     upcall_use: UpcallUse | None
     resume: Callable[[FunctionType, BreakNote, Carried, Mapping[Path, str], Iterable[Path]], CompiledFunction]
+    left_to_autograd: str | None = None

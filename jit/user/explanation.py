@@ -40,13 +40,17 @@ class Stop:
 
 @dataclass
 class CompiledEntry:
-    """One compiled frame: of the function itself, or of a resume function. `operations`: of its graph, None without one."""
+    """One compiled frame: of the function itself, or of a resume function. `operations`: of its graph, None without one.
+
+    `left_to_autograd`: why it runs with the backend eager, where another one was asked for.
+    """
 
     function: str
     place: str
     operations: int | None
     guards: list[str]
     seconds: dict[str, float]
+    left_to_autograd: str | None = None
 
 
 @dataclass
@@ -86,6 +90,7 @@ class Explanation:
         for entry in self.entries:
             size = "no graph" if entry.operations is None else counted(entry.operations, "operation")
             lines += ["", f"{entry.function} ({entry.place}): {size}, {counted(len(entry.guards), 'guard')}"]
+            lines += [entry.left_to_autograd] if entry.left_to_autograd else []
             lines += [f"  {guard}" for guard in entry.guards]
         return "\n".join(lines)
 
@@ -156,7 +161,7 @@ def explanation(function: str, notes: list[FrameNote]) -> Explanation:
         breaks=[stop(broke.reason, broke.stack, broke.before, tuple(broke.after)) for broke in broken],
         fallbacks=[stop(note.fallback, note.fallback_stack, function=behind_break(note.function)) for note in notes if note.fallback is not None],
         entries=[
-            CompiledEntry(behind_break(note.function), f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds)
+            CompiledEntry(behind_break(note.function), f"{note.filename}:{note.lineno}", note.operations, note.guards, note.seconds, note.left_to_autograd)
             for note in notes
             if note.fallback is None
         ],

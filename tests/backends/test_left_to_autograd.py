@@ -161,6 +161,25 @@ def test_with_inductor_too(function, warnings_logged):
     assert any("can't compile its graph" in reason for reason in framejit.statistics()["reasons"])
 
 
+@pytest.mark.only_eager("the test names its backend")
+def test_each_model_is_told_of_by_its_own_name(warnings_logged):
+    class First(nn.Module):
+        def forward(self, x):
+            return result_changed(x)
+
+    class Second(nn.Module):
+        def forward(self, x):
+            return operand_changed(x)
+
+    framejit.reset()
+    x = torch.tensor(NUMBERS, requires_grad=True)
+    for model in (First(), Second()):
+        framejit.compile(model, backend="aot_eager")(x)
+    first, second = warnings_logged()
+    assert "First.forward (" in first and "Second.forward (" in second and __file__ in first
+    assert "\nruns with the backend eager, for aot_eager can't compile" in str(framejit.explain(result_changed, backend="aot_eager")(x))
+
+
 def test_other_results_can_be_differentiated():
     @framejit.compile(backend="eager", fullgraph=True)
     def f(x):
