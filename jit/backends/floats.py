@@ -43,7 +43,7 @@ class Floats:
 
 def as_tensor(number: float) -> torch.Tensor:
     """A float as a tensor without dimensions."""
-    return torch.tensor(number, dtype=torch.float64)
+    return torch.tensor(number, dtype=torch.float64, device="cpu")
 
 
 def take_out(request: GraphRequest) -> Floats | None:

@@ -400,3 +400,21 @@ class StepInPlace(Break):
         "Make the steps of schedulers outside the compiled function.",
         "Of several schedulers for one optimizer, make one with torch.optim.lr_scheduler.ChainedScheduler.",
     )
+
+
+@dataclass(frozen=True)
+class MayRaise(Break):
+    """A tensor operator rejects its arguments because of where one of them comes from: a leaf, a view, a tensor made in an inference mode.
+
+    The operator was tried on fake tensors and raised. Other calls have tensors that look the same and come from elsewhere. So it runs natively, and the
+    graph is split there.
+    """
+
+    what: str
+    id = "FJ081"
+    message = "tensor operator may raise: {what}"
+    explanation = "The operator was run on tensors without data and raised an error that speaks of where a tensor comes from, which no guard tells."
+    hints = (
+        "Change leaves, and views of them, inside torch.no_grad().",
+        "Change a copy (.clone()) instead of a view or a tensor that was made in an inference mode.",
+    )

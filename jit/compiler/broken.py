@@ -61,9 +61,9 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
         raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()
     guards = tracer.guards.all()
-    if refuted is not None:
+    if refuted is not None and not isinstance(stop.reason, breaks.OperatorRaises):
         return as_written(attempt, refuted, stop.stack, guards)
-    if prediction is not None and (prediction.certain or whole):
+    if prediction is not None and refuted is None and (prediction.certain or whole):
         return as_written(attempt, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
     if isinstance(stop.reason, breaks.FirstStep):
         return as_written(attempt, stop.reason, stop.stack, guards, AfterFirstStep())

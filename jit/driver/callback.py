@@ -147,13 +147,14 @@ class Compiler:
         self._report(call, breaks.ChangesMeanwhile(name, changing))
 
     def refuted(self, prediction: Prediction, compiled: Any, error: BaseException | None, entry: Entry) -> None:
-        """A call that was to raise has returned, or raised something else. Traces are not to be believed in this again.
+        """A call that was to raise has returned, or raised something else. Traces are not to be believed in this again: where an operator takes what it has
+        rejected on fakes, the next trace breaks.
 
         Raises Unsupported where the call should have been compiled in one piece, InternalError in strict mode where framejit is to blame.
         """
         function = compiled.function
         against = prediction.against(error)
-        is_wrong = prediction.certain
+        is_wrong = prediction.certain and prediction.cls is not None
         reason = breaks.DidNotRaise(against) if is_wrong else prediction.reason
         origin = entry.spec.origin
         self.families.of(None if origin.module is None else origin.module()).refuted[prediction.key] = reason

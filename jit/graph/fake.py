@@ -119,6 +119,11 @@ OVERLAPS = "more than one element of the written-to tensor refers to a single me
 """What operators say of an expanded tensor, on fakes also where they change nothing (a copy onto itself)."""
 NO_FAKE = "There was no fake impl registered for"
 """What an operator of `torch.library.custom_op` raises on fakes where its author has said nothing of them (torch/_library/custom_ops.py)."""
+OF_RECORDS = (
+    "leaf Variable", "leaf variables", "is a view and is being modified inplace", "A view was created in", "modified by an inplace operation",
+    "detach views in-place", "inference tensor", "Inference tensor", "from .data or .detach()", "not resizable",
+)  # fmt: skip
+"""What operators say of where a tensor comes from: of autograd's record of it, or of its storage. No guard says that of tensors from outside."""
 TORCHS_OPERATORS = frozenset({"aten", "prim", "prims"})
 """The namespaces of operators that raise on fakes what they raise on other tensors."""
 
@@ -145,7 +150,7 @@ def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.B
         return breaks.DataDependent(operation)
     if any(text in str(error) for text in NEEDS_DATA):
         return breaks.DataDependent(operation)
-    first = str(error).strip().partition("\n")[0]
+    first = first_line(error)
     if OVERLAPS in first:
         return breaks.UnsupportedOperation(f"{operation}, which changes a tensor whose elements lie in the same memory")
     if is_of_others(target):
@@ -154,7 +159,13 @@ def meaning_of(error: Exception, operation: str, target: Any = None) -> breaks.B
         return breaks.FailsOnFakes(f"{operation}: {type(error).__name__}: {first}")
     if isinstance(error, (UnsupportedFakeTensorException, UnsupportedOperatorException, NotImplementedError)):
         return breaks.UnsupportedOperation(f"{operation}, which has no implementation for tensors without data ({first})")
-    return breaks.OperatorRaises(f"{operation}: {type(error).__name__}: {first}")
+    told = f"{operation}: {type(error).__name__}: {first}"
+    return breaks.MayRaise(told) if any(text in first for text in OF_RECORDS) else breaks.OperatorRaises(told)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error says."""
+    return str(error).strip().partition("\n")[0]
 
 
 def name_of_operator(target: Any) -> str:

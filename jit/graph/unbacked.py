@@ -29,8 +29,9 @@ from torch.fx.experimental.symbolic_shapes import (
 from framejit import breaks
 from framejit.errors import CHECK_FAILED
 from framejit.graph.drawn_bounds import draw_of_number
-from framejit.graph.fake import meaning_of
+from framejit.graph.fake import first_line, meaning_of
 from framejit.graph.packed import PACKED_MEMO
+from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
 from framejit.objects.unbackednumber import Computed, Datum, LeafNumber, UnbackedNumber, sharper
@@ -209,7 +210,10 @@ class Unbacked:
             return self.reason(error.cond)
         if self.present and any(map(is_unbacked, numbers_in(args))):
             return breaks.DataDependent(name)
-        return meaning_of(error, name, target)
+        reason = meaning_of(error, name, target)
+        if isinstance(reason, breaks.OperatorRaises) and raises_for_symbols_only(target, *args):
+            return breaks.UnsupportedOperation(f"{name}, which raises where sizes are symbolic ({first_line(error)})")
+        return reason
 
     def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor], changes: bool) -> dict[Any, Any] | None:
         """Check what an operator has done. Gives which symbols its result binds, for the node's metadata."""

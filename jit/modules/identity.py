@@ -10,14 +10,14 @@ from types import MemberDescriptorType
 from typing import Any
 
 from framejit import breaks, classes
-from framejit.guards.source import MISSING
+from framejit.guards.source import MISSING, Source
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NONE
 from framejit.objects.dictobject import DictObject
 from framejit.objects.finalizers import guard_address, has_address
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, NotConstant, Object, settle
-from framejit.objects.registry import models
+from framejit.objects.registry import models, wrapper_for
 from framejit.objects.setobject import SetObject
 from framejit.objects.tupleobject import TupleObject
 from framejit.objects.userobject import UserObject
@@ -49,16 +49,21 @@ class IdObject(Object):
 def id_(vm: VM, obj: Object) -> Object:
     """The address of an object: a constant of one from outside, which is then known by identity, where that may be guarded."""
     obj = vm.observe(obj)
-    if obj.source is not None and obj.value is not MISSING:
+    if obj.cls in (type(None), bool) or (wrapper_for(obj.cls).by_identity and obj.is_knowable()):
+        return vm.const(id(obj.constant(vm)))
+    if obj.source is not None and obj.value is not MISSING and not is_made_anew(obj.source):
         is_fixed = has_address(obj)
         obj = vm.tell_apart(obj, is_fixed)
         if not is_fixed:
             return IdObject(obj)
         guard_address(vm, obj, "id()")
         return vm.const(id(obj.value))
-    if obj.cls in (type(None), bool) or issubclass(obj.cls, type):
-        return vm.const(id(obj.constant(vm)))
     return IdObject(settle(obj))
+
+
+def is_made_anew(source: Source) -> bool:
+    """Whether a value from outside is another object at each look: the size of a tensor, or what is found in such a value."""
+    return source.is_made_anew or (source.base is not None and is_made_anew(source.base))
 
 
 @models(_thread.get_ident)

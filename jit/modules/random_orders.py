@@ -97,7 +97,8 @@ def at_places(vm: TorchVM, values: Sequence[float], places: Object) -> TensorObj
         if values.start != 0:
             found = enter(vm, torch.add, [found, vm.const(values.start)])
     elif list(values) != list(range(len(values))) or type(values[0]) is float:
-        table = enter(vm, torch.tensor, [vm.const(tuple(values))], {"dtype": vm.const(torch.float64 if type(values[0]) is float else torch.int64)})
+        dtype = torch.float64 if type(values[0]) is float else torch.int64
+        table = enter(vm, torch.tensor, [vm.const(tuple(values))], {"dtype": vm.const(dtype), "device": vm.const("cpu")})
         found = enter(vm, torch.take, [table, places])
     assert isinstance(found, TensorObject)
     return found

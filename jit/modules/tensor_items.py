@@ -97,7 +97,7 @@ def with_tensors(vm: TorchVM, key: Object) -> Object:
         return key
     for number, part in enumerate(parts):
         if is_list_of_numbers(vm, part):
-            parts[number] = vm.observe(abstract.call(vm, vm.pin(torch.tensor), [part]))
+            parts[number] = vm.observe(abstract.call(vm, vm.pin(torch.tensor), [part], {"device": vm.const("cpu")}))
         if isinstance(part, ArrayObject) and part.is_scalar and part.dtype(vm).kind == "i":
             parts[number] = part.number(vm)
         if isinstance(part, ArrayObject) and is_array(part):

@@ -75,7 +75,7 @@ def making(function: Any) -> Callable[..., Object]:
             if data.cls is float and takes_floats(vm, kwargs.get("dtype")) and is_unknown(vm, data):
                 number = in_double(vm, data)
                 if number is not None:
-                    where = {"dtype": vm.const(torch.get_default_dtype()), "device": vm.const("cpu"), **kwargs, "copy": vm.const(True)}
+                    where = {"dtype": vm.const(torch.get_default_dtype()), "device": default_device(vm), **kwargs, "copy": vm.const(True)}
                     return enter(vm, torch.Tensor.to, [number], where)
             found = of_list(vm, data, **kwargs) if data.cls in (list, tuple) and has_unknown(vm, data) else None
             if found is not None:
@@ -83,6 +83,13 @@ def making(function: Any) -> Callable[..., Object]:
         return enter(vm, function, [data, *args], kwargs)
 
     return make
+
+
+def default_device(vm: TorchVM) -> Object:
+    """The device on which a tensor is made where none is named."""
+    made = enter(vm, torch.empty, [vm.const(0)])
+    assert isinstance(made, TensorObject)
+    return vm.const(made.fake.device)
 
 
 def takes_floats(vm: TorchVM, dtype: Object | None) -> bool:
@@ -95,7 +102,9 @@ def in_double(vm: TorchVM, number: Object) -> Object | None:
     """A float as a tensor of one double, from which a conversion gives what `torch.tensor` gives; None where that can't be in the graph. (`torch.full` refuses
     floats that don't fit a smaller dtype, which become infinite in `torch.tensor`.)"""
     found = as_tensor(vm, number)
-    return enter(vm, torch.full, [vm.const(()), found], {"dtype": vm.const(torch.float64)}) if isinstance(found, NumberObject) else found
+    if not isinstance(found, NumberObject):
+        return found
+    return enter(vm, torch.full, [vm.const(()), found], {"dtype": vm.const(torch.float64), "device": vm.const("cpu")})
 
 
 def is_unknown(vm: TorchVM, item: Object) -> bool:
@@ -189,7 +198,9 @@ def element(vm: TorchVM, leaf: Object, into: torch.dtype) -> Object:
     dtype = vm.const(into)
     if not isinstance(leaf, TensorObject):
         number = in_double(vm, leaf) if leaf.cls is float else None
-        return enter(vm, torch.full, [vm.const(()), leaf], {"dtype": dtype}) if number is None else enter(vm, torch.Tensor.to, [number, dtype])
+        if number is not None:
+            return enter(vm, torch.Tensor.to, [number, dtype])
+        return enter(vm, torch.full, [vm.const(()), leaf], {"dtype": dtype, "device": vm.const("cpu")})
     part = enter(vm, torch.Tensor.reshape, [leaf, vm.const(())])
     assert isinstance(part, TensorObject)
     if part.fake.dtype is into:

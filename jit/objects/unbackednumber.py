@@ -272,7 +272,7 @@ def as_tensor(vm: VM, number: Object) -> Object | None:
     Python's does, whereas torch would rearrange that on symbols."""
     if isinstance(number, NumberObject):
         if number.pending and number.symbol(vm) is not None:
-            return enter(vm, torch.full, [vm.const(()), number], {"dtype": vm.const(torch.float64)})
+            return enter(vm, torch.full, [vm.const(()), number], {"dtype": vm.const(torch.float64), "device": vm.const("cpu")})
         return None if abs(number.constant(vm)) > EXACT_INTS else number
     if isinstance(number, Datum):
         return item_as_tensor(vm, number)

@@ -9,12 +9,15 @@ from framejit.tracing.stops import Escape, GraphBreak
 
 RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
 """Reasons that say that the program raises."""
+MAY_RAISE = (*RAISES, breaks.MayRaise)
+"""Reasons for which a call that must not be split may run as written, to raise what the program raises."""
 
 
 def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
     """What the end of a trace says of the call; None where it doesn't say that the program raises. `computes`: whether it has a graph."""
-    if not isinstance(stop.reason, RAISES):
+    if not isinstance(stop.reason, MAY_RAISE):
         return None
     if isinstance(stop, Escape):
         return Prediction(stop.reason, tuple(stop.stack), stop.cls, computes=computes)
-    return Prediction(stop.reason, tuple(stop.stack), None, certain=not stop.frames or not meets_handler(stop.frames[-1]))
+    certain = isinstance(stop.reason, RAISES) and (not stop.frames or not meets_handler(stop.frames[-1]))
+    return Prediction(stop.reason, tuple(stop.stack), None, certain=certain)

@@ -565,6 +565,11 @@ def looks_at_data(t):
     return t * 2
 
 
+def without_grad(t):
+    with torch.no_grad():
+        return t.mul_(2)
+
+
 HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
     ("FJ001", lambda t: t + zlib.crc32(b"3") % 5, None, lambda t, n: t + n, lambda: (x, zlib.crc32(b"3") % 5)),
@@ -620,6 +625,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ077", draws_before, lambda: (x, torch.nn.LazyLinear(2)), lambda t, layer: layer(t), lambda: (x, called(torch.nn.LazyLinear(2)))),
     ("FJ078", steps_and_looks, lambda: (x, scheduler_of_a_new_optimizer()), looks_and_steps, lambda: (x, scheduler_of_a_new_optimizer())),
     ("FJ079", steps_twice, lambda: (x, two_schedulers()), steps_in_one, lambda: (x, torch.optim.lr_scheduler.ChainedScheduler(two_schedulers()))),
+    ("FJ081", lambda t: t.mul_(2), lambda: (x.clone().requires_grad_(),), without_grad, lambda: (x.clone().requires_grad_(),)),
 ]  # fmt: skip
 
 
@@ -641,7 +647,7 @@ def test_advice_works(id, breaking, arguments, advised, others):
     with config.replace(inline_depth_limit=50, unroll_limit=200):
         framejit.reset()
         compiled = counts_flops(framejit.compile(plain, backend="eager")) if id == "FJ038" else framejit.compile(breaking, backend=backend)
-        with contextlib.suppress(KeyError, RuntimeError) if id in ("FJ006", "FJ007", "FJ062") else contextlib.nullcontext():
+        with contextlib.suppress(KeyError, RuntimeError) if id in ("FJ006", "FJ007", "FJ062", "FJ081") else contextlib.nullcontext():
             compiled(*(arguments or default)())
         assert any(reason.startswith(id) for reason in framejit.statistics()["reasons"]), framejit.statistics()["reasons"]
         framejit.reset()
