@@ -17,7 +17,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.source import Pinned
-from framejit.objects import arrayfunctions
+from framejit.objects import abstract, arrayfunctions, operators
 from framejit.objects.arrayfunctions import TAKE_NUMBERS, UFUNCS, Target
 from framejit.objects.arrayoperands import EMPTY, Operands, has_array, stays_symbolic
 from framejit.objects.arrayrules import FUNCTIONS, KNOWN, NEVER, TOLD_BY_FORM, UNSIGNED, VIEWS
@@ -163,8 +163,9 @@ def by_tensors(vm: VM, ufunc: Any, operands: Operands, args: Sequence[Object], r
         return None
     if any(obj.dtype(vm).char not in KNOWN for obj, _ in operands.arrays.values()):
         return None
-    if name == "power" and loop[0].kind in "iu" and not (isinstance(inputs[1], int) and inputs[1] >= 0):
-        return None
+    if name == "power" and loop[0].kind in "iu":  # NumPy has an error of its own where an exponent is negative
+        if not isinstance(inputs[1], int) or not abstract.truth(vm, operators.compare(vm, ">=", args[1], vm.const(0))):
+            return None
     as_number = ufunc in TAKE_NUMBERS and name != "matmul"
     found = vm.attempt(
         lambda: operands.entered(target, [converted(vm, operands, arg, real, part, as_number) for arg, real, part in zip(args, inputs, loop)])

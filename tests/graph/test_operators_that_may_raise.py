@@ -102,6 +102,7 @@ CALLS: dict[str, tuple[Callable[..., Any], list[Callable[[], tuple[Any, ...]]]]]
     "ranges that run away from their end": (
         lambda x, n: ((x + 1).tolist(), np.arange(n), np.arange(5, n)), [lambda n=n: (torch.ones(2), n) for n in (3, -2, 4, 7, 0)]
     ),
+    "powers of whole numbers": (lambda a, n: a**n, [lambda n=n: (np.arange(6), n) for n in (2, 3, -1, 0, 4)]),
 }  # fmt: skip
 
 
