@@ -319,7 +319,7 @@ class Item(Source):
     @property
     def switch(self) -> str | None:
         """The name by which users know the variable that the source leads to, if it is one of SWITCHES."""
-        namespace = self.base.payload if isinstance(self.base, Pinned) else None
+        namespace: Any = self.base.payload if isinstance(self.base, Pinned) else None
         return SWITCHES.get((str(namespace.get("__name__")), self.payload)) if issubclass(type(namespace), dict) else None
 
     def text(self, of: Callable[[Source], str]) -> str:
@@ -409,13 +409,13 @@ class SlotMember(Source):
         named = attributes.get(self.name, MISSING)
         return named if self.is_meant(named) else next(filter(self.is_meant, list(attributes.values())), MISSING)
 
-    def is_meant(self, found: Any) -> bool:
-        """Whether this is the descriptor: a class has one for each name of its slots."""
-        return type(found) is MemberDescriptorType and found.__objclass__ is self.owner.get() and found.__name__ == self.name
-
     @payload.setter
     def payload(self, unused: None) -> None:
         """The base class sets it; owner and name are what counts."""
+
+    def is_meant(self, found: Any) -> bool:
+        """Whether this is the descriptor: a class has one for each name of its slots."""
+        return type(found) is MemberDescriptorType and found.__objclass__ is self.owner.get() and found.__name__ == self.name
 
     @staticmethod
     def key(payload: MemberDescriptorType) -> Any:

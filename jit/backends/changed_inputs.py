@@ -63,7 +63,12 @@ def put_in_place(old: fx.Node, new: fx.Node) -> None:
 
     The fakes of views say in which memory they lie, by which Inductor tells what it may overwrite: so they are made anew.
     """
-    old.replace_all_uses_with(new, lambda user: user is not new and user.op != "output" and not (user.target is ATEN.copy_.default and user.args[0] is old))
+
+    def is_reading(user: fx.Node) -> bool:
+        writes = user.target is ATEN.copy_.default and user.args[0] is old
+        return user is not new and user.op != "output" and not writes
+
+    old.replace_all_uses_with(new, is_reading)
     for view in views_of(new):
         view.meta["val"] = value_of(view)
 

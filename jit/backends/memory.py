@@ -70,7 +70,8 @@ class Memories:
     def of(graph: fx.Graph) -> Memories:
         """As the trace has seen it."""
         inputs = [memory_of(node) for node in graph.find_nodes(op="placeholder")]
-        return Memories(frozenset(memory for memory in inputs if memory is not None), tuple([memory_of(node) for node in outputs_of(graph)]))
+        results = [memory_of(node) for node in outputs_of(graph)]
+        return Memories(frozenset(memory for memory in inputs if memory is not None), tuple(results))
 
     def tell_apart(self, gm: fx.GraphModule, before: int) -> None:
         """Have results lie in memory of their own in a graph of AOTAutograd's too, which gives so many others before them.
