@@ -28,6 +28,11 @@ class Feeding:
         return next(self.source)
 
 
+def hooked(function):
+    """AOTAutograd calls a hook on a result that no gradient comes to with None."""
+    return lambda gradient: None if gradient is None else function(gradient)
+
+
 class Scale(torch.autograd.Function):
     @staticmethod
     def forward(ctx, t, source):
@@ -81,7 +86,10 @@ class Tracking(torch.nn.Module):
 tracking = Tracking()
 '''
 
-LATER = "{lambda v: v * next(g);lambda v: v * 2;lambda v: v * feeding.next();lambda v: LOG.append('hook');lambda v: v + sum(k for k in (1, 2));lambda v: v * n}"
+LATER = (
+    "hooked({lambda v: v * next(g);lambda v: v * 2;lambda v: v * feeding.next();lambda v: LOG.append('hook');"
+    "lambda v: v + sum(k for k in (1, 2));lambda v: v * n})"
+)
 
 FAMILY = Family(
     prelude=PRELUDE,
