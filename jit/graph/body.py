@@ -15,7 +15,8 @@ from framejit.errors import UserFrame
 from framejit.graph.fake import version_of
 from framejit.graph.jagged import memory_of
 from framejit.graph.state import Modes
-from framejit.graph.written import counted_elsewhere, written_by_others
+from framejit.graph.statistics import changed_statistics
+from framejit.graph.written import counted_elsewhere, in_lists, written_by_others
 
 if TYPE_CHECKING:
     from framejit.trail import Trail
@@ -234,6 +235,12 @@ class Body:
     def changes_lifted(self) -> bool:
         """Whether a tensor of the graph around this one has been changed in place here."""
         return bool(self.changed_lifted())
+
+    def changes_uncounted(self) -> bool:
+        """Whether running statistics, or tensors of a list, of the graph around this one have been changed in place here. In the functions of an operator,
+        AOTAutograd loses such changes, or fails."""
+        written = [*in_lists(self._kept), *[fake for node in self._kept for fake in changed_statistics(node)]]
+        return not memory_of(written).isdisjoint(memory_of(node.meta["example_value"] for node in self._versions))
 
     def refresh_lifted(self) -> None:
         """Take over the fakes of what is lifted, which have been made again."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sympy
@@ -128,6 +129,9 @@ class GraphOfNumbers(Protocol):
     def size(self, obj: TensorObject, dim: int) -> Object:
         """A size of a tensor as a number of the program's."""
 
+    def in_graph_of(self, nodes: Sequence[fx.Node]) -> AbstractContextManager[None]:
+        """Operators go into the innermost graph that has one of these nodes; into the outermost if none has."""
+
     def is_inner(self) -> bool:
         """Whether the innermost graph is another than the outermost."""
 
@@ -156,6 +160,10 @@ class Unbacked:
     def may_begin(self) -> bool:
         """Whether a number out of a tensor can be in the graph that is being made."""
         return self.enabled and self._graph.body.takes_numbers
+
+    def beside(self, number: Datum) -> AbstractContextManager[None]:
+        """Operators go into the graph that has the node which gives a number."""
+        return self._graph.in_graph_of([number.node])
 
     def note_input(self, told: str, fake: torch.Tensor) -> None:
         """An input has become a fake, which may have sizes of which nothing is known (`mark_unbacked`). No node gives them: the input has them."""

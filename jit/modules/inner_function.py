@@ -121,6 +121,8 @@ class Functions:
         """The graph that is being traced, which ends here."""
         graph = self.vm.graph
         changes = graph.body.changes_lifted()
+        if graph.is_one_autograd_node and graph.body.changes_uncounted():
+            self.refuse("of a function that changes running statistics, or tensors in a list")
         leaves = self._apart(graph.body, leaves)
         inner = graph.end_inner([leaf for leaf in leaves if isinstance(leaf, TensorObject)])
         return FunctionGraph(inner, leaves, structure, changes)

@@ -347,7 +347,7 @@ def item_as_tensor(vm: VM, number: Datum) -> Object | None:
     tensor that has given it, which the program may have changed since."""
     if not vm.graph.unbacked.may_begin() or number.cls is bool:
         return None
-    with vm.graph.in_graph_of([number.node]):
+    with vm.graph.unbacked.beside(number):
         return enter(vm, torch.full, [vm.const(()), number], {"dtype": vm.const(torch.float64), "device": vm.const("cpu")})
 
 

@@ -112,6 +112,9 @@ class ShapesView(Protocol[Obj_co]):
 class UnbackedView(Protocol):
     """The numbers of the trace that depend on the data of tensors."""
 
+    def beside(self, number: Any) -> AbstractContextManager[None]:
+        """Operators go into the graph that has the node which gives a number."""
+
     def may_begin(self) -> bool:
         """Whether a number out of a tensor can be in the graph that is being made."""
 
@@ -193,9 +196,6 @@ class Graph(Protocol[Obj]):
 
     def number_node(self, function: Callable[..., Any], operands: Sequence[Obj], sym: Any) -> Any:
         """The node of arithmetic on numbers of which one at least is symbolic, in the graph that gives one of them."""
-
-    def in_graph_of(self, nodes: Sequence[Any]) -> AbstractContextManager[None]:
-        """Operators go into the innermost graph that has one of these nodes; into the outermost if none has."""
 
     module_stack: dict[str, tuple[str, type]]
     """Which modules' calls are being inlined: path -> (path, class)."""
