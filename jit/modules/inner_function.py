@@ -45,13 +45,13 @@ def trace_inside(
     Stops the trace where it raises, or does something besides computing: the operator may run it any number of times, or not at all.
     """
     mark, before, modes = vm.trail.mark(), reachable(vm, [*used, *stored_outside(vm)]), vm.graph.modes.current
-    told = vm.times_told()
+    told = vm.answers.count()
     vm.graph.begin_inner(items_by_index, takes_floats, takes_numbers)
     try:
         result = run()
     except Raise:
         if untells:
-            vm.untell(told)
+            vm.answers.after_raise_inside(told)
         refuse("of a function that raises")
     if is_changed(vm, mark, before) or vm.graph.modes.current != modes:
         refuse("of a function with side effects")

@@ -156,7 +156,7 @@ NOT_TOLD = ("torch.optim.", "torch.nn.modules.module")
 @models(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def is_compiling(vm: VM) -> Object:
     assert vm.frame is not None
-    return vm.const(not str(vm.frame.globals.value.get("__name__")).startswith(NOT_TOLD) and vm.is_told())
+    return vm.const(not str(vm.frame.globals.value.get("__name__")).startswith(NOT_TOLD) and vm.answers.here())
 
 
 models(

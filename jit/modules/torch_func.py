@@ -97,7 +97,7 @@ class Transform:
             self.refuse("under a mode that sees each of torch's functions")  # those that torch's own code calls among them
         mark, before, modes = vm.trail.mark(), reachable(vm, [function, *stored_outside(vm)]), graph.modes.current
         graph.begin_inner(transform=kind or Transforming(self.name, enables_grad))
-        told = vm.times_told()
+        told = vm.answers.count()
         try:
             inside = [self.inside(index, arg, seen) if index in self.given else arg for index, arg in enumerate(self.args)]
         except RuntimeError as error:
@@ -106,7 +106,7 @@ class Transform:
         try:
             result = vm.observe(abstract.call(vm, function, [ListObject(inside)]))
         except Raise:
-            vm.untell(told)
+            vm.answers.after_raise_inside(told)
             self.refuse("of a function that raises, or gives what it must not")
         graph.modes.set_grad_enabled(modes.grad)
         if graph.modes.current != modes:

@@ -223,6 +223,20 @@ class Graph(Protocol[Obj]):
         """Make the fake tensors again if undoing has made them stale."""
 
 
+class AnswersView(Protocol):
+    """What the program is told when it asks whether it is compiled, and how often it has been told so."""
+
+    def here(self) -> bool:
+        """The answer where the program is now: whether it is compiled."""
+
+    def count(self) -> int:
+        """At how many places it has been told that it is compiled."""
+
+    def after_raise_inside(self, count: int) -> None:
+        """A function raises that is to become a graph inside the graph. If the program has been told at more than so many places that it is compiled,
+        the trace is restarted, and doesn't tell it so there."""
+
+
 class Record(Protocol[Obj]):
     """What a trace leaves behind, and what it has been told."""
 
@@ -243,6 +257,10 @@ class Record(Protocol[Obj]):
 
     directives: tuple[tuple[str, Any], ...]
     """What regions of the program have told the tracer (framejit.directives); changed through the trail."""
+
+    @property
+    def answers(self) -> AnswersView:
+        """What the program is told when it asks whether it is compiled."""
 
     checking: bool
     """Models are compared with the real functions where they are called with constants."""
@@ -308,16 +326,6 @@ class Running(Protocol[Obj]):
     @property
     def frame(self) -> FrameView[Obj] | None:
         """The innermost frame."""
-
-    def is_told(self) -> bool:
-        """The program asks here whether it is compiled: whether it is told so."""
-
-    def times_told(self) -> int:
-        """How often it has been told so, at different places."""
-
-    def untell(self, times: int) -> None:
-        """A function raises that is to become a graph inside the graph. If the program has been told more often than so many times that it is compiled,
-        the trace is restarted, and doesn't tell it so there."""
 
     def uses_up_result(self) -> bool:
         """Whether the innermost frame's next instructions take what they need from the result of this call, without keeping it."""

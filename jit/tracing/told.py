@@ -11,7 +11,7 @@ everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from framejit import logs
@@ -48,27 +48,32 @@ class Untold(Exception):
 
 
 class Answers:
-    """What one trace tells the program.
+    """What one trace tells the program. `where`: gives the frames of the place where the program is.
 
     Attributes:
         withholds: the places where it doesn't tell it that it is compiled.
         told, withheld: the places where the program has asked so far, by the answer. Changed through the trail.
     """
 
-    def __init__(self, trail: Trail, withholds: Withheld) -> None:
+    def __init__(self, trail: Trail, withholds: Withheld, where: Callable[[], Sequence[UserFrame]]) -> None:
         self.withholds = withholds
         self.told: tuple[Asked, ...] = ()
         self.withheld: tuple[Asked, ...] = ()
         self._trail = trail
+        self._where = where
 
-    def at(self, stack: Sequence[UserFrame]) -> bool:
-        """The answer at a place of the program: whether it is compiled."""
-        asked = tuple(stack)
+    def here(self) -> bool:
+        """The answer where the program is now: whether it is compiled."""
+        asked = tuple(self._where())
         is_told = not self.withholds.covers(asked)
         known = self.told if is_told else self.withheld
         if asked not in known:
             self._trail.set(self, "told" if is_told else "withheld", (*known, asked))
         return is_told
+
+    def count(self) -> int:
+        """At how many places the program has been told that it is compiled."""
+        return len(self.told)
 
     def after_raise(self, stack: Sequence[UserFrame], reason: object) -> Untold:
         """The signal to restart a trace that has told the program that it is compiled, and has seen it raise here."""
@@ -84,7 +89,7 @@ class Answers:
 
     def after_raise_inside(self, count: int) -> None:
         """A function that is to become a graph inside the graph raises. Where the program has been told in it that it is compiled, restart the trace, a few
-        times at most. `count`: how often it had been told before."""
+        times at most. `count`: at how many places it had been told so before."""
         if len(self.told) > count and self.withholds.attempts < ATTEMPTS:
             raise self.after_raise(self.told[-1], "the program raises in a function that an operator takes")
 

@@ -104,7 +104,7 @@ class Tracer:
         self.graph = GraphBuilder(self, dynamic=dynamic, demands=demands)
         self.effects = Effects(self)
         self.directives = self.directives_before = directives.CURRENT.get()
-        self.answers = Answers(self.trail, withheld)
+        self.answers = Answers(self.trail, withheld, self.user_stack)
         self.frame: Frame | None = None
         self.root: Frame | None = None
         self.depth = 0
@@ -416,15 +416,6 @@ class Tracer:
 
     def computes_number(self, function: Any, is_fixed: bool) -> bool:
         return plain_code.computes_number(function, is_fixed)
-
-    def is_told(self) -> bool:
-        return self.answers.at(self.user_stack())
-
-    def times_told(self) -> int:
-        return len(self.answers.told)
-
-    def untell(self, times: int) -> None:
-        self.answers.after_raise_inside(times)
 
     def uses_up_result(self) -> bool:
         return self.frame is not None and looks.uses_up_result(self.frame)
