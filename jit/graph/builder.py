@@ -28,7 +28,13 @@ from framejit.graph.annotations import CUSTOM, AnnotatedVM, annotation_in_force
 from framejit.graph.autograd_node import AutogradNode, tensors_of
 from framejit.graph.body import Body, NodeNote, Transforming, transforms_of
 from framejit.graph.call_data import CallData
-from framejit.graph.check_order import changes_outside, changes_result_only, checks_behind_changes, runs_for_its_effect
+from framejit.graph.check_order import (
+    changes_outside,
+    changes_result_only,
+    checks_behind_changes,
+    refuse_handled_change,
+    runs_for_its_effect,
+)
 from framejit.graph.constants import Inexact, exact
 from framejit.graph.default_dtype import with_dtype
 from framejit.graph.demands import DEFAULT, GraphDemands
@@ -480,6 +486,8 @@ class GraphBuilder:
         if not changes and (before != [version_of(fake) for fake in fakes] or (isinstance(writes, Writes) and writes.seen)):
             changes = True
             self.fakes.changes_with_undoing()
+        if changes and self.autograd_node is None and torch.is_grad_enabled():
+            refuse_handled_change(self.vm, name, changed_among(fakes, before), self.input_fakes)
         if has_forgotten and self.autograd_node is not None and is_of_others(target):  # AOTAutograd's trace forgets nothing
             self.vm.unsupported(breaks.UnsupportedOperation(f"{name}, which changes a number made by torch.tensor in a list that it is given"))
         if changes and any(described.is_subclass and self.fakes.has_new_version(described.node) for described in self.inputs.known.values()):

@@ -70,6 +70,13 @@ def stored(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def scaled_if_it_can_be(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.mul_(2)
+    except RuntimeError:
+        return x * 3
+
+
 def resized(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     return y.resize_(2) * 2
@@ -83,6 +90,9 @@ def resized_argument(x: torch.Tensor, size: int) -> torch.Tensor:
 CALLS: dict[str, tuple[Callable[..., Any], list[Callable[[], tuple[Any, ...]]]]] = {
     "a leaf and others": (scaled, [lambda: (leaf(),), lambda: (computed(),), lambda: (view_of_leaf(),), lambda: (computed(),), lambda: (leaf(),)]),
     "others and a leaf": (scaled, [lambda: (computed(),), lambda: (leaf(),), lambda: (computed(),)]),
+    "others and a leaf, handled": (
+        scaled_if_it_can_be, [lambda: (computed(),), lambda: (leaf(),), lambda: (view_of_leaf(),), lambda: (computed(),), lambda: (leaf(),)]
+    ),
     "a leaf changed by a Function": (Doubled.apply, [lambda: (leaf(),), lambda: (computed(),), lambda: (computed(),)]),
     "a view of a leaf": (scaled, [lambda: (view_of_leaf(),), lambda: (computed(),), lambda: (computed(),)]),
     "a view made under no_grad": (scaled, [lambda: (view_under_no_grad(),), lambda: (computed()[:],), lambda: (view_under_no_grad(),)]),
