@@ -355,7 +355,7 @@ class GraphBuilder:
             self.vm.unsupported(UNDER_FLAGS)
         try:
             with contextlib.nullcontext() if raises else keeping_dispatch_keys():
-                result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), kwargs)
+                result, changes = self._run("call_function", target, name, fakes, tuple([fake_of(arg, fakes) for arg in args]), fake_of(kwargs, fakes))
         except FailedOnFakes as failed:
             reason = self.unbacked.failed(failed.error, name, (args, kwargs), target)
             if not raises:
