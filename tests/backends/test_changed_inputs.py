@@ -195,7 +195,7 @@ def test_inductor_saves_results_apart_from_the_buffer_that_they_are_copied_to() 
     torch.testing.assert_close(model.weight.grad, reference.weight.grad)
 
 
-def test_a_partitioner_of_the_program_is_still_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partitioner_of_the_program_is_still_asked() -> None:
     asked = []
 
     class Own(torch._inductor.custom_graph_pass.CustomPartitionerFn):
@@ -206,7 +206,6 @@ def test_a_partitioner_of_the_program_is_still_asked(monkeypatch: pytest.MonkeyP
         def uuid(self) -> str:
             return "own"
 
-    monkeypatch.setattr(torch._inductor.config, "custom_partitioner_fn", Own())
-    monkeypatch.setattr(torch._functorch.config, "enable_autograd_cache", False)
-    check(counter, "inductor", calls=1)
+    with torch._inductor.config.patch(custom_partitioner_fn=Own()), torch._functorch.config.patch(enable_autograd_cache=False):
+        check(counter, "inductor", calls=1)
     assert asked == [True]
