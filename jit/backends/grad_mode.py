@@ -15,13 +15,18 @@ from framejit.graph.inner import nodes_inside
 SET_GRAD = torch._C._set_grad_enabled
 
 
+def records_gradients(request: GraphRequest) -> bool:
+    """Whether autograd may record operators of the graph."""
+    return request.modes.grad or not request.modes.inference and any(node.target is SET_GRAD and node.args[0] for node in nodes_inside(request.gm))
+
+
 def begin_with_gradients(request: GraphRequest) -> GraphRequest:
     """The request for a graph that begins without gradients and switches them on, as one for a graph that begins with gradients and switches them off.
 
     So views of inputs and of intermediate results that leave the graph get a record of autograd's. Those that were made while gradients were off have none:
     they require no gradient, or make a graph break (`graph/autograd_node.py`).
     """
-    if request.modes.grad or request.modes.inference or not any(node.target is SET_GRAD for node in nodes_inside(request.gm)):
+    if request.modes.grad or not records_gradients(request):
         return request
     graph = request.gm.graph
     first = next(node for node in graph.nodes if node.op != "placeholder")

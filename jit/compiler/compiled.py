@@ -10,6 +10,7 @@ from framejit import logs
 from framejit.backends.calling import with_check_of_backward, with_draws_put_back, without_function_modes
 from framejit.backends.compile import compile_graph
 from framejit.backends.eager import BACKEND as RECORDED
+from framejit.backends.grad_mode import records_gradients
 from framejit.backends.left_to_autograd import LeftToAutograd
 from framejit.backends.request import (
     BackendGuard,
@@ -62,7 +63,7 @@ def compile_planned(planned: Planned) -> Compiled:
     if logs.enabled("graph_code"):
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
-    reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.one_autograd_node and request.modes.grad else {}
+    reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.one_autograd_node and records_gradients(request) else {}
     errors = of_graph(graph.gm) if request.backend.runs_nodes else None
     try:
         with as_the_program_has_it(attempt.collects):

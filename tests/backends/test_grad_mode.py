@@ -168,6 +168,20 @@ def test_leaves_and_gradients(program: Callable[[Any], Any], part: bool, backend
     torch.testing.assert_close(found, expected)
 
 
+def test_a_head_that_nothing_depends_on_has_no_gradient() -> None:
+    heads = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def program(x):
+        with torch.no_grad():
+            told(1)
+        return heads[0](x), heads[1](x)
+
+    first, _ = framejit.compile(program, backend="aot_eager")(torch.ones(2, 3))
+    first.sum().backward()
+    assert heads[0].weight.grad is not None
+    assert heads[1].weight.grad is None
+
+
 def test_an_error_in_the_graph_leaves_gradients_off() -> None:
     def fails(x, i):
         with torch.enable_grad():
