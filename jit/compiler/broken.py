@@ -23,7 +23,7 @@ from framejit.report import STATISTICS, BreakNote, place
 from framejit.reporting import stacks
 from framejit.tracing import boundary, looks
 from framejit.tracing.passage import untraceable_mode
-from framejit.tracing.predictions import RAISES, predict
+from framejit.tracing.predictions import RAISES, leaves_program, predict
 from framejit.tracing.splitting import split_frames, within_reach
 from framejit.tracing.stops import Escape, GraphBreak, Restart
 
@@ -53,7 +53,7 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     whole = bool(ecosystem.asked_for_errors(tracer) if asked_by_torch else errors)
     if isinstance(stop, Escape):  # the regions that the exception has left count too
         whole = whole or bool(breaks_are_errors(tracer.directives_before, stop.directives, family.number, attempt.request.options.fullgraph))
-    if prediction is not None and refuted is None and (prediction.certain or whole) and tracer.answers.told:
+    if prediction is not None and refuted is None and (leaves_program(stop) or whole) and tracer.answers.told:
         raise tracer.answers.after_raise(stop.stack, stop.reason)
     if isinstance(stop.reason, breaks.FirstStep) and whole:
         raise RestartWith("takes_first_steps", True)  # the frame may not run as written

@@ -19,5 +19,9 @@ def predict(stop: GraphBreak, computes: bool) -> Prediction | None:
         return None
     if isinstance(stop, Escape):
         return Prediction(stop.reason, tuple(stop.stack), stop.cls, computes=computes)
-    certain = isinstance(stop.reason, RAISES) and (not stop.frames or not meets_handler(stop.frames[-1]))
-    return Prediction(stop.reason, tuple(stop.stack), None, certain=certain)
+    return Prediction(stop.reason, tuple(stop.stack), None, certain=isinstance(stop.reason, RAISES) and leaves_program(stop))
+
+
+def leaves_program(stop: GraphBreak) -> bool:
+    """Whether no handler of the program keeps the exception that a trace has stopped at from leaving the traced function."""
+    return not stop.frames or not meets_handler(stop.frames[-1])

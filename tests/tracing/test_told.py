@@ -12,6 +12,7 @@ from torch import nn
 import framejit
 
 x = torch.arange(6.0).reshape(2, 3)
+LEAF = torch.ones(3, requires_grad=True)
 
 
 def is_torchdynamo_compiling() -> bool:
@@ -36,6 +37,12 @@ def an_operator_raises(a):
     if torch.compiler.is_compiling():
         return a + torch.ones(7)
     return a + 1
+
+
+def an_operator_may_raise(a):
+    if torch.compiler.is_compiling():
+        LEAF.add_(1)
+    return a * LEAF.detach()
 
 
 def it_asked_long_before(a):
@@ -97,8 +104,8 @@ class Attribute(nn.Module):
 
 
 WHOLE = [
-    an_operator_raises, it_asked_long_before, it_asked_for_another_value_later, in_the_last_iteration, in_a_generator, it_refuses, under_a_finally,
-    masked, Attribute(),
+    an_operator_raises, an_operator_may_raise, it_asked_long_before, it_asked_for_another_value_later, in_the_last_iteration, in_a_generator, it_refuses,
+    under_a_finally, masked, Attribute(),
 ]  # fmt: skip
 
 
