@@ -41,6 +41,8 @@ def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Call
     That begins where its own memory does, and Inductor may lay it out otherwise: in `x.t()[0] = 9; return x[i]` the result could be a column of `x`, or lie in
     another part of what `x` is a part of.
     """
+    if not request.changed:
+        return None
     graph = request.gm.graph
     placeholders = graph.find_nodes(op="placeholder")
     changed = {memory_of(placeholders[index]): placeholders[index] for index in request.changed}

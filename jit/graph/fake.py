@@ -119,8 +119,9 @@ OVERLAPS = "more than one element of the written-to tensor refers to a single me
 """What operators say of an expanded tensor, on fakes also where they change nothing (a copy onto itself)."""
 NO_FAKE = "There was no fake impl registered for"
 """What an operator of `torch.library.custom_op` raises on fakes where its author has said nothing of them (torch/_library/custom_ops.py)."""
+BY_VERSIONS = "modified by an inplace operation"
 OF_RECORDS = (
-    "leaf Variable", "leaf variables", "is a view and is being modified inplace", "A view was created in", "modified by an inplace operation",
+    "leaf Variable", "leaf variables", "is a view and is being modified inplace", "A view was created in", BY_VERSIONS,
     "detach views in-place", "inference tensor", "Inference tensor", "from .data or .detach()", "not resizable",
 )  # fmt: skip
 """What operators say of where a tensor comes from: of autograd's record of it, or of its storage. No guard says that of tensors from outside."""

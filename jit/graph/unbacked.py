@@ -26,11 +26,13 @@ from torch.fx.experimental.symbolic_shapes import (
     statically_known_false,
     statically_known_true,
 )
+from torch.utils import _pytree as pytree
 
 from framejit import breaks
 from framejit.errors import CHECK_FAILED
 from framejit.graph.drawn_bounds import draw_of_number
-from framejit.graph.fake import first_line, meaning_of
+from framejit.graph.fake import BY_VERSIONS, first_line, meaning_of
+from framejit.graph.fakes import storages
 from framejit.graph.packed import PACKED_MEMO
 from framejit.graph.sizes_of_call import raises_for_symbols_only
 from framejit.objects.numberobject import NumberObject
@@ -104,6 +106,9 @@ class GraphOfNumbers(Protocol):
     @property
     def vm(self) -> TraceOfGraph:
         """The running trace."""
+
+    def input_fakes(self) -> list[torch.Tensor]:
+        """The fakes of all inputs."""
 
     def effect_node(self, target: Callable[..., Any], args: tuple[Any, ...]) -> fx.Node:
         """A node that stays for what it does, which is not run here."""
@@ -219,9 +224,18 @@ class Unbacked:
         if self.present and any(map(is_unbacked, numbers_in(args))):
             return breaks.DataDependent(name)
         reason = meaning_of(error, name, target)
+        if isinstance(reason, breaks.MayRaise) and self._is_inside(error, args):
+            return breaks.OperatorRaises(reason.what)
         if isinstance(reason, breaks.OperatorRaises) and raises_for_symbols_only(target, *args):
             return breaks.UnsupportedOperation(f"{name}, which raises where sizes are symbolic ({first_line(error)})")
         return reason
+
+    def _is_inside(self, error: Exception, args: Any) -> bool:
+        """Whether the trace has made all that an operator was given, and knows where that comes from: nothing shares memory with tensors from outside."""
+        if BY_VERSIONS in first_line(error):  # it speaks of what the backward pass needs, and not of what the operator was given
+            return False
+        given = [value for value in pytree.tree_leaves(args) if isinstance(value, torch.Tensor)]
+        return storages(given).isdisjoint(storages(self._graph.input_fakes()))
 
     def after(self, name: str, result: Any, fakes: Sequence[torch.Tensor], changes: bool) -> dict[Any, Any] | None:
         """Check what an operator has done. Gives which symbols its result binds, for the node's metadata."""
