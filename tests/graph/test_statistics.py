@@ -81,7 +81,10 @@ def under_flags(t: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> 
         F.batch_norm(t, mean, variance, training=True)
 
 
-@pytest.mark.parametrize("norm", [by_functional, by_torch, by_native, by_operator, by_instances, under_flags])
+UNDER_SETTINGS = pytest.mark.only_eager("with AOTAutograd, operators under a setting that the graph changes split it")
+
+
+@pytest.mark.parametrize("norm", [by_functional, by_torch, by_native, by_operator, by_instances, pytest.param(under_flags, marks=UNDER_SETTINGS)])
 def test_functions(norm: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]) -> None:
     def function(t: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
         before = mean + 1

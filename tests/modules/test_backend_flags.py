@@ -66,6 +66,7 @@ def test_flags_that_are_left_set(was: bool) -> None:
     Comparison().same(*runs[1:])
 
 
+@pytest.mark.only_eager("names its backends")
 @pytest.mark.parametrize(("backend", "graphs"), [("eager", 1), ("aot_eager", 3)])
 def test_operators_run_with_the_flags(backend: str, graphs: int) -> None:
     def program(x: torch.Tensor, enabled: bool) -> Any:
@@ -117,6 +118,7 @@ def test_the_precision_and_the_threads_are_set_and_read(backend: str) -> None:
     Comparison().same(*runs)
 
 
+@pytest.mark.only_eager("with AOTAutograd, operators under a setting that the graph changes split it")
 def test_operators_run_with_the_threads_that_were_set() -> None:
     def program(x: torch.Tensor) -> Any:
         before = torch.get_num_threads()
