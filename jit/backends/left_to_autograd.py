@@ -34,7 +34,7 @@ def raised_by_gradients(request: GraphRequest) -> Exception | None:
     """What autograd raises when it is asked for the gradients of a graph's results, on tensors without data; None if nothing, or if the graph itself raises."""
     switches = [node for node in nodes_inside(request.gm) if node.target in MODE_SWITCHES]
     graph = restoring(request.gm.forward, switches, request.modes)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+    with request.modes.applied(), FakeTensorMode(allow_non_fake_inputs=True) as mode:  # the backend may have left others
         try:
             inputs = [mode.from_tensor(info.value, static_shapes=True) if is_tensor(info.value) else info.value for info in request.inputs]
             tensors = [value for value in inputs if is_tensor(value)]

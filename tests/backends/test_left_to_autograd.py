@@ -118,6 +118,16 @@ def strided_view_of_leaf_without_record(x):
     return view
 
 
+def operand_changed_before_a_break_without_gradients(x):
+    buffer = torch.ones(2, 2)
+    y = x * buffer
+    with torch.no_grad():
+        buffer.copy_(y)
+        framejit.graph_break()
+        view = y.view(-1)
+    return y, view
+
+
 def played(function, leaf=None):
     """What two calls of a function and their backward passes give, change and raise."""
     x = torch.tensor(NUMBERS, requires_grad=True) if leaf is None else leaf
@@ -143,6 +153,7 @@ def played(function, leaf=None):
 RAISING = [
     result_changed, operand_changed, row_replaced, changed_by_a_detached_one, changed_in_a_handler, gradient_of_wrong_shape, operator_without_formula,
     operator_with_bad_formula, view_without_record, view_of_leaf_without_record, strided_view_of_leaf_without_record,
+    operand_changed_before_a_break_without_gradients,
 ]  # fmt: skip
 
 
