@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,18 +20,20 @@ from framejit.backends.request import GraphRequest
 @dataclass(frozen=True, slots=True)
 class VaryingView:
     """A result of this index is a view of the input that the graph gives there: its sizes, strides and offset follow the graph's other results, from `first`
-    on. It has a record of autograd's if it is `recorded`."""
+    on. It has a record of autograd's if it is `recorded`. The offset counts from where the input begins, or if the view `is_placed` by the program, from
+    where the storage does."""
 
     index: int
     dims: int
     first: int
     recorded: bool
+    is_placed: bool
 
     def of(self, base: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
         """The view."""
         own = numbers[self.first : self.first + 2 * self.dims + 1]
         with torch.set_grad_enabled(self.recorded):
-            view = base.as_strided(own[: self.dims], own[self.dims : -1], own[-1])
+            view = base.as_strided(own[: self.dims], own[self.dims : -1], own[-1] + (0 if self.is_placed else base.storage_offset()))
         return view if self.recorded else view.detach()
 
 
@@ -51,9 +54,10 @@ def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Call
     views = []
     for index, node in enumerate(results):
         base = changed.get(memory_of(node)) if node.op != "placeholder" else None
-        if base is not None and (geometry := varying_geometry(node, base)) and free_symbols(geometry) <= symbols.keys():
+        is_placed = base is not None and is_placed_by_program(node)
+        if base is not None and (geometry := varying_geometry(node, base, is_placed)) and free_symbols(geometry) <= symbols.keys():
             fake = node.meta["example_value"]
-            views.append(VaryingView(index, fake.dim(), len(numbers), fake.requires_grad))
+            views.append(VaryingView(index, fake.dim(), len(numbers), fake.requires_grad, is_placed))
             with graph.inserting_before(graph.output_node()):
                 numbers += number_nodes(graph, geometry, symbols)
             results[index] = base
@@ -64,13 +68,29 @@ def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Call
     return lambda fn: giving_views(fn, views, len(results))
 
 
-def varying_geometry(node: fx.Node, base: fx.Node) -> list[Any]:
-    """Sizes, strides and offset of a view of `base`; none where they don't vary, or where it has other elements than a part of `base` has."""
+def varying_geometry(node: fx.Node, base: fx.Node, is_placed: bool) -> list[Any]:
+    """Sizes, strides and offset of a view of `base`; none where they don't vary, or where it has other elements than a part of `base` has.
+
+    No guard says where an input begins in its storage. So the offset of a view that isn't placed there by the program counts from where `base` begins.
+    """
     view, whole = node.meta["example_value"], base.meta["example_value"]
     if (view.dtype, view.is_conj(), view.is_neg()) != (whole.dtype, whole.is_conj(), whole.is_neg()):
         return []
-    numbers = [*view.size(), *view.stride(), view.storage_offset()]
+    numbers = [*view.size(), *view.stride(), view.storage_offset() - (0 if is_placed else whole.storage_offset())]
     return numbers if any(isinstance(number, torch.SymInt) for number in numbers) else []
+
+
+def is_placed_by_program(node: fx.Node) -> bool:
+    """Whether a view, or what it is a view of, was made by `as_strided` with an offset, which counts from where the storage begins."""
+    memory = memory_of(node)
+    made_of: fx.Node | None = node
+    while made_of is not None and made_of.op != "placeholder":
+        name = str(getattr(made_of.target, "__name__", made_of.target))
+        if name.startswith("as_strided") and (len(made_of.args) > 3 or "storage_offset" in made_of.kwargs):
+            return True
+        gives_item = made_of.target is operator.getitem  # of a tuple, or of a tensor
+        made_of = next((used for used in made_of.all_input_nodes if gives_item or memory_of(used) == memory), None)
+    return False
 
 
 def symbols_of(placeholders: Sequence[fx.Node]) -> dict[sympy.Basic, fx.Node]:

@@ -79,6 +79,25 @@ def test_an_index_that_varies(program: Callable[..., Any], argument: str, backen
         torch.testing.assert_close(story(compiled, ARGUMENTS[argument], index), story(program, ARGUMENTS[argument], index))
 
 
+def placed(x, i):
+    x.t().mul_(2)
+    return x.as_strided((2,), (1,), i), torch.as_strided(x, (3, 2), (2, 1), storage_offset=i)[1]
+
+
+def parts_of_chunks(x, i):
+    x.t().mul_(2)
+    return x.chunk(2)[1][i - 2 :], x[i].as_strided((2,), (1,))
+
+
+@BACKENDS
+@pytest.mark.parametrize("program", [row_taken_later, column, rows, placed, parts_of_chunks], ids=lambda program: program.__name__)
+def test_an_argument_that_begins_elsewhere_in_its_storage_from_call_to_call(program: Callable[..., Any], backend: str) -> None:
+    compiled = framejit.compile(program, backend=backend)
+    for first, index in ((1, 1), (2, 2), (4, 0), (0, 1)):
+        found = [story(run, lambda first=first: torch.arange(40.0).view(8, 5)[first : first + 3, 1:4], index) for run in (compiled, program)]
+        torch.testing.assert_close(*found)
+
+
 @BACKENDS
 def test_sizes_that_vary(backend: str) -> None:
     def program(x):
