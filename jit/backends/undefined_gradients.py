@@ -6,7 +6,7 @@ AOTAutograd computes with zeros for results that no gradient comes to, and gives
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,11 +25,11 @@ class Positions:
         result: the index of a result that AOTAutograd's node has given.
         known: the places, among what the node gives, of results of which it is known what depends on them.
         needs: for places among the gradients of the node's inputs, the places of those results that they depend on.
-        inner: the inputs among these that are no leaves: their places, and their indices among the inputs of the graph.
+        indices: the indices of these inputs among the inputs of the graph, by their places.
     """
 
-    def __init__(self, result: int, known: frozenset[int], needs: Mapping[int, frozenset[int]], inner: Mapping[int, int]) -> None:
-        self.result, self.known, self.needs, self.inner = result, known, needs, inner
+    def __init__(self, result: int, known: frozenset[int], needs: Mapping[int, frozenset[int]], indices: Mapping[int, int]) -> None:
+        self.result, self.known, self.needs, self.indices = result, known, needs, indices
         self._undefined: dict[tuple[bool, ...], tuple[int, ...]] = {}
 
     def undefined(self, gradients: Sequence[Any]) -> tuple[int, ...]:
@@ -57,22 +57,27 @@ def with_undefined_gradients(fn: Callable[..., Any], boxed: bool, reached: Mappi
             return fn(*args)
         inputs = args[0] if boxed else args
         if positions is None:
-            edges, references = [edge_of(value) for value in inputs], [weakref.ref(value) if requires_grad(value) else None for value in inputs]
+            edges, references = [edge_of(value) for value in inputs], references_to_inner(inputs, reached)
             results = fn(*args)
             positions = positions_of(results, edges, reached)
             is_unknown = positions is None
             if positions is None:
                 return results
-            inner: dict[int, Any] = {place: references[index] for place, index in positions.inner.items()}
         else:
-            inner = {place: weakref.ref(inputs[index]) for place, index in positions.inner.items()}
+            references = references_to_inner(inputs, positions.indices.values())
             results = fn(*args)
         node = aot_node(results[positions.result], ())[0]
         if node is not None:
+            inner = {place: references[index] for place, index in positions.indices.items() if index in references}
             node.register_hook(drops(positions, weakref.ref(node), inner))
         return results
 
     return run
+
+
+def references_to_inner(inputs: Sequence[Any], indices: Iterable[int]) -> dict[int, Any]:
+    """Weak references to those of the inputs of these indices that are no leaves in this call, which no guard says."""
+    return {index: weakref.ref(inputs[index]) for index in indices if not inputs[index].is_leaf}
 
 
 def edge_of(value: Any) -> Any:
@@ -124,15 +129,14 @@ def positions_of(results: Sequence[Any], edges: Sequence[Any], reached: Mapping[
     result, (node, _) = next(iter(given.items()))
     places = {(id(following), number): place for place, (following, number) in enumerate(node.next_functions) if following is not None}
     needs: dict[int, frozenset[int]] = {}
-    inner: dict[int, int] = {}
+    indices: dict[int, int] = {}
     for index, wanted in reached.items():
         edge = edges[index]
         place = None if edge is None else places.get((id(edge.node), edge.output_nr))
         if place is not None and wanted <= given.keys():
             needs[place] = frozenset(given[result][1] for result in wanted)
-            if not hasattr(edge.node, "variable"):
-                inner[place] = index
-    return Positions(result, frozenset(place for _, place in given.values()), needs, inner) if needs else None
+            indices[place] = index
+    return Positions(result, frozenset(place for _, place in given.values()), needs, indices) if needs else None
 
 
 def aot_node(result: Any, outside: Sequence[Any]) -> tuple[Any, int]:

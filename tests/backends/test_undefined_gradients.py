@@ -164,6 +164,16 @@ def test_one_compiled_function_after_the_other():
     close(both(model, further, *(framejit.compile(each, backend="eager") for each in (model, further))), both(plain, other, plain, other), 1e-6)
 
 
+def test_leaves_first_and_then_what_another_compiled_function_gives():
+    apart = framejit.compile(lambda a, b: (a * 2, b * 3), backend="eager")
+    before = framejit.compile(lambda a, b: (a + 1, b - 1), backend="eager")
+    for call in range(3):
+        a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        result = apart(*(before(a, b) if call else (a, b)))[call % 2]
+        result.sum().backward()
+        assert [a.grad is None, b.grad is None] == [call % 2 == 1, call % 2 == 0]
+
+
 def test_hooks_on_leaves_are_given_tensors():
     model = Heads()
     seen = []
