@@ -26,7 +26,9 @@ from framejit.backends.recompute import computes_again
 from framejit.backends.registry import Backend
 from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
+from framejit.backends.view_geometry import has_offset
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
+from framejit.graph.inner import nodes_inside
 from framejit.one_at_a_time import ONE_AT_A_TIME
 from framejit.warning_filters import version_kept
 
@@ -94,21 +96,30 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     """torch's `compile_fx`, on graphs without what it compiles to a wrong result.
 
     AOTAutograd's cache doesn't tell in which places inputs that share memory lie in it (torch 2.13), though what it makes for a graph that changes one of them
-    depends on that. So graphs with such inputs are compiled without it.
+    depends on that. So graphs with such inputs are compiled without it. Nor does any of its caches tell where inputs begin in their storages: see `offsets_in`.
     """
     patches = dict(config_patches or {})
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
     shared = share_memory(example_inputs)
-    inner = compile_inner if shared else functools.partial(compile_inner, memories=memory.Memories.of(gm.graph))
-    with functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext(), as_framejit_compiles():
+    offsets = offsets_in(gm, example_inputs)
+    inner = functools.partial(compile_inner, memories=None if shared else memory.Memories.of(gm.graph), offsets=offsets)
+    with functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext(), as_framejit_compiles(offsets):
         return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
 
 
+def offsets_in(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
+    """Where the inputs of a graph begin in their storages, if what it computes depends on that: if it has views with offsets that count from there."""
+    if not any(map(has_offset, nodes_inside(gm))):
+        return ""
+    return f"offsets {[value.storage_offset() for value in inputs if isinstance(value, torch.Tensor) and value.layout is torch.strided]} "
+
+
 @contextlib.contextmanager
-def as_framejit_compiles() -> Iterator[None]:
-    """In force while Inductor compiles a graph, or loads it from its cache: there, what it makes for framejit is kept apart from torch.compile's."""
+def as_framejit_compiles(offsets: str) -> Iterator[None]:
+    """In force while Inductor compiles a graph, or loads it from its cache: there, what it makes for framejit is kept apart from torch.compile's, and what
+    it makes for inputs with some offsets from what it makes for others."""
     tag = config_of_compiler.cache_key_tag
-    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + tag), together(), version_kept():
+    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + offsets + tag), together(), version_kept():
         yield
 
 
@@ -129,10 +140,12 @@ class Partitioner(CustomPartitionerFn):
         return get_hash_for_files((changed_inputs.__file__, memory.__file__)), self.inner.uuid() if self.inner is not None else None
 
 
-def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], memories: memory.Memories | None = None, **kwargs: Any) -> Any:
+def compile_inner(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], memories: memory.Memories | None = None, offsets: str = "", **kwargs: Any
+) -> Any:
     """torch's `compile_fx_inner`, on a graph of ATen's operators in other words.
 
-    `memories`: those of the inputs and results of the trace's graph, where its inputs lie apart.
+    `memories`: those of the inputs and results of the trace's graph, where its inputs lie apart; `offsets`: see `offsets_in`.
     """
     context = torch._guards.TracingContext.try_get()
     if memories is not None and not kwargs.get("is_backward") and context is not None and context.fw_metadata is not None:
@@ -144,7 +157,7 @@ def compile_inner(gm: fx.GraphModule, example_inputs: Sequence[Any], memories: m
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
     keep_saved_tensors()
-    with ONE_AT_A_TIME, config.patch(settings), as_framejit_compiles():  # a backward pass is compiled when the first one comes
+    with ONE_AT_A_TIME, config.patch(settings), as_framejit_compiles(offsets):  # a backward pass is compiled when the first one comes
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

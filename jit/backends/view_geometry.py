@@ -85,12 +85,17 @@ def is_placed_by_program(node: fx.Node) -> bool:
     memory = memory_of(node)
     made_of: fx.Node | None = node
     while made_of is not None and made_of.op != "placeholder":
-        name = str(getattr(made_of.target, "__name__", made_of.target))
-        if name.startswith("as_strided") and (len(made_of.args) > 3 or "storage_offset" in made_of.kwargs):
+        if has_offset(made_of):
             return True
         gives_item = made_of.target is operator.getitem  # of a tuple, or of a tensor
         made_of = next((used for used in made_of.all_input_nodes if gives_item or memory_of(used) == memory), None)
     return False
+
+
+def has_offset(node: fx.Node) -> bool:
+    """Whether a node is a call of `as_strided` with an offset."""
+    name = str(getattr(node.target, "__name__", node.target))
+    return name.startswith("as_strided") and (node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")) is not None
 
 
 def symbols_of(placeholders: Sequence[fx.Node]) -> dict[sympy.Basic, fx.Node]:

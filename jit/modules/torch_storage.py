@@ -5,7 +5,7 @@ Two inputs whose storages a program has asked for are guarded to share memory, o
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -19,6 +19,7 @@ from framejit.objects.object import Object
 from framejit.objects.registry import models
 from framejit.objects.storageobject import StorageObject, key_of
 from framejit.objects.tensorobject import TensorObject
+from framejit.objects.torchcall import enter
 
 
 def refuse(vm: TorchVM, what: str) -> NoReturn:
@@ -54,16 +55,38 @@ def data_ptr(vm: TorchVM, self: TensorObject) -> Object:
 
 @models(torch.Tensor.storage_offset)
 def storage_offset(vm: TorchVM, self: TensorObject) -> Object:
-    """Guards where the tensors from outside begin whose memory it is."""
     storage_of(vm, self, "storage_offset()")
+    guard_offsets(vm, self, "storage_offset()")
+    return vm.const(self.look(vm).storage_offset())
+
+
+def guard_offsets(vm: TorchVM, self: TensorObject, what: str) -> None:
+    """Guards where the tensors from outside begin whose memory a tensor has, unless that is a symbol of the graph."""
     mine = key_of(self.look(vm))
     for tensor in vm.graph.inputs.tensors():
         fake = tensor.look(vm)
-        if key_of(fake) == mine:
+        if key_of(fake) == mine and type(fake.storage_offset()) is int:
             if tensor.source is None or storage_and_offset(tensor.value) is None or tensor.value.storage_offset() != fake.storage_offset():
-                refuse(vm, "storage_offset()")
+                refuse(vm, what)
             vm.guard(Equals, tensor.source.child(TensorOffset), fake.storage_offset())
-    return vm.const(self.look(vm).storage_offset())
+
+
+def placing(function: Any) -> None:
+    """Have a view with an offset of the program's, which counts from where the storage begins, guard where tensors from outside begin: Inductor's code knows
+    of an input only where that itself begins."""
+
+    def model(vm: TorchVM, *args: Object, **kwargs: Object) -> Object:
+        offset = args[3] if len(args) > 3 else kwargs.get("storage_offset")
+        tensor = vm.observe(args[0]) if args else kwargs.get("input")
+        if offset is not None and vm.observe(offset).cls is not type(None) and vm.graph.is_one_autograd_node and isinstance(tensor, TensorObject):
+            guard_offsets(vm, tensor, f"{function.__name__}() with an offset")
+        return enter(vm, function, list(args), kwargs)
+
+    models(function)(model)
+
+
+for _function in (torch.Tensor.as_strided, torch.as_strided):
+    placing(_function)
 
 
 @models(torch.Tensor.untyped_storage)

@@ -98,6 +98,25 @@ def test_an_argument_that_begins_elsewhere_in_its_storage_from_call_to_call(prog
         torch.testing.assert_close(*found)
 
 
+def read_at_a_fixed_place(x, i):
+    return x.as_strided((2,), (1,), 9) + x[i, 0], (x * 2).as_strided((2,), (1,), i)
+
+
+def changed_at_a_fixed_place(x, i):
+    x[i:].as_strided((2,), (1,), 9).add_(1)
+    return x.as_strided((2,), (1,), None) * 2
+
+
+@BACKENDS
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("program", [read_at_a_fixed_place, changed_at_a_fixed_place], ids=lambda program: program.__name__)
+def test_places_that_count_from_where_the_storage_begins(program: Callable[..., Any], backend: str, dynamic: bool) -> None:
+    compiled = framejit.compile(program, backend=backend, dynamic=dynamic)
+    for first, index in ((1, 1), (2, 1), (0, 1)):
+        found = [story(run, lambda first=first: torch.arange(40.0).view(8, 5)[first : first + 3, 1:4], index) for run in (compiled, program)]
+        torch.testing.assert_close(*[results[:-1] for results in found])
+
+
 @BACKENDS
 def test_sizes_that_vary(backend: str) -> None:
     def program(x):
