@@ -66,7 +66,8 @@ def guard_offsets(vm: TorchVM, self: TensorObject, what: str) -> None:
     for tensor in vm.graph.inputs.tensors():
         fake = tensor.look(vm)
         if key_of(fake) == mine and type(fake.storage_offset()) is int:
-            if tensor.source is None or storage_and_offset(tensor.value) is None or tensor.value.storage_offset() != fake.storage_offset():
+            found = None if tensor.source is None else storage_and_offset(tensor.value)
+            if tensor.source is None or found is None or found[1] != fake.storage_offset():
                 refuse(vm, what)
             vm.guard(Equals, tensor.source.child(TensorOffset), fake.storage_offset())
 

@@ -152,3 +152,23 @@ def test_inputs_that_are_only_read_share_memory_as_they_like():
     assert framejit.statistics()["graphs"] - before == 1
     compiled(memory[:8], torch.arange(3), memory[8:16])
     assert framejit.statistics()["graphs"] - before == 2
+
+
+def test_a_subclass_is_asked_for_what_the_program_calls_only():
+    asked: list[str] = []
+
+    class Asked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            asked.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    def f(x):
+        return x.storage_offset() * x.as_strided((2,), (1,), 1)
+
+    x = torch.arange(4.0)[1:].as_subclass(Asked)
+    f(x)
+    expected = list(asked)
+    asked.clear()
+    framejit.compile(f, backend="eager")(x)
+    assert asked == expected
