@@ -136,8 +136,8 @@ class Partitioner(CustomPartitionerFn):
         return forward, backward
 
     def uuid(self) -> Any:
-        """What tells this way to divide graphs from others, in the keys of caches."""
-        return get_hash_for_files((changed_inputs.__file__, memory.__file__)), self.inner.uuid() if self.inner is not None else None
+        """What tells this way to divide graphs from others, in the keys of caches, and what another version of framejit has made from this one's."""
+        return get_hash_for_files((__file__, changed_inputs.__file__, memory.__file__)), self.inner.uuid() if self.inner is not None else None
 
 
 def compile_inner(
