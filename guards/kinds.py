@@ -118,6 +118,7 @@ class Change:
 KINDS: dict[str, type[Guard]] = {}
 """Every kind there is, by the name of its leaf."""
 
+
 def same_constant(a: Any, b: Any) -> bool:
     """Exact type and value, telling 0.0 from -0.0 and taking a NaN as equal to the same NaN, through tuples and frozensets."""
     if type(a) is not type(b):

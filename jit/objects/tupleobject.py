@@ -15,9 +15,6 @@ from framejit.objects.iterobject import SequenceIterator, tuple_iterator
 from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, is_c_member
 from framejit.objects.registry import wraps
 
-"""Py_TPFLAGS_HEAPTYPE: the class was made by a class statement (or as a heap type in C)."""
-
-
 CONVERSIONS = ("__index__", "__int__", "__float__", "__complex__", "__str__", "__format__", "__fspath__")
 ITEMS = ("__iter__", "__len__", "__getitem__", "__contains__", "__eq__", "__lt__", "__hash__")
 
