@@ -48,15 +48,26 @@ def base_of(node: fx.Node) -> fx.Node:
     return node
 
 
+def origin_of(node: fx.Node) -> fx.Node:
+    """What a node is a view or a copy of, through all views and copies between: Inductor may take a copy for what it is made of."""
+    while is_view(node) or node.target is ATEN.clone.default:
+        node = node.args[0]  # type: ignore[assignment]
+    return node
+
+
+def written_to_inputs(graph: fx.Graph) -> set[fx.Node]:
+    """The origins of what a graph copies to its inputs at the end. Inductor may compute that in the memory of the inputs."""
+    return {origin_of(node.args[1]) for node in graph.find_nodes(op="call_function", target=ATEN.copy_.default)}
+
+
 def save_apart(forward: fx.GraphModule, num_fwd_outputs: int) -> None:
     """Have what is saved for the backward graph lie elsewhere than in the inputs that the forward graph changes, where the next call writes again.
 
     Inductor computes some operators' results, which are copied to an input and saved, in the input's memory.
     """
-    copied = forward.graph.find_nodes(op="call_function", target=ATEN.copy_.default)
-    bases = {base_of(node.args[1]) for node in copied}
+    written = written_to_inputs(forward.graph)
     saved = range(num_fwd_outputs, len(outputs_of(forward.graph)))
-    copy_results(forward, {place: place for place in saved if base_of(outputs_of(forward.graph)[place]) in bases})
+    copy_results(forward, {place: place for place in saved if origin_of(outputs_of(forward.graph)[place]) in written})
 
 
 @dataclass(frozen=True)
@@ -76,16 +87,18 @@ class Memories:
     def tell_apart(self, gm: fx.GraphModule, before: int) -> None:
         """Have results lie in memory of their own in a graph of AOTAutograd's too, which gives so many others before them.
 
-        Inductor takes a sum with zeros, or a product with ones, for the other operand: `torch.zeros(3) + x` would be `x`.
+        Inductor takes a sum with zeros, or a product with ones, for the other operand: `torch.zeros(3) + x` would be `x`. In `x[i] = 0; return x.clone()`
+        it leaves the copy out.
         """
+        written = written_to_inputs(gm.graph)
         bases: dict[fx.Node, int] = {}
         shared: dict[int, object] = {}
         for place, memory in enumerate(self.results, before):
             node = outputs_of(gm.graph)[place]
             if memory is None or memory in self.inputs or not isinstance(node, fx.Node):
                 continue
-            base = base_of(node)
-            if base.op == "placeholder" or bases.setdefault(base, memory) != memory:
+            base, origin = base_of(node), origin_of(node)
+            if base.op == "placeholder" or origin in written or bases.setdefault(origin, memory) != memory:
                 shared[place] = memory
         copy_results(gm, shared)
 

@@ -32,3 +32,43 @@ def test_results_are_no_arguments(grad: bool) -> None:
             values = [x, *(results if isinstance(results, tuple) else (results,))]
             found.append([[a.untyped_storage()._cdata == b.untyped_storage()._cdata for a in values] for b in values])
         assert found[0] == found[1]
+
+
+def a_copy_of_a_changed_argument(x, w):
+    x[torch.tensor([True, False, True])] = 0
+    return x.clone()
+
+
+def a_part_of_such_a_copy(x, w):
+    x.index_fill_(0, torch.tensor([0]), 5.0)
+    return x.clone().view(-1)[1:], w * 2
+
+
+def what_is_copied_to_an_argument(x, w):
+    y = x.clone()
+    y[torch.tensor([True, False, True])] = 0
+    x.copy_(y)
+    return y
+
+
+def two_copies_of_one_tensor(x, w):
+    y = (x * w.detach()).sin()
+    return y.clone(), y.clone()
+
+
+COPIES = [a_copy_of_a_changed_argument, a_part_of_such_a_copy, what_is_copied_to_an_argument, two_copies_of_one_tensor]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("program", COPIES, ids=lambda program: program.__name__)
+def test_copies_stay_as_they_were(program, grad: bool) -> None:
+    found = []
+    for run in (program, framejit.compile(program, backend="inductor")):
+        x, w = torch.arange(3.0), torch.ones(3, requires_grad=grad)
+        results = run(x, w)
+        values = [x, *(results if isinstance(results, tuple) else (results,))]
+        with torch.no_grad():
+            for number, value in enumerate(values):
+                value.add_(10**number)
+        found.append([value.tolist() for value in values])
+    assert found[0] == found[1]
