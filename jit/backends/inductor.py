@@ -102,7 +102,7 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
     shared = share_memory(example_inputs)
     offsets = offsets_in(gm, example_inputs)
-    inner = functools.partial(compile_inner, memories=None if shared else memory.Memories.of(gm.graph), offsets=offsets)
+    inner = functools.partial(compile_inner, memories=memory.Memories.of(gm.graph), offsets=offsets)
     with functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext(), as_framejit_compiles(offsets):
         return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
 
@@ -145,7 +145,7 @@ def compile_inner(
 ) -> Any:
     """torch's `compile_fx_inner`, on a graph of ATen's operators in other words.
 
-    `memories`: those of the inputs and results of the trace's graph, where its inputs lie apart; `offsets`: see `offsets_in`.
+    `memories`: those of the inputs and results of the trace's graph; `offsets`: see `offsets_in`.
     """
     context = torch._guards.TracingContext.try_get()
     if memories is not None and not kwargs.get("is_backward") and context is not None and context.fw_metadata is not None:

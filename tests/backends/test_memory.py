@@ -72,3 +72,18 @@ def test_copies_stay_as_they_were(program, grad: bool) -> None:
                 value.add_(10**number)
         found.append([value.tolist() for value in values])
     assert found[0] == found[1]
+
+
+def test_copies_of_arguments_in_one_storage():
+    def program(x, y):
+        y.index_fill_(0, torch.tensor([0]), 5.0)
+        return y.clone(), x.clone(), y[1:]
+
+    found = []
+    for run in (program, framejit.compile(program, backend="inductor")):
+        both = torch.arange(4.0)
+        results = run(both[:3], both[1:])
+        for result in results:
+            result.add_(100)
+        found.append([value.tolist() for value in (both, *results)])
+    assert found[0] == found[1]
