@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 ONE_AT_A_TIME = threading.RLock()
-"""Held while a frame is compiled, by its backend too, and while Inductor compiles a backward pass, which it does when the first one comes."""
+"""Held while a frame is compiled, by its backend too. Of torch's lock, which Inductor takes while it compiles a backward pass, it is the outer one."""
 BETWEEN_LOOKS = 0.005
 """Seconds after which a thread that waits for a compilation asks again whether it has to."""
 

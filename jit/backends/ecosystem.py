@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module, metadata
 from typing import Any
 
@@ -32,6 +33,11 @@ def registered_names(everything: bool = False) -> list[str]:
 def registered(name: str) -> Callable[..., Any]:
     """The backend function that is registered with torch under `name`."""
     return import_module("torch._dynamo.backends.registry").lookup_backend(name)
+
+
+def compile_lock() -> AbstractContextManager[Any]:
+    """The lock that torch holds while it compiles a frame or, in Inductor, a backward pass."""
+    return import_module("torch._dynamo.convert_frame").compile_lock
 
 
 def begin_cudagraph_step() -> None:

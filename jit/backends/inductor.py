@@ -21,6 +21,7 @@ from torch.compiler import config as config_of_compiler
 
 from framejit.backends import changed_inputs, memory
 from framejit.backends.contexts import share_memory
+from framejit.backends.ecosystem import compile_lock
 from framejit.backends.layouts import weights_outweigh
 from framejit.backends.recompute import computes_again
 from framejit.backends.registry import Backend
@@ -29,7 +30,6 @@ from framejit.backends.translation_units import together
 from framejit.backends.view_geometry import has_offset
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
 from framejit.graph.inner import nodes_inside
-from framejit.one_at_a_time import ONE_AT_A_TIME
 from framejit.warning_filters import version_kept
 
 OWN_TAG = "framejit "
@@ -97,13 +97,17 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
 
     AOTAutograd's cache doesn't tell in which places inputs that share memory lie in it (torch 2.13), though what it makes for a graph that changes one of them
     depends on that. So graphs with such inputs are compiled without it. Nor does any of its caches tell where inputs begin in their storages: see `offsets_in`.
+
+    Runs under the lock under which torch compiles backward passes, when the first one comes: two threads are never in Inductor at once. That lock is taken
+    after framejit's own (`one_at_a_time.py`), and never before it.
     """
     patches = dict(config_patches or {})
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
     shared = share_memory(example_inputs)
     offsets = offsets_in(gm, example_inputs)
     inner = functools.partial(compile_inner, memories=memory.Memories.of(gm.graph), offsets=offsets)
-    with functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext(), as_framejit_compiles(offsets):
+    uncached = functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext()
+    with compile_lock(), uncached, as_framejit_compiles(offsets):
         return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
 
 
@@ -157,7 +161,7 @@ def compile_inner(
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
     keep_saved_tensors()
-    with ONE_AT_A_TIME, config.patch(settings), as_framejit_compiles(offsets):  # a backward pass is compiled when the first one comes
+    with config.patch(settings), as_framejit_compiles(offsets):
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 
