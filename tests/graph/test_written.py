@@ -89,10 +89,13 @@ def in_a_branch(w: torch.Tensor, y: torch.Tensor, write: Any) -> torch.Tensor:
     return torch.cond(w.sum() > 0, run, lambda t: t + 1, (w.detach(),))
 
 
+BRANCHES = [(in_a_branch, write) for write in (by_data, in_a_list, statistics)]
+if torch.__version__ < "2.13":  # whose cond refuses branches that write by `.data`
+    del BRANCHES[0]
 PLACES = [in_a_checkpoint, in_a_nested_checkpoint, in_a_function, in_a_backward]
 
 
-@pytest.mark.parametrize(("place", "write"), [*itertools.product(PLACES, WRITES), *[(in_a_branch, write) for write in (by_data, in_a_list, statistics)]])
+@pytest.mark.parametrize(("place", "write"), [*itertools.product(PLACES, WRITES), *BRANCHES])
 def test_tensors_from_around_an_inner_graph(place: Callable[..., torch.Tensor], write: Callable[[torch.Tensor], None]) -> None:
     def of_an_input(w: torch.Tensor, y: torch.Tensor) -> Any:
         before = y.item()
