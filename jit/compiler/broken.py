@@ -33,8 +33,9 @@ WHOLE_FRAME = (breaks.Debugger, breaks.LazyModuleCall)
 ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random)
 """Reasons for which the numbers that the instruction gives are other ones in the next call."""
 
-ONCE = (breaks.FirstStep, breaks.LazyModuleCall, breaks.Observed)
-"""Reasons for which what the frame calls runs uncompiled too: its graphs would run once, or the program's own mode is to see each operation."""
+WITH_ITS_CALLS = (breaks.FirstStep, breaks.LazyModuleCall, breaks.Observed, breaks.TooDeep)
+"""Reasons for which what the frame calls runs uncompiled too: its graphs would run once, the program's own mode is to see each operation, or each of the
+nested calls would be traced down to the limit again."""
 
 EXPECTED = (breaks.SkippedFrame, breaks.FirstStep, breaks.LazyModuleCall, breaks.DidNotRaise, *RAISES)
 """Reasons, by their exact type, that need no warning: the program asked for it, its own exception says all, or the next call is compiled."""
@@ -118,7 +119,7 @@ def as_written(
 ) -> AsWritten:
     """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
     in_one_piece = isinstance(outcome, Prediction) and outcome.whole
-    compiles_upcalls = not in_one_piece and not isinstance(reason, ONCE)
+    compiles_upcalls = not in_one_piece and not isinstance(reason, WITH_ITS_CALLS)
     expected = type(reason) in EXPECTED
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
         return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report

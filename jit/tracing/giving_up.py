@@ -11,6 +11,7 @@ has what it calls compiled by itself (upcalls.py). Where the traced function is 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NoReturn
 
 from framejit import breaks, library
@@ -37,9 +38,12 @@ def too_long(tracer: Trace, innermost: Frame) -> NoReturn:
 
 
 def too_deep(tracer: Trace, innermost: Frame) -> NoReturn:
-    """A trace has reached the limit of nested calls. The outermost call of the function that calls itself is the one to leave to native code."""
+    """A trace has reached the limit of nested calls. The outermost call of the function that calls itself, which most of the calls are of, is the one to leave
+    to native code."""
     outermost_first = [*innermost.callers()][::-1]
-    frame = next(frame for frame in outermost_first if frame.code is innermost.code)
+    counts = Counter(id(frame.code) for frame in outermost_first)
+    most = max(counts.values())
+    frame = next(frame for frame in outermost_first if counts[id(frame.code)] == most)
     leave(tracer, frame, breaks.TooDeep(innermost.code.co_qualname))
 
 
