@@ -93,7 +93,7 @@ class Source:
     is_data: ClassVar[bool] = False
     """Whether it leads to the data of a tensor."""
     is_made_anew: ClassVar[bool] = False
-    """Whether each look makes another object, so that no guard can say which one it is."""
+    """True where each read makes a new object, so that no guard can say which one it is."""
 
     def __init__(self, base: Source | None, payload: Any) -> None:
         self.base = base

@@ -16,7 +16,7 @@ SET_GRAD = torch._C._set_grad_enabled
 
 
 def records_gradients(request: GraphRequest) -> bool:
-    """Whether autograd may record operators of the graph."""
+    """True if autograd may record operators of the graph."""
     return request.modes.grad or not request.modes.inference and any(node.target is SET_GRAD and node.args[0] for node in nodes_inside(request.gm))
 
 

@@ -164,9 +164,9 @@ class CannotReconstruct(Break):
 class TooDeep(Break):
     """Inlined calls are nested deeper than the limit; most often a recursion that a traced value should have stopped.
 
-    The call of the function that calls itself is split off, and runs natively; what that calls is compiled by itself. Where the compiled function is itself
-    the one that calls itself, it runs uncompiled: a break at the limit would rebuild as many frames as the limit says. The same is done where Python's own
-    stack has no room for the compiler: then the call runs uncompiled, and a later one with more room may be compiled.
+    The call of the function that calls itself is split off, and runs natively. That function, and what it calls, runs uncompiled: a break at the limit would
+    rebuild as many frames as the limit says, and each of the nested calls would be traced down to the limit again. The same is done where Python's own stack
+    has no room for the compiler: then the call runs uncompiled, and a later one with more room may be compiled.
     """
 
     what: str
