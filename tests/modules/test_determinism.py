@@ -47,6 +47,7 @@ def agree_from(program: Any, backend: str, *args: Any) -> None:
 
 
 
+@pytest.mark.only_eager("the test names its backend")
 @BACKENDS
 def test_it_is_set_and_put_back(backend: str) -> None:
     def program(x: torch.Tensor) -> Any:

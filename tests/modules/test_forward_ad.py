@@ -50,6 +50,7 @@ def along(function: Any, x: Any, tangent: Any) -> Any:
         return tuple(forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent))))
 
 
+@pytest.mark.only_eager("the test names its backend")
 @pytest.mark.parametrize("backend", [*BACKENDS, pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("program", [lambda x: x.sin() * x, NET])
 def test_a_level_around_a_compiled_function(program: Any, backend: str) -> None:

@@ -470,6 +470,7 @@ def test_what_torch_refuses(wrong: Callable[..., Any]) -> None:
     assert torch._C._functorch.maybe_current_level() is None
 
 
+@pytest.mark.only_eager("the test names its backend")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("transform", [vmap, lambda f: grad(lambda x: f(x).sum()), jacrev, lambda f: lambda x: jvp(f, (x,), (x,))])
 def test_a_compiled_function_inside_a_transform_of_the_program(transform: Callable[..., Any], backend: str) -> None:

@@ -277,6 +277,7 @@ def test_code_that_modules_share_calls_each_ones_hooks(backend: str) -> None:
     assert framejit.statistics()["graph_breaks"] == 0
 
 
+@pytest.mark.only_eager("a warning that AOTAutograd's graph gives names the line of the graph that gives it")
 def test_the_warning_is_given_for_the_line_that_calls_backward() -> None:
     def fn(s):
         s.model(s.x).sum().backward()
