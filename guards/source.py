@@ -92,7 +92,7 @@ class Source:
     accessor: ClassVar[str] = ""
     is_data: ClassVar[bool] = False
     """Whether it leads to the data of a tensor."""
-    is_made_anew: ClassVar[bool] = False
+    is_new_each_time: ClassVar[bool] = False
     """True where each read makes a new object, so that no guard can say which one it is."""
 
     def __init__(self, base: Source | None, payload: Any) -> None:
@@ -555,7 +555,7 @@ class ItemCount(Source):
 
     __slots__ = ()
     accessor = "item_count"
-    is_made_anew = True
+    is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         return list.__len__(value) if issubclass(type(value), list) else MISSING

@@ -20,7 +20,7 @@ class TensorSize(Source):
 
     __slots__ = ()
     accessor = "tensor_size"
-    is_made_anew = True
+    is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         size = size_of(value, self.payload)
@@ -36,7 +36,7 @@ class TensorStride(Source):
 
     __slots__ = ()
     accessor = "tensor_stride"
-    is_made_anew = True
+    is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         found = strides_and_offset(value)
@@ -52,7 +52,7 @@ class TensorOffset(Source):
 
     __slots__ = ()
     accessor = "tensor_offset"
-    is_made_anew = True
+    is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         found = strides_and_offset(value)
@@ -68,7 +68,7 @@ class TensorItem(Source):
 
     __slots__ = ()
     accessor = "tensor_item"
-    is_made_anew = True
+    is_new_each_time = True
 
     @staticmethod
     def reads(value: Any) -> bool:
@@ -103,7 +103,7 @@ class ArrayTensor(Source):
 
     __slots__ = ()
     accessor = "array_tensor"
-    is_made_anew = True
+    is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         if type(value) is not numpy.ndarray or value.flags.writeable == self.payload or value.dtype.num in TO_TELL_APART:
@@ -126,7 +126,7 @@ class SparsePart(Source):
 
     __slots__ = ()
     accessor = "sparse_part"
-    is_made_anew = True
+    is_new_each_time = True
 
     def step(self, value: Any) -> Any:
         if not issubclass(type(value), torch.Tensor) or torch._C._dispatch_keys(value).has(torch._C.DispatchKey.Python):
@@ -165,7 +165,7 @@ class TensorData(Source):
 
     __slots__ = ()
     accessor = "tensor_data"
-    is_made_anew = True
+    is_new_each_time = True
     is_data = True
 
     def step(self, value: Any) -> Any:

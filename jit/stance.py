@@ -14,10 +14,10 @@ from framejit.errors import BadArgument, suggestion
 
 STANCES: dict[str, str] = {
     "default": "compile",
-    "force_eager": "run as written, compiled or not",
-    "eager_on_recompile": "run what is compiled, and run as written what isn't",
+    "force_eager": "run uncompiled, compiled or not",
+    "eager_on_recompile": "run what is compiled, and run uncompiled what isn't",
     "fail_on_recompile": "run what is compiled; what isn't is an error",
-    "eager_then_compile": "run as written at the first call of each function, compile at the second",
+    "eager_then_compile": "run uncompiled at the first call of each function, compile at the second",
 }
 """Every stance, with what calls do under it."""
 
@@ -93,10 +93,10 @@ class set_stance:
     """What compiled functions do where nothing compiled fits a call.
 
     - "default": compile.
-    - "force_eager": run as written, also where something compiled would fit.
-    - "eager_on_recompile": run what is compiled; where nothing fits, run the call as written.
+    - "force_eager": run uncompiled, also where something compiled would fit.
+    - "eager_on_recompile": run what is compiled; where nothing fits, run the call uncompiled.
     - "fail_on_recompile": run what is compiled; where nothing fits, raise `RecompileError`, which says why.
-    - "eager_then_compile": run the first call of each function as written, compile from the second on.
+    - "eager_then_compile": run the first call of each function uncompiled, compile from the second on.
 
     `set_stance(name)` holds for the whole process from then on; called inside a `with set_stance(...)` block, for the rest of that block.
     `with set_stance(name):` and `@set_stance(name)` hold for the block or the calls, on the running thread only, nested as they are

@@ -199,7 +199,7 @@ def precision_probes(value: tuple[Any, ...]) -> list[Probe]:
 
 
 def anomaly_probes(enabled: bool) -> list[Probe]:
-    """Compiled code is made while it is off: under it, calls run as written (driver/observers.py)."""
+    """Compiled code is made while it is off: under it, calls run uncompiled (driver/observers.py)."""
     return [(torch.is_anomaly_enabled, (), enabled, EQUAL)]
 
 

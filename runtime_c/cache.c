@@ -391,7 +391,7 @@ static PyGetSetDef function_getset[] = {
     {"entries", (getter)function_get_entries, NULL, "The entries as a tuple: those that are preferred, then the others, each most recently used first.", NULL},
     {"upcalls", (getter)function_get_upcalls, (setter)function_set_upcalls,
      "Called as (function, arguments) for a Python function that native code calls at a break: a new CompiledFunction to run such calls, NEVER, "
-     "OPAQUE, or None to be asked again later. None: all of them run as written.", NULL},
+     "OPAQUE, or None to be asked again later. None: all of them run uncompiled.", NULL},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {NULL},
 };
@@ -400,11 +400,11 @@ PyTypeObject FJ_CompiledFunctionType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "framejit._runtime.CompiledFunction",
     .tp_doc = "CompiledFunction(function, compile_callback, rejected_callback=None, ended_callback=None, outermost_callback=None)\n--\n\nA function whose calls run compiled code. "
               "compile_callback(function, arguments) is called where no entry matches the call; arguments are the raw argument slots. It returns "
-              "an Entry, None to run this call as written, or NotImplemented to look for an entry once more; what it raises, the call raises. "
+              "an Entry, None to run this call uncompiled, or NotImplemented to look for an entry once more; what it raises, the call raises. "
               "rejected_callback(function, arguments, entry) is called when none of a few entries made for a call accepts it: the call then "
-              "runs as written. Without it that is a RuntimeError. "
+              "runs uncompiled. Without it that is a RuntimeError. "
               "ended_callback(function, entries) is called when the object goes while it has entries. "
-              "outermost_callback() is called when a call begins that doesn't run as written, and is inside no other call, on this thread, of a function "
+              "outermost_callback() is called when a call begins that doesn't run uncompiled, and is inside no other call, on this thread, of a function "
               "that has such a callback.",
     .tp_basicsize = sizeof(FJ_CompiledFunction),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,

@@ -143,7 +143,7 @@ static PyGetSetDef entry_getset[] = {
 };
 
 static PyMemberDef entry_members[] = {
-    {"code", T_OBJECT, offsetof(FJ_Entry, code), READONLY, "The code that runs in the frame's place, or None to run the frame as written."},
+    {"code", T_OBJECT, offsetof(FJ_Entry, code), READONLY, "The code that runs in the frame's place, or None to run the frame uncompiled."},
     {"tree", T_OBJECT, offsetof(FJ_Entry, tree), READONLY, "The guard tree that decides whether the entry fits a call."},
     {"spec", T_OBJECT, offsetof(FJ_Entry, spec), READONLY, "What the entry was made of, but for its code (framejit.compiler.entry_spec)."},
     {"step", T_OBJECT, offsetof(FJ_Entry, step), READONLY, "What goes on with the value that the code returns, or None."},

@@ -57,7 +57,7 @@ int FJ_Hook_IsInstalled(void) { return _PyInterpreterState_GetEvalFrameFunc(PyIn
 
 /* Hands a frame that stays as it is to whoever was there before us. A hook installed over ours can have us as its predecessor while we
    have it as ours: a frame that comes back is therefore run here. */
-static PyObject *run_as_written(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
+static PyObject *run_uncompiled(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
     FJ_ThreadState *thread = &FJ_thread;
     if (previous_hook == _PyEval_EvalFrameDefault || thread->forwarded == frame) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
@@ -111,7 +111,7 @@ static void give_up(FJ_CompiledFunction *self, PyObject *function, PyObject *arg
 }
 
 /* Has entries made for a frame until one accepts it: another thread may change, while the first is compiled, what it is guarded by.
-   NULL without an exception: run the frame as written. */
+   NULL without an exception: run the frame uncompiled. */
 static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, PyObject *arguments, PyObject *const *locals,
                                Py_ssize_t n_arguments, FJ_Captured *captured) {
     enum { ATTEMPTS = 3 };
@@ -154,7 +154,7 @@ static FJ_Entry *compile_entry(FJ_CompiledFunction *self, PyObject *function, Py
     }
 }
 
-/* The entry for a frame, found or made, with its inputs and captures. NULL without an exception: run the frame as written. Not inlined:
+/* The entry for a frame, found or made, with its inputs and captures. NULL without an exception: run the frame uncompiled. Not inlined:
    what the walk captures must not stay on the C stack while the frame runs, which may call itself. */
 __attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, PyObject *function, PyObject *const *locals,
                                                      Py_ssize_t n_arguments, FJ_Match *match) {
@@ -173,13 +173,13 @@ __attribute__((noinline)) static FJ_Entry *entry_for(FJ_CompiledFunction *self, 
     return entry;
 }
 
-/* Runs an entry's code, or the frame as written where it has none. */
+/* Runs an entry's code, or the frame itself where it has none. */
 static PyObject *run_here(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *entry, PyObject *function, Py_ssize_t n_arguments, PyObject *inputs,
                           PyObject *captures) {
     if (entry->code == Py_None) {
         Py_DECREF(inputs);
         Py_DECREF(captures);
-        return run_as_written(tstate, frame, 0);
+        return run_uncompiled(tstate, frame, 0);
     }
     PyObject *result;
     if (FJ_Frame_RunInPlace(tstate, frame, (PyCodeObject *)entry->code, n_arguments, inputs, captures, &result) == 0) {
@@ -194,7 +194,7 @@ static PyObject *run_here(PyThreadState *tstate, FJ_Frame *frame, FJ_Entry *entr
     return result;
 }
 
-/* The native section that an entry's step opens, or an entry's frame that runs as written. It is not opened where that has long come to
+/* The native section that an entry's step opens, or an entry's frame that runs uncompiled. It is not opened where that has long come to
    nothing: then native code is to be as fast as it is without a hook. */
 static FJ_NativeSection begin_section(PyObject *upcalls, FJ_Entry *entry) {
     if (upcalls == NULL || entry->fruitless >= FJ_MOST_FRUITLESS) {
@@ -231,7 +231,7 @@ PyObject *FJ_Entry_Ended(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *r
     return result;
 }
 
-/* Whether a native section is opened while an entry's frame runs as written. One that was seen to raise opens none at first: what comes once, to tell
+/* Whether a native section is opened while an entry's frame runs uncompiled. One that was seen to raise opens none at first: what comes once, to tell
    of a mistake, isn't worth a compilation. */
 static int compiles_upcalls(FJ_Entry *entry) {
     return entry->code == Py_None && entry->compiles_upcalls && (entry->outcome == NULL || entry->hits > 1);
@@ -264,7 +264,7 @@ static void forget_match(FJ_Match *match) {
 static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCall *pending) {
     FJ_CompiledFunction *self = pending->target;
     if (!FJ_Frame_IsReplaceable(frame)) {
-        return run_as_written(tstate, frame, 0);
+        return run_uncompiled(tstate, frame, 0);
     }
     PyObject *function = FJ_Frame_Function(frame);
     Py_ssize_t n_arguments = FJ_Code_CountArguments(FJ_Frame_Code(frame));
@@ -284,7 +284,7 @@ static PyObject *run_target(PyThreadState *tstate, FJ_Frame *frame, FJ_PendingCa
         entry = NULL;
     }
     if (entry == NULL) {
-        return PyErr_Occurred() ? abandon(tstate, frame) : run_as_written(tstate, frame, 0);
+        return PyErr_Occurred() ? abandon(tstate, frame) : run_uncompiled(tstate, frame, 0);
     }
     if (pending->state != NULL) {
         Py_CLEAR(*pending->state);
@@ -333,7 +333,7 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
     if (FJ_Watched_Update() < 0) {
         return NULL;
     }
-    if (!self->enabled || FJ_RunsAsWritten(thread)) {
+    if (!self->enabled || FJ_RunsUncompiled(thread)) {
         return function->vectorcall((PyObject *)function, args, nargsf, kwnames);
     }
     FJ_PendingCall pending = {.target = self, .previous = thread->pending, .state = state};
@@ -456,10 +456,10 @@ PyObject *FJ_CompiledFunction_Vectorcall(PyObject *callable, PyObject *const *ar
         PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack is nearly used up");
         return NULL;
     }
-    if (FJ_call_checker != NULL && !FJ_thread.checking && !FJ_RunsAsWritten(&FJ_thread)) {
+    if (FJ_call_checker != NULL && !FJ_thread.checking && !FJ_RunsUncompiled(&FJ_thread)) {
         return call_checked(callable, args, nargsf, kwnames);
     }
-    if (self->outermost_callback != NULL && !FJ_RunsAsWritten(&FJ_thread)) {
+    if (self->outermost_callback != NULL && !FJ_RunsUncompiled(&FJ_thread)) {
         return call_announced(self, args, nargsf, kwnames);
     }
     return call_through(self, args, nargsf, kwnames);
@@ -472,8 +472,8 @@ static PyObject *run_compiled(PyThreadState *tstate, FJ_Frame *frame, FJ_Compile
     if (FJ_Watched_Update() < 0) {
         return abandon(tstate, frame);
     }
-    if (!target->enabled || FJ_RunsAsWritten(&FJ_thread)) {
-        return run_as_written(tstate, frame, 0);
+    if (!target->enabled || FJ_RunsUncompiled(&FJ_thread)) {
+        return run_uncompiled(tstate, frame, 0);
     }
     FJ_PendingCall pending = {.target = target, .taken = 1};
     PyObject *result = run_target(tstate, frame, &pending);
@@ -492,10 +492,10 @@ static PyObject *run_upcall(PyThreadState *tstate, FJ_Frame *frame) {
             result = run_compiled(tstate, frame, target);
             Py_DECREF(target);
             return result;
-        case FJ_CODE_NEVER: return run_as_written(tstate, frame, 0);
+        case FJ_CODE_NEVER: return run_uncompiled(tstate, frame, 0);
         case FJ_CODE_OPAQUE: {
             FJ_NativeSection section = FJ_NativeSection_Interrupt();
-            result = run_as_written(tstate, frame, 0);
+            result = run_uncompiled(tstate, frame, 0);
             FJ_NativeSection_Restore(section);
             return result;
         }
@@ -514,24 +514,24 @@ static PyObject *pass(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
             leave(tstate->interp);
         }
         FJ_Recursion_Enter(tstate);
-        result = run_as_written(tstate, frame, throwflag);
+        result = run_uncompiled(tstate, frame, throwflag);
         FJ_Recursion_Leave(tstate);
         return result;
     }
     if (thread->depth >= DEEPEST || is_stack_low(thread)) {
         FJ_NativeSection section = FJ_NativeSection_Interrupt();
-        result = run_as_written(tstate, frame, throwflag);
+        result = run_uncompiled(tstate, frame, throwflag);
         FJ_NativeSection_Restore(section);
         return result;
     }
-    int as_written = throwflag || FJ_RunsAsWritten(thread) || FJ_Frame_IsMonitored(tstate);
-    if (!as_written && ++thread->section.entry->fruitless >= FJ_MOST_FRUITLESS) {
+    int uncompiled = throwflag || FJ_RunsUncompiled(thread) || FJ_Frame_IsMonitored(tstate);
+    if (!uncompiled && ++thread->section.entry->fruitless >= FJ_MOST_FRUITLESS) {
         FJ_NativeSection_Restore((FJ_NativeSection){NULL, NULL}); /* for the rest of it */
-        as_written = 1;
+        uncompiled = 1;
     }
     thread->depth++;
     FJ_Recursion_Enter(tstate);
-    result = as_written ? run_as_written(tstate, frame, throwflag) : run_upcall(tstate, frame);
+    result = uncompiled ? run_uncompiled(tstate, frame, throwflag) : run_upcall(tstate, frame);
     FJ_Recursion_Leave(tstate);
     thread->depth--;
     return result;

@@ -93,7 +93,7 @@ static PyObject *look_method_up(PyObject *module, PyObject *args) {
 
 static PyMethodDef module_functions[] = {
     {"mark_code", mark_code, METH_VARARGS,
-     "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run as written; OPAQUE: "
+     "mark_code(code, kind, /)\n--\n\nFunctions of this code that native code calls at a break are not compiled. NEVER: they run uncompiled; OPAQUE: "
      "so does everything that they call."},
     {"stopped_frame", stopped_frame, METH_VARARGS,
      "stopped_frame(code, globals, offset, /)\n--\n\nA frame that stands at the instruction at an offset in bytes, without variables or a caller: for "

@@ -12,7 +12,7 @@ typedef struct FJ_Direct FJ_Direct;
 /* One compiled version of a function: a guard tree, and the code to run where the tree matches. Immutable but for the counters. */
 typedef struct {
     PyObject_HEAD
-    PyObject *code;      /* code object, or None: run the frame as written */
+    PyObject *code;      /* code object, or None: run the frame uncompiled */
     PyObject *tree;      /* GuardTree */
     PyObject *spec;      /* what the entry was made of, for Python */
     PyObject *step;      /* NULL, or what goes on with the value that `code` returns: step(value) -> (choice, state) */
@@ -97,7 +97,7 @@ typedef struct FJ_PendingCall {
 /* A stretch of native code in which the user's functions that it calls are compiled. Both references are owned; neither, or both are NULL. */
 typedef struct {
     PyObject *upcalls;
-    FJ_Entry *entry; /* whose step it is, or whose frame that runs as written */
+    FJ_Entry *entry; /* whose step it is, or whose frame that runs uncompiled */
 } FJ_NativeSection;
 
 typedef struct {
@@ -127,8 +127,8 @@ extern PyObject *FJ_call_checker;  /* NULL, or called as (compiled function, arg
 extern PyObject *FJ_guard_checker; /* NULL, or called as (compiled function, argument slots, function) before a call looks for its entry */
 /* Has the callback called if a watched dict has changed. 0, or -1 with an exception set. */
 int FJ_Watched_Update(void);
-/* Whether calls of compiled functions run as written, here and now. */
-static inline int FJ_RunsAsWritten(const FJ_ThreadState *thread) {
+/* Whether calls of compiled functions run uncompiled, here and now. */
+static inline int FJ_RunsUncompiled(const FJ_ThreadState *thread) {
     return thread->compiling || thread->disabled || FJ_watched_eager ||
            (thread->eager == FJ_EAGER_UNSET ? FJ_globally_eager : thread->eager == FJ_EAGER);
 }
@@ -158,7 +158,7 @@ PyObject *FJ_Entry_Ended(FJ_CompiledFunction *self, FJ_Entry *entry, PyObject *r
 
 /* upcalls.c */
 enum { FJ_CODE_NEVER = 1, FJ_CODE_OPAQUE = 2, FJ_CODE_COMPILED = 3 };
-/* What becomes of a function's frame in a native section: FJ_CODE_NEVER: it runs as written; FJ_CODE_OPAQUE: so does all that it calls;
+/* What becomes of a function's frame in a native section: FJ_CODE_NEVER: it runs uncompiled; FJ_CODE_OPAQUE: so does all that it calls;
    FJ_CODE_COMPILED: *target, a new reference, runs it. -1 with an exception set. */
 int FJ_Upcalls_Decide(PyObject *upcalls, FJ_Frame *frame, FJ_CompiledFunction **target);
 /* Makes FJ_CODE_NEVER or FJ_CODE_OPAQUE the answer for a code object. */

@@ -1,4 +1,4 @@
-/* switches.c: whether calls of compiled functions run as written: as this thread, the process or a watched module says; and who checks calls. */
+/* switches.c: whether calls of compiled functions run uncompiled: as this thread, the process or a watched module says; and who checks calls. */
 #include <Python.h>
 
 #include "cpython/versions.h"
@@ -97,16 +97,16 @@ static PyObject *is_thread_compiling(PyObject *module, PyObject *unused) { retur
 
 PyMethodDef FJ_switches[] = {
     {"set_thread_disabled", set_thread_disabled, METH_O,
-     "set_thread_disabled(value, /)\n--\n\nWhile true, compiled functions called on this thread run as written. Returns the value before."},
+     "set_thread_disabled(value, /)\n--\n\nWhile true, compiled functions called on this thread run uncompiled. Returns the value before."},
     {"set_thread_compiling", set_thread_compiling, METH_O,
      "set_thread_compiling(value, /)\n--\n\nMark this thread as tracing, with the same effect as disabling. Returns the value before."},
     {"set_globally_eager", set_globally_eager, METH_O,
-     "set_globally_eager(value, /)\n--\n\nWhile true, compiled functions run as written on all threads that don't say otherwise by set_thread_eager. "
+     "set_globally_eager(value, /)\n--\n\nWhile true, compiled functions run uncompiled on all threads that don't say otherwise by set_thread_eager. "
      "Returns the value before."},
     {"set_thread_eager", set_thread_eager, METH_O,
-     "set_thread_eager(value, /)\n--\n\nWhether compiled functions run as written on this thread; None: as set_globally_eager says."},
+     "set_thread_eager(value, /)\n--\n\nWhether compiled functions run uncompiled on this thread; None: as set_globally_eager says."},
     {"set_watched_eager", set_watched_eager, METH_O,
-     "set_watched_eager(value, /)\n--\n\nWhile true, compiled functions run as written on all threads: for the callback of `watch`. Returns the "
+     "set_watched_eager(value, /)\n--\n\nWhile true, compiled functions run uncompiled on all threads: for the callback of `watch`. Returns the "
      "value before."},
     {"set_thread_checking", set_thread_checking, METH_O,
      "set_thread_checking(value, /)\n--\n\nWhile true, calls on this thread bypass the call checker. Returns the value before."},
@@ -117,7 +117,7 @@ PyMethodDef FJ_switches[] = {
     {"watch", watch, METH_VARARGS,
      "watch(callback, dict, dict=None, /)\n--\n\nHave callback() called before the next call of a compiled function once one of these dicts has "
      "changed. Replaces what was watched before."},
-    {"is_thread_disabled", is_thread_disabled, METH_NOARGS, "is_thread_disabled()\n--\n\nWhether compiled functions run as written on this thread."},
+    {"is_thread_disabled", is_thread_disabled, METH_NOARGS, "is_thread_disabled()\n--\n\nWhether compiled functions run uncompiled on this thread."},
     {"is_thread_compiling", is_thread_compiling, METH_NOARGS, "is_thread_compiling()\n--\n\nWhether a compile callback is running on this thread."},
     {NULL},
 };

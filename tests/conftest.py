@@ -72,7 +72,7 @@ def in_the_place_of_eager(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def lenient() -> Iterator[None]:
-    """Not strict: what fails inside framejit runs as written, with a warning."""
+    """Not strict: what fails inside framejit runs uncompiled, with a warning."""
     with framejit_config.replace(strict=False):
         yield
 

@@ -61,7 +61,7 @@ def insert_copy(joint: fx.Graph, changed: fx.Node) -> None:
 def put_in_place(old: fx.Node, new: fx.Node) -> None:
     """Have what uses one node use another, of equal data; but for the other node, for outputs, and for what writes to it.
 
-    The fakes of views say in which memory they lie, by which Inductor tells what it may overwrite: so they are made anew.
+    The fakes of views say in which memory they lie, by which Inductor tells what it may overwrite: so they are made again.
     """
 
     def is_reading(user: fx.Node) -> bool:

@@ -1,6 +1,6 @@
 """Floats that differ from call to call, for backends that know floats as constants only: they go in as 0-d tensors, of which the graph takes the item.
 
-Arithmetic on such floats is taken out of the graph: it runs before, in Python. AOTAutograd would write it anew, as sympy simplifies it, and that isn't
+Arithmetic on such floats is taken out of the graph: it runs before, in Python. AOTAutograd would write it again, as sympy simplifies it, and that isn't
 what floats give: `(a + 1e20) - 1e20` is not `a`.
 """
 

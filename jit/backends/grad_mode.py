@@ -1,4 +1,4 @@
-"""The grad mode of a graph under AOTAutograd, which makes results that are views anew behind the graph, in the mode in which the graph began."""
+"""The grad mode of a graph under AOTAutograd, which regenerates results that are views after the graph, in the mode in which the graph began."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class VaryingView:
 def take_out_views(request: GraphRequest) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
     """Take such views out of `request.gm`, in place; gives what has a callable for the graph give them all the same, None where there are none.
 
-    AOTAutograd makes views of inputs anew. Where their numbers vary (`x[i]`), it goes by the layout of what the graph gives, a view of the input's new value.
+    AOTAutograd regenerates views of inputs. Where their numbers vary (`x[i]`), it goes by the layout of what the graph gives, a view of the input's new value.
     That begins where its own memory does, and Inductor may lay it out otherwise: in `x.t()[0] = 9; return x[i]` the result could be a column of `x`, or lie in
     another part of what `x` is a part of.
     """

@@ -24,4 +24,4 @@ class Machine(VM, Protocol):
         """Where `has_generators`: an instruction or an exception lets go of these values. May stop the trace."""
 
     def count_iteration(self) -> None:
-        """A loop begins anew. A trace that would not end is given up."""
+        """A loop begins again. A trace that would not end is given up."""

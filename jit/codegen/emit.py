@@ -17,7 +17,7 @@ from framejit.bytecode.instruction import Position
 from framejit.codegen.direct import CAPTURES, INPUTS, Direct, Temporary, direct_form
 from framejit.codegen.plan import Group, Plan, Statement, Value
 from framejit.codegen.recorder import CodeStep, StepKind
-from framejit.codegen.rerun import as_result, as_written, run_as_written, run_where_check_failed
+from framejit.codegen.rerun import as_result, run_uncompiled, run_where_check_failed, with_eager_traceback
 
 MANY_OUTPUTS = 256
 """With more outputs than this they stay in the graph's list and are fetched by index, so that the frame stays small."""
@@ -54,7 +54,7 @@ def emit(plan: Plan, graph: Callable[..., Any] | None, boxed: bool = True, split
         emitter.bind(split.step)
     emitter.op("return")
     if plan.trace.rerun:
-        function = run_where_check_failed if plan.trace.only_checks else run_as_written
+        function = run_where_check_failed if plan.trace.only_checks else run_uncompiled
         emitter.rerun(function if split is None else as_result(split.ended, function))
         return Emitted(emitter.assemble(), None)
     code = emitter.assemble()
@@ -127,7 +127,7 @@ class _Emitter:
     def rerun(self, function: Callable[..., Any]) -> None:
         """What is done with an exception of the graph: `function` is called with it, and with what the plan says.
 
-        What that raises has passed this frame already, as the frame that runs as written.
+        What that raises has passed this frame already, as the frame that runs uncompiled.
         """
         self.call_with_exception(function)
         for source in self.plan.trace.rerun:
@@ -135,7 +135,7 @@ class _Emitter:
         self.covered[len(self.code)] = False
         self.op("call", 1 + len(self.plan.trace.rerun))
         self.op("return")
-        self.call_with_exception(as_written)
+        self.call_with_exception(with_eager_traceback)
         self.op("call", 1)
         self.op("reraise")
 

@@ -32,7 +32,7 @@ class FinishedTrace:
 
     `root_code`: the code object of the traced frame. `graph_needed`: the graph must run even if nothing of it is returned (it
     writes to its inputs, or draws random numbers). `call_position`: where the traced frame was when the first graph node was made.
-    `held`: what the code holds until it ends, used or not. `rerun`: where the call has to run as written if the graph raises, the
+    `held`: what the code holds until it ends, used or not. `rerun`: where the call has to run uncompiled if the graph raises, the
     function and its argument slots. `only_checks`: only if a check of the program's fails there.
     """
 
@@ -87,7 +87,7 @@ class Statement:
 class Plan:
     """The order of everything. `outputs`: the FX nodes that the graph must return; `captures`: what the guard walk must fetch.
 
-    `before_graph`: what is replayed before the graph is called, unless the call may have to run as written from its beginning.
+    `before_graph`: what is replayed before the graph is called, unless the call may have to run uncompiled from its beginning.
     """
 
     trace: FinishedTrace
@@ -104,7 +104,7 @@ class Plan:
         return bool(self.outputs) or self.trace.graph_needed
 
     def rerun_from(self, sources: Sequence[Source], only_checks: bool) -> Plan:
-        """The plan whose code calls the function with its arguments anew, all captured, if the graph raises, or if a check in it fails."""
+        """The plan whose code calls the function again with its arguments, all captured, if the graph raises, or if a check in it fails."""
         known = set(map(id, self.captures))
         more = [source for source in sources if id(source) not in known]
         return replace(self, trace=replace(self.trace, rerun=sources, only_checks=only_checks), captures=[*self.captures, *more])

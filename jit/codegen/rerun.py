@@ -1,4 +1,4 @@
-"""What becomes of a call whose graph has raised where the program has handlers: it runs as written, so that they see the exception.
+"""What becomes of a call whose graph has raised where the program has handlers: it runs uncompiled, so that they see the exception.
 
 The graph has changed nothing by then, or nothing before a check that fails (graph/check_order.py), and effects come after it: only random number
 generators are to be put back. An exception that is no Exception (Ctrl-C) must come out now; where blocks were entered before this part of the call began,
@@ -20,14 +20,14 @@ from framejit.bytecode.decode import CO_VARARGS, CO_VARKEYWORDS
 from framejit.errors import CHECK_FAILED, FramejitError
 
 
-def run_as_written(error: BaseException, function: FunctionType, *slots: Any) -> Any:
-    """Call the function anew with the argument slots of its frame, uncompiled, after `error` has come out of its graph."""
+def run_uncompiled(error: BaseException, function: FunctionType, *slots: Any) -> Any:
+    """Call the function again with the argument slots of its frame, uncompiled, after `error` has come out of its graph."""
     ours = isinstance(error, FramejitError)
     try:
         target = function if isinstance(error, Exception) else abort.raising(function, error)
         if target is None or ours:
             raise error
-        logs.info("graph_breaks", f"{function.__qualname__} runs as written this time: its graph raised {type(error).__name__}: {error}")
+        logs.info("graph_breaks", f"{function.__qualname__} runs uncompiled this time: its graph raised {type(error).__name__}: {error}")
     finally:
         del error  # whose traceback leads to this frame
     positional, keywords = arguments(function, slots)
@@ -39,19 +39,19 @@ def run_as_written(error: BaseException, function: FunctionType, *slots: Any) ->
 
 
 def run_where_check_failed(error: BaseException, function: FunctionType, *slots: Any) -> Any:
-    """`run_as_written` where a check of the program's has failed in the graph. Whatever else the graph raises comes out as it is."""
+    """`run_uncompiled` where a check of the program's has failed in the graph. Whatever else the graph raises comes out as it is."""
     try:
         if not (type(error) is RuntimeError and CHECK_FAILED in error.args):
             raise error
-        return run_as_written(error, function, *slots)
+        return run_uncompiled(error, function, *slots)
     finally:
         del error  # whose traceback leads to this frame
 
 
-def as_written(error: BaseException) -> BaseException:
+def with_eager_traceback(error: BaseException) -> BaseException:
     """The exception with the traceback that it would have without the compiled frame and what it has called here."""
     trace = error.__traceback__
-    entry = None if trace is None else trace.tb_next  # behind the compiled frame
+    entry = None if trace is None else trace.tb_next  # after the compiled frame
     while entry is not None and entry.tb_frame.f_code.co_filename == __file__:
         entry = entry.tb_next
     return error.with_traceback(entry)

@@ -1,4 +1,4 @@
-"""Planning for a trace that has stopped: the call is split there, as far inwards as that can be done, or its frame runs as written."""
+"""Planning for a trace that has stopped: the call is split there, as far inwards as that can be done, or its frame runs uncompiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from framejit.bytecode.decode import decode
 from framejit.ceval.frame import Frame
 from framejit.codegen import CannotGenerate
 from framejit.codegen.resume import split
-from framejit.compiler.planned import AsWritten, Behind, Planned, plan_end
+from framejit.compiler.planned import Behind, Planned, Uncompiled, plan_end
 from framejit.compiler.traced import Attempt
 from framejit.directives import NESTED, breaks_are_errors, innermost
 from framejit.driver.compiled_module import home
@@ -28,7 +28,7 @@ from framejit.tracing.splitting import split_frames, within_reach
 from framejit.tracing.stops import Escape, GraphBreak, Restart
 
 WHOLE_FRAME = (breaks.Debugger, breaks.LazyModuleCall)
-"""Reasons for which the whole frame runs as written, as it does where the program is about to raise."""
+"""Reasons for which the whole frame runs uncompiled, as it does where the program is about to raise."""
 
 ON_DATA = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random)
 """Reasons for which the numbers that the instruction gives are other ones in the next call."""
@@ -41,7 +41,7 @@ EXPECTED = (breaks.SkippedFrame, breaks.FirstStep, breaks.LazyModuleCall, breaks
 """Reasons, by their exact type, that need no warning: the program asked for it, its own exception says all, or the next call is compiled."""
 
 
-def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
+def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | Uncompiled:
     """How a call goes on whose trace has stopped. Raises Unsupported where that is an error, Restart and Untold where the trace has to be restarted."""
     tracer, family = attempt.tracer, attempt.request.family
     seen_by = untraceable_mode(tracer, stop.frames)
@@ -57,25 +57,25 @@ def plan_break(attempt: Attempt, stop: GraphBreak) -> Planned | AsWritten:
     if prediction is not None and refuted is None and (leaves_program(stop) or whole) and tracer.answers.told:
         raise tracer.answers.after_raise(stop.stack, stop.reason)
     if isinstance(stop.reason, breaks.FirstStep) and whole:
-        raise RestartWith("takes_first_steps", True)  # the frame may not run as written
+        raise RestartWith("takes_first_steps", True)  # the frame may not run uncompiled
     if whole and (prediction is None or refuted is not None):
         raise Unsupported(refuted or stop.reason, stop.stack)
     tracer.rest_on_directives()
     guards = tracer.guards.all()
     if refuted is not None and not isinstance(stop.reason, breaks.OperatorRaises):
-        return as_written(attempt, refuted, stop.stack, guards)
+        return uncompiled(attempt, refuted, stop.stack, guards)
     if prediction is not None and refuted is None and (prediction.certain or whole):
-        return as_written(attempt, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
+        return uncompiled(attempt, stop.reason, stop.stack, guards, replace(prediction, whole=whole))
     if isinstance(stop.reason, breaks.FirstStep):
-        return as_written(attempt, stop.reason, stop.stack, guards, AfterFirstStep())
+        return uncompiled(attempt, stop.reason, stop.stack, guards, AfterFirstStep())
     if seen_by is not None:
         what = f"{classes.qualname(seen_by.cls)}, a mode that sees each of torch's functions and does what can't be traced ({stop.reason}),"
-        return as_written(attempt, breaks.Observed(what), stop.stack, guards)
+        return uncompiled(attempt, breaks.Observed(what), stop.stack, guards)
     planned = None if isinstance(stop.reason, WHOLE_FRAME) else plan_split(attempt, stop, asked_by_torch)
-    return planned or as_written(attempt, stop.reason, stop.stack, guards)
+    return planned or uncompiled(attempt, stop.reason, stop.stack, guards)
 
 
-def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Planned | AsWritten | None:
+def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Planned | Uncompiled | None:
     """The call split at the break, in the innermost frame in which that can be done; None where it can be in none."""
     reach = frames_to_split(attempt, stop)
     broke = BreakNote(stop.reason, tuple(stop.stack))
@@ -87,7 +87,7 @@ def plan_split(attempt: Attempt, stop: GraphBreak, asked_by_torch: bool) -> Plan
         except (CannotGenerate, GraphBreak) as refused:
             logs.info("resume", f"not split in {reach[-1].code.co_qualname}: {refused}")
             if attempt.tracer.graph.is_finished:  # nodes that were pruned can't come back
-                return as_written(attempt, refused.reason, stop.stack, attempt.tracer.guards.all())
+                return uncompiled(attempt, refused.reason, stop.stack, attempt.tracer.guards.all())
             reach.pop()
     return None
 
@@ -101,7 +101,7 @@ def frames_to_split(attempt: Attempt, stop: GraphBreak) -> list[Frame]:
     return reach
 
 
-def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, asked_by_torch: bool) -> Planned | AsWritten:
+def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, asked_by_torch: bool) -> Planned | Uncompiled:
     """The call split in the innermost of these frames. Raises CannotGenerate or GraphBreak where that can't be done."""
     tracer, request = attempt.tracer, attempt.request
     parts = split(split_frames(tracer, reach), request.family, isinstance(broke.reason, ON_DATA))
@@ -114,19 +114,19 @@ def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, as
     return plan_end(attempt, parts.state, Behind(parts.step, resumes, broke))
 
 
-def as_written(
+def uncompiled(
     attempt: Attempt, reason: breaks.Break, stack: Sequence[UserFrame], guards: tuple[Guard, ...], outcome: OutcomeCheck | None = None
-) -> AsWritten:
-    """The frame runs as written, for calls that would make tracing stop at the same place for the same reason."""
+) -> Uncompiled:
+    """The frame runs uncompiled, for calls that would make tracing stop at the same place for the same reason."""
     in_one_piece = isinstance(outcome, Prediction) and outcome.whole
     compiles_upcalls = not in_one_piece and not isinstance(reason, WITH_ITS_CALLS)
     expected = type(reason) in EXPECTED
     if attempt.request.upcall_use is not None and attempt.request.resumed_after is None and expected:
-        return AsWritten(attempt, guards, None, compiles_upcalls, outcome)  # it would run as written anyway: nothing to report
+        return Uncompiled(attempt, guards, None, compiles_upcalls, outcome)  # it would run uncompiled anyway: nothing to report
     if compiles_upcalls and not isinstance(reason, (*RAISES, breaks.DidNotRaise)):
         STATISTICS.add("graph_breaks")
     logs.fallback(home(attempt.tracer.function, attempt.first_argument), reason, stack, expected=expected)
-    return AsWritten(attempt, guards, reason, compiles_upcalls, outcome, tuple(stack))
+    return Uncompiled(attempt, guards, reason, compiles_upcalls, outcome, tuple(stack))
 
 
 def report_break(planned: Planned, behind: Behind) -> None:

@@ -20,8 +20,8 @@ from framejit.codegen import Continuation, emit
 from framejit.codegen.rerun import ended, follow
 from framejit.compiler.broken import plan_break, report_break
 from framejit.compiler.compiled import Compiled, compile_planned, with_shapes
-from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_as_written
-from framejit.compiler.planned import AsWritten, Planned, plan_end
+from framejit.compiler.entry_spec import EntrySpec, Replacement, adopt, for_one_call, make, run_uncompiled
+from framejit.compiler.planned import Planned, Uncompiled, plan_end
 from framejit.compiler.superseded import fate
 from framejit.compiler.surroundings import deeper_recursion, undisturbed
 from framejit.compiler.traced import Attempt, Traced, trace
@@ -47,7 +47,7 @@ _frames = itertools.count()
 
 
 def compile_call(request: CompileRequest) -> Entry:
-    """The entry of a call. It holds replacement code, or None where the frame has to run as written.
+    """The entry of a call. It holds replacement code, or None where the frame has to run uncompiled.
 
     Raises Unsupported where tracing stops and that is an error, BackendError where the backend fails, what a signal handler raises.
     """
@@ -133,8 +133,8 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     try:
         with temporarily_clear_interpreter_stack():
             planned = plan(trace(attempt))
-            if isinstance(planned, AsWritten):
-                entry = make(spec_as_written(planned))
+            if isinstance(planned, Uncompiled):
+                entry = make(uncompiled_spec(planned))
             else:
                 entry = make(specify(compile_planned(planned)))
                 report(planned, entry)
@@ -147,7 +147,7 @@ def compile_once(attempt: Attempt) -> tuple[Entry, FrameNote | None]:
     return entry, note_of(planned, entry)
 
 
-def plan(traced: Traced) -> Planned | AsWritten:
+def plan(traced: Traced) -> Planned | Uncompiled:
     """What becomes of a trace: it has come to the frame's end, or stopped before."""
     stop = traced.stop
     if stop is None:
@@ -169,7 +169,7 @@ def specify(compiled: Compiled) -> EntrySpec:
     resumes: tuple[CompiledFunction, ...] = () if behind is None else behind.resumes
     follows: Continuation | None = None
     if code_plan.trace.rerun and step is not None:
-        # Where the graph raises, the first part runs as written and ends the call. So it returns what is to be called: the step, or what hands the result on.
+        # Where the graph raises, the first part runs uncompiled and ends the call. So it returns what is to be called: the step, or what hands the result on.
         follows, step, resumes = Continuation(step, len(resumes)), follow, (*resumes, ended())
     code, direct = emit(code_plan, compiled.fn, compiled.boxed, follows)
     attempt.stopwatch.lap("emit")
@@ -184,8 +184,8 @@ def specify(compiled: Compiled) -> EntrySpec:
     )
 
 
-def spec_as_written(planned: AsWritten) -> EntrySpec:
-    """The entry of a frame that runs as written, as data."""
+def uncompiled_spec(planned: Uncompiled) -> EntrySpec:
+    """The entry of a frame that runs uncompiled, as data."""
     return EntrySpec(
         guards=with_shapes(planned.attempt, planned.guards),
         origin=planned.attempt.request.origin,
@@ -212,13 +212,13 @@ def report(planned: Planned, entry: Entry) -> None:
         report_break(planned, planned.behind)
 
 
-def note_of(planned: Planned | AsWritten, entry: Entry) -> FrameNote | None:
+def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
     """What is to be told of a compilation; None where nothing is."""
     attempt = planned.attempt
     function, seconds = attempt.tracer.function, attempt.stopwatch.seconds
     code = home(function, attempt.first_argument)
     where = (function.__qualname__ if code is function.__code__ else code.co_qualname, code.co_filename, code.co_firstlineno)
-    if isinstance(planned, AsWritten):
+    if isinstance(planned, Uncompiled):
         return None if planned.reason is None else FrameNote(*where, seconds, fallback=planned.reason, fallback_stack=planned.stack)
     guards = describe(entry.spec.guards).splitlines() if is_recording() else []
     broke = None if planned.behind is None else planned.behind.broke
@@ -263,4 +263,4 @@ def forget() -> None:
 
 
 modules.load()
-loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_as_written, for_one_call, leave, forget))
+loader.offer(loader.CompilerProper(compile_call, adopt, fate, run_uncompiled, for_one_call, leave, forget))

@@ -25,7 +25,7 @@ class Replacement:
     """What runs in place of a frame: handles of this process, which cannot be stored. A warm start would make them again, from a stored graph and plan.
 
     Attributes:
-        code: the replacement code; None where the frame runs as written.
+        code: the replacement code; None where the frame runs uncompiled.
         graph: the graph's callable, which the code has among its constants.
         direct: how the entry runs without a frame; None where it needs one.
         step, resumes: of a split call, what runs the instruction at fault, and the functions that it chooses from.
@@ -50,9 +50,9 @@ class EntrySpec:
         guards: what the entry rests on.
         origin: why it was made.
         inputs, captures: what the walk over the guards fetches: the graph's inputs, and what else the code needs.
-        reason: why the frame runs as written, where that is to be reported.
-        compiles_upcalls: whether what the frame calls may be compiled, where it runs as written; with an `outcome`, from the second call on.
-        outcome: what looks at how a frame that runs as written has ended, or at what leaves the replacement code.
+        reason: why the frame runs uncompiled, where that is to be reported.
+        compiles_upcalls: whether what the frame calls may be compiled, where it runs uncompiled; with an `outcome`, from the second call on.
+        outcome: what looks at how a frame that runs uncompiled has ended, or at what leaves the replacement code.
         shared: whether the guards say all that the entry rests on, so that it may serve other functions of the same code.
         replacement: what runs.
     """
@@ -89,10 +89,10 @@ def adopt(entry: Entry) -> Entry:
 
 
 def for_one_call(upcalls: Upcalls) -> Entry:
-    """An entry that isn't kept, for a call that runs as written. `upcalls`: what decides about the functions that it calls."""
+    """An entry that isn't kept, for a call that runs uncompiled. `upcalls`: what decides about the functions that it calls."""
     return Entry(None, build([], [], []).tree, 0, EntrySpec([], compiles_upcalls=True), compiles_upcalls=True, upcalls=upcalls)
 
 
-def run_as_written(origin: Origin) -> Entry:
-    """An entry for every call, which runs as written; what it calls may be compiled."""
+def run_uncompiled(origin: Origin) -> Entry:
+    """An entry for every call, which runs uncompiled; what it calls may be compiled."""
     return make(EntrySpec([], origin, compiles_upcalls=True))

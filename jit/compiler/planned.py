@@ -54,8 +54,8 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class AsWritten:
-    """The frame runs as written for the calls that the guards accept. `reason`, `stack`: why, and where, if that is to be reported.
+class Uncompiled:
+    """The frame runs uncompiled for the calls that the guards accept. `reason`, `stack`: why, and where, if that is to be reported.
 
     `compiles_upcalls`: what it calls may be compiled; `outcome`: what looks at how the call ends.
     """
@@ -68,7 +68,7 @@ class AsWritten:
     stack: tuple[UserFrame, ...] = ()
 
 
-def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> Planned | AsWritten:
+def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> Planned | Uncompiled:
     """Plan how to build the result: what the frame returns, or the state of the frames of a call that is split.
 
     Raises GraphBreak where that can't be done, Restart where the trace has to be restarted.
@@ -90,7 +90,7 @@ def plan_end(attempt: Attempt, result: Object, behind: Behind | None = None) -> 
     if use is not None:
         use.note(planned.needs_graph, ends=behind is None)
         if not planned.needs_graph and behind is None and attempt.request.resumed_after is None:
-            return AsWritten(attempt, tracer.guards.all())
+            return Uncompiled(attempt, tracer.guards.all())
     return Planned(attempt, planned, graph, tracer.guards.all(), count_operations(graph) if planned.needs_graph else None, behind, later)
 
 

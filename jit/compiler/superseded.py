@@ -11,7 +11,7 @@ from framejit.guards.superseded import fixes_more, supersedes
 def fate(old: Entry, new: Entry, backend: Backend) -> Fate:
     """What becomes of `old` now that there is `new`.
 
-    It stays where it isn't proven that all its calls are served, and where the new one would serve them worse: with a graph break, or as written. Where it
+    It stays where it isn't proven that all its calls are served, and where the new one would serve them worse: with a graph break, or uncompiled. Where it
     was used more than once, for sizes that are constants in it and symbols in the new one, code of some backends is faster: it is preferred.
     """
     worse = new.code is None or (new.step is not None and old.step is None)

@@ -57,7 +57,7 @@ def trace(attempt: Attempt) -> Traced:
 
 
 def run(tracer: Tracer) -> Object:
-    """Run the frame symbolically. An exception that leaves it is the program's own: it runs as written, to raise it for real."""
+    """Run the frame symbolically. An exception that leaves it is the program's own: it runs uncompiled, to raise it for real."""
     tracer.graph.modes.enter()
     try:
         return tracer.run()

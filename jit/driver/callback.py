@@ -109,7 +109,7 @@ class Compiler:
     # What the runtime calls.
 
     def __call__(self, function: types.FunctionType, args: tuple[Any, ...]) -> Any:
-        """An Entry, None to run the call as written, or NotImplemented to look for an entry once more."""
+        """An Entry, None to run the call uncompiled, or NotImplemented to look for an entry once more."""
         if config.current().disable:
             return None
         if self.upcall_use is not None and self.upcall_use.is_idle() and self.resumed_after is None:
@@ -129,7 +129,7 @@ class Compiler:
         """None of a few entries made for a call has accepted it. Where other threads can have changed what is guarded, the call runs as
         written; otherwise framejit is to blame.
 
-        Raises Unsupported where running as written is not wanted, InternalError in strict mode where framejit is to blame.
+        Raises Unsupported where running uncompiled is not wanted, InternalError in strict mode where framejit is to blame.
         """
         call = call_of(function, args)
         number = entry.tree.failing(call.locals, function)
@@ -169,7 +169,7 @@ class Compiler:
             raise Unsupported(reason, prediction.stack)
 
     def first_step_ran(self, compiled: Any, entry: Entry) -> None:
-        """A call with an optimizer's first step has run as written."""
+        """A call with an optimizer's first step has run uncompiled."""
         if entry in self.history.first_steps:
             module = entry.spec.origin.module
             self.families.of(None if module is None else module()).takes_first_steps = True
@@ -179,7 +179,7 @@ class Compiler:
     # A call that no entry matches.
 
     def _entry_for(self, call: Call) -> Any:
-        """An entry made for another function, a new one, or none: then the call runs as written. The program's function modes see nothing of it."""
+        """An entry made for another function, a new one, or none: then the call runs uncompiled. The program's function modes see nothing of it."""
         with torch_function_stack.set_aside():
             try:
                 return self._found_or_made(call)
@@ -212,7 +212,7 @@ class Compiler:
             return NotImplemented if self._serves(call) else self._published(call, self._made(call, module, pool))
 
     def _made(self, call: Call, module: nn.Module | None, pool: Pool | None) -> Entry | None:
-        """A new entry; None where the call runs as written."""
+        """A new entry; None where the call runs uncompiled."""
         subject = self._subject(call, module, self._entries())
         if self._is_told_of_limit(subject) and is_full(subject):
             return self._without_code(call)
@@ -283,7 +283,7 @@ class Compiler:
             logs.info("dynamic", f"more general code for {subject.name}", "\n".join(told))
 
     def _observer(self, call: Call) -> Any:
-        """What of the program's looks at each operator now, so that the call runs as written, or None; NotImplemented to look for an entry once more."""
+        """What of the program's looks at each operator now, so that the call runs uncompiled, or None; NotImplemented to look for an entry once more."""
         runs_operators = not self.options.backend.one_autograd_node
         seen_by = observer(runs_operators)
         if seen_by in OF_THE_PROCESS:  # it may be what the backend of another thread's compilation has set
@@ -294,7 +294,7 @@ class Compiler:
         return seen_by
 
     def _observed(self, call: Call, seen_by: breaks.Observed) -> None:
-        """A call runs as written, as something of the program's looks at each operator; told once. Raises Unsupported."""
+        """A call runs uncompiled, as something of the program's looks at each operator; told once. Raises Unsupported."""
         if self.options.fullgraph or seen_by not in self.history.observed_by:
             self.history.observed_by.add(seen_by)
             self._report(call, seen_by)
@@ -318,7 +318,7 @@ class Compiler:
         except interrupts.Interrupted as interrupted:
             raised = interrupted.error
         except RecursionError:
-            # The stack had no room for the compiler: this call runs as written, and a later one with more room may compile.
+            # The stack had no room for the compiler: this call runs uncompiled, and a later one with more room may compile.
             self._report(call, breaks.TooDeep(function.__qualname__))
             return None
         except Exception as error:
@@ -374,7 +374,7 @@ class Compiler:
                 owner.remove(entry)
         return owner.entries  # type: ignore[no-any-return]
 
-    # What becomes of calls that run as written.
+    # What becomes of calls that run uncompiled.
 
     def _enable(self, setting: bool) -> None:
         owner = self._owner() if self._owner is not None else None
@@ -429,7 +429,7 @@ class Compiler:
         code, reason = function.__code__, breaks.FailedInside(f"{type(error).__name__}: {error}", place_noted(error))
         logs.internal_error(code, error)
         record(FrameNote(function.__qualname__, code.co_filename, code.co_firstlineno, {}, fallback=reason))
-        return loader.compiler().run_as_written(origin)
+        return loader.compiler().run_uncompiled(origin)
 
     def is_sampled(self) -> bool:
         """Whether this call is one of those that run eagerly too (`check="results"`)."""

@@ -39,7 +39,7 @@ def module_with_call(module: nn.Module, wrap: Callable[[Function], Any], setting
 
     It copies and pickles as the module's class does: the copy is an ordinary module. `settings`: what `wrap` depends on, where the
     subclass may be shared with other modules of the class; then they share the entries of its `__call__`. `compiles`: `wrap` compiles; what
-    has been compiled before is compiled anew, as it was, and every other wrapper keeps what is around the module already.
+    has been compiled before is compiled again, as it was, and every other wrapper keeps what is around the module already.
     """
 
     def subclass_of(cls: type) -> Front:
@@ -186,7 +186,7 @@ class Front:
 
     @property
     def raw(self) -> Any:
-        """The original class's `__call__`, which calls of the modules run as written."""
+        """The original class's `__call__`, which calls of the modules run uncompiled."""
         return self._raw.get()
 
     def claim(self, raw: Any, options: Any) -> bool:

@@ -101,7 +101,7 @@ class History:
         limits_reported, observed_by: the limits, and the modes of the program's, that a user has been told of.
         called: whether there has been a call.
         preferred: entries that are tried before the others, although one of these would serve their calls too. No limit counts them.
-        first_steps: entries of an optimizer's first step, which runs as written, that have served a call.
+        first_steps: entries of an optimizer's first step, which runs uncompiled, that have served a call.
     """
 
     def __init__(self) -> None:

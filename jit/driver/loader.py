@@ -28,8 +28,8 @@ class CompilerProper:
         compile_call: the entry of a request. Raises Unsupported, BackendError, and what a signal handler raises.
         adopt: an entry of another function's, made once more.
         fate: what becomes of an entry beside a newer one, for calls that both serve; with the backend that they were made by.
-        run_as_written: an entry that runs every call as written.
-        for_one_call: an entry that isn't kept, for a call that runs as written; what decides about the functions that it calls.
+        run_uncompiled: an entry that runs every call uncompiled.
+        for_one_call: an entry that isn't kept, for a call that runs uncompiled; what decides about the functions that it calls.
         leave: raises an error where a resume function would have gone on; an entry for this one call where the program handles it.
         forget: forgets everything.
     """
@@ -37,7 +37,7 @@ class CompilerProper:
     compile_call: Callable[[CompileRequest], Entry]
     adopt: Callable[[Entry], Entry]
     fate: Callable[[Entry, Entry, Backend], Fate]
-    run_as_written: Callable[[Origin], Entry]
+    run_uncompiled: Callable[[Origin], Entry]
     for_one_call: Callable[[Upcalls], Entry]
     leave: Callable[[FunctionType, tuple[Any, ...], BaseException], Entry]
     forget: Callable[[], None]

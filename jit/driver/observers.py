@@ -1,4 +1,4 @@
-"""Modes and tracers of the program that look at each operation as it happens: calls under them run as written.
+"""Modes and tracers of the program that look at each operation as it happens: calls under them run uncompiled.
 
 A graph has other operations than the program (none whose result nobody needs, views taken once, decompositions of a backend), and what a mode
 answers may have another shape or type than the trace has found. So under a FLOP counter, a logger, `torch.jit.trace`, `make_fx` or
@@ -33,7 +33,7 @@ OF_THE_PROCESS = (TRACER_OF_FX, ANOMALY_DETECTION)
 
 
 def observer(runs_operators: bool) -> breaks.Observed | None:
-    """Why a call on this thread has to run as written now, or None. `runs_operators`: what would be compiled are the operators of a graph, as they are."""
+    """Why a call on this thread has to run uncompiled now, or None. `runs_operators`: what would be compiled are the operators of a graph, as they are."""
     if torch._C._len_torch_dispatch_stack():
         return breaks.Observed(f"{named(_get_current_dispatch_mode())}, a mode that sees each operator,")
     if _len_torch_dispatch_stack_pre_dispatch():

@@ -21,7 +21,7 @@ FEW = 2
 """Entries that are enough to tell that a value changes, in a family where one has been found to."""
 LESSONS = 4
 FAMILY_LESSONS = 16
-"""How often a resume function, and all of a family, may learn that values change: then calls over the limit run as written."""
+"""How often a resume function, and all of a family, may learn that values change: then calls over the limit run uncompiled."""
 
 
 @dataclass(frozen=True, slots=True)

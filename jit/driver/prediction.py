@@ -1,4 +1,4 @@
-"""What looks at how calls end that run as written: where a trace saw the program raise, the call is to end so."""
+"""What looks at how calls end that run uncompiled: where a trace saw the program raise, the call is to end so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from framejit.report import place
 
 
 class OutcomeCheck(Protocol):
-    """What looks at how a frame has ended that ran as written, or at an exception that has left compiled code. `error` is None where it has returned.
+    """What looks at how a frame has ended that ran uncompiled, or at an exception that has left compiled code. `error` is None where it has returned.
     Raises what is to be raised in place of that."""
 
     def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None: ...
@@ -37,12 +37,12 @@ class Prediction:
     """The exception that a call is to end in. The runtime calls this when the frame has ended.
 
     Attributes:
-        reason: why the frame runs as written.
+        reason: why the frame runs uncompiled.
         stack: the user's frames where it was seen to raise, outermost first.
         cls: the exact class of the exception; None where it is an operator's error, of which only the real operator knows the class.
         certain: False where a handler of the program may keep the exception from leaving the frame.
         computes: whether operators come before: on other data, which no guard is about, each of them may raise.
-        whole: whether a frame that returns would have had to be compiled in one piece, so that it must not be run as written.
+        whole: whether a frame that returns would have had to be compiled in one piece, so that it must not be run uncompiled.
     """
 
     reason: breaks.Break

@@ -78,7 +78,7 @@ def load(path: str | os.PathLike[str]) -> None:
     try:
         read = json.loads(File(path).read_text(encoding="utf-8"))
         if read["framejit_profile"] != VERSION:
-            raise ConfigError(f"the profile {os.fspath(path)} is of version {read['framejit_profile']}; this framejit reads version {VERSION}: save it anew")
+            raise ConfigError(f"the profile {os.fspath(path)} is of version {read['framejit_profile']}; this framejit reads version {VERSION}: save it again")
         found = {name: dict(map(decoded, paths)) for name, paths in read["varying"].items()}
     except OSError as error:
         raise ConfigError(f"the profile {os.fspath(path)} can't be read: {error.strerror}; framejit.save_profile() writes one") from error

@@ -23,7 +23,7 @@ from framejit.errors import BackendError
 from framejit.guards.source import module_of_globals
 
 MOST = 64
-"""Records of one code object: closures made anew have one each."""
+"""Records of one code object: closures made again have one each."""
 
 _lock = threading.RLock()  # a record may end, or begin, whenever the garbage collector runs
 _records: dict[int, list[RetainedEntries]] = {}
@@ -51,7 +51,7 @@ class RetainedEntries:
     def serves(self, function: types.FunctionType, options: Any) -> bool:
         """Whether a new compiled function of this function may take over what the old one left.
 
-        A function made anew from the same code is the same function where it has no cells. Where it has, it may still share the entries.
+        A function made again from the same code is the same function where it has no cells. Where it has, it may still share the entries.
         """
         before = self.function()
         alike = before is function or (before is None and self.bare and function.__closure__ is None and options.shareable)

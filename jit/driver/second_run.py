@@ -1,4 +1,4 @@
-"""Runs a compiled call once more, as written, on copies of what it was given, and compares results and what the two have changed."""
+"""Runs a compiled call once more, uncompiled, on copies of what it was given, and compares results and what the two have changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CannotCompare(Exception):
 
 
 def compare_with_eager(compiled: CompiledFunction, args: tuple[Any, ...], kwargs: dict[str, Any], backend: str) -> Any:
-    """The result of the compiled call. Raises CheckError where the function as written does something else to copies.
+    """The result of the compiled call. Raises CheckError where the uncompiled function does something else to copies.
 
     Copied is what the call reaches by its arguments, the closure and the defaults; what it does to globals or to the outside world
     happens twice. The random state is that of the compiled call afterwards. What asks whether it is compiled (`is_compiling`) differs.

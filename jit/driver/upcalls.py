@@ -87,7 +87,7 @@ class Upcalls:
 
 
 MOST_IDLE = 3
-"""After so many traces without a tensor operation, a function that native code calls runs as written for good."""
+"""After so many traces without a tensor operation, a function that native code calls runs uncompiled for good."""
 
 
 class UpcallUse:

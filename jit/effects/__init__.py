@@ -77,7 +77,7 @@ class Effects:
     def at_start(self, effect: Effect) -> None:
         """An effect that is replayed before the graph runs, which doesn't depend on it; it loads nothing but values from outside.
 
-        Calls that run as written where their graph raises do without it, so what it changes must be changed behind the graph as well.
+        Calls that run uncompiled where their graph raises do without it, so what it changes must be changed after the graph as well.
         """
         self._first.append(Logged(effect, self._tracer.root_position()))
         self._tracer.trail.log(self._take_back_first)

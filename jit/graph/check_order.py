@@ -1,6 +1,6 @@
 """Checks of the program's in a graph: which of them may fail when the graph has changed something already.
 
-Where a check fails, the call runs as written from its beginning, and finds what the failing check was about. So the graph may not have changed anything by
+Where a check fails, the call runs uncompiled from its beginning, and finds what the failing check was about. So the graph may not have changed anything by
 then but what is put back: the state of random number generators.
 """
 
@@ -61,7 +61,7 @@ class HandlingTrace(Protocol):
 
 def refuse_handled_change(vm: HandlingTrace, name: str, changed: Iterable[torch.Tensor], inputs: Callable[[], list[torch.Tensor]]) -> None:
     """Stop the trace at a change of a tensor from outside that requires a gradient, where the program handles exceptions: it is one if the tensor is a leaf,
-    or a view of one, in another call. Where a graph that changes its inputs raises, its frame can't run as written any more.
+    or a view of one, in another call. Where a graph that changes its inputs raises, its frame can't run uncompiled any more.
     """
     asked = [fake for fake in changed if fake.requires_grad and fake.layout is torch.strided]
     if asked and vm.note_handlers() and not storages(asked).isdisjoint(storages(inputs())):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GraphDemands:
-    """What the trace asks before something enters the graph. Where the answer is no, the call is split, or its frame runs as written.
+    """What the trace asks before something enters the graph. Where the answer is no, the call is split, or its frame runs uncompiled.
 
     one_autograd_node: autograd sees the graph as one operator, which forbids some (see autograd_node.py).
     lifts_symbols: each symbol in the sizes of a tensor that the graph takes is an input of the graph too, be it used or not.

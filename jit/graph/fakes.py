@@ -1,4 +1,4 @@
-"""The fake tensors of a trace: which Object each belongs to, and how all are made anew when undoing has left them wrong.
+"""The fake tensors of a trace: which Object each belongs to, and how all are made again when undoing has left them wrong.
 
 An in-place operator changes its fake, and that can't be changed back. So undoing one only marks the fakes stale. When they are next needed,
 they are made again: those of inputs as they were made at first, the others by running the nodes that are left, in a new fake mode over the

@@ -20,7 +20,7 @@ SYMBOLIC = (SymInt, SymFloat, SymBool)
 
 
 class OtherForm(Exception):
-    """An argument has a form that isn't made anew: it wraps other tensors, is sparse, or depends on data."""
+    """An argument has a form that isn't made again: it wraps other tensors, is sparse, or depends on data."""
 
 
 def raises_for_symbols_only(target: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

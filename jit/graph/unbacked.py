@@ -3,7 +3,7 @@
 Nothing may be taken to be true of such a symbol that the graph doesn't check. The program says what is true with `torch._check`, which becomes a node at its
 place. An operator that would have to take something for true by itself (two sizes to be equal, a size not to be 1) breaks the trace.
 
-A fact, once it is learnt, can't be taken back from the ShapeEnv. So where an instruction is undone, all fakes are made anew: with other symbols, of which
+A fact, once it is learnt, can't be taken back from the ShapeEnv. So where an instruction is undone, all fakes are made again: with other symbols, of which
 only the nodes that are left say something.
 """
 
@@ -279,7 +279,7 @@ class Unbacked:
             self._told[symbol] = f"{expression}.size({path[-1].idx})" if is_a_size else expression, lineno
 
     def bind_again(self, node: fx.Node) -> None:
-        """A node has been run anew on new fakes."""
+        """A node has been run again on new fakes."""
         node.meta.pop("unbacked_bindings", None)
         if self._env.pending_fresh_unbacked_symbols:
             self.bind(node, compute_unbacked_bindings(self._env, node.meta["example_value"]))
@@ -328,7 +328,7 @@ class Unbacked:
 
     def checks(self, condition: UnbackedNumber, is_sure: bool = False) -> bool:
         """Have the graph raise where a condition doesn't hold, and rest on it; False where that can't be in the graph. What the graph raises is not
-        what comes out: the call runs as written then. `is_sure`: it always holds."""
+        what comes out: the call runs uncompiled then. `is_sure`: it always holds."""
         vm = self._graph.vm
         condition = sharper(vm, condition)
         sym = condition.sym(vm)

@@ -51,7 +51,7 @@ def id_(vm: VM, obj: Object) -> Object:
     obj = vm.observe(obj)
     if obj.cls in (type(None), bool) or (wrapper_for(obj.cls).by_identity and obj.is_knowable()):
         return vm.const(id(obj.constant(vm)))
-    if obj.source is not None and obj.value is not MISSING and not is_made_anew(obj.source):
+    if obj.source is not None and obj.value is not MISSING and not is_new_each_time(obj.source):
         is_fixed = has_address(obj)
         obj = vm.tell_apart(obj, is_fixed)
         if not is_fixed:
@@ -61,9 +61,9 @@ def id_(vm: VM, obj: Object) -> Object:
     return IdObject(settle(obj))
 
 
-def is_made_anew(source: Source) -> bool:
+def is_new_each_time(source: Source) -> bool:
     """Whether a value from outside is another object at each look: the size of a tensor, or what is found in such a value."""
-    return source.is_made_anew or (source.base is not None and is_made_anew(source.base))
+    return source.is_new_each_time or (source.base is not None and is_new_each_time(source.base))
 
 
 @models(_thread.get_ident)

@@ -171,7 +171,7 @@ models(torch._C._get_tracing_state, torch._C._log_api_usage_once)(folds_to(None)
 
 @models(torch.set_anomaly_enabled)
 def set_anomaly_enabled(vm: TorchVM, enabled: Object, check_nan: Object | None = None) -> Object:
-    """While a trace runs, anomaly detection is off. Where it is switched on, what follows runs as written."""
+    """While a trace runs, anomaly detection is off. Where it is switched on, what follows runs uncompiled."""
     checks_nan = True if check_nan is None else vm.observe(check_nan).constant(vm)
     if vm.observe(enabled).constant(vm) is not False or checks_nan is not vm.guards.read(torch.is_anomaly_check_nan_enabled):
         vm.unsupported(breaks.GlobalStateUnsupported("anomaly detection"))

@@ -74,7 +74,7 @@ def check_transforms(vm: TorchVM, cls: Object, transforms: Sequence[str], has_ru
     a Function without a rule. `has_rule`: it has one, which isn't needed, as nothing that the Function takes is mapped."""
     if JVP in transforms and not abstract.truth(vm, vm.call_app(plain.has_jvp, [cls])):
         vm.unsupported(breaks.InsideTransform(JVP, "of a function that uses an autograd.Function without a jvp"))
-    if VMAP in transforms and not has_rule and not abstract.truth(vm, vm.call_app(plain.is_mapped_as_written, [cls])):
+    if VMAP in transforms and not has_rule and not abstract.truth(vm, vm.call_app(plain.is_mapped_by_torch, [cls])):
         vm.unsupported(breaks.InsideTransform(VMAP, "of a function that uses an autograd.Function without a rule for it, or with two"))
 
 
@@ -315,7 +315,7 @@ class Application:
         return any(isinstance(obj, TensorObject) and any(obj.fake is fake for fake in sharing) for obj in tensors)
 
     def refuse(self, why: str) -> NoReturn:
-        """Stop the trace: the Function runs natively, as written."""
+        """Stop the trace: the Function runs natively."""
         self.vm.unsupported(self.reason(f"which {why}"))
 
     def reason(self, why: str) -> breaks.Break:

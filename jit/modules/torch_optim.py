@@ -1,6 +1,6 @@
 """torch.optim: steps of optimizers are traced up to the function that does the arithmetic, which is one node of the graph.
 
-Where the backend takes no such graph, steps run as written.
+Where the backend takes no such graph, steps run uncompiled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from framejit.objects import abstract, operators
 from framejit.objects.listobject import ListObject
 from framejit.objects.numberobject import NumberObject
 from framejit.objects.object import VM, Object
-from framejit.objects.registry import library, models, runs_as_written
+from framejit.objects.registry import library, models, runs_uncompiled
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import enter, rest_on
 from framejit.objects.vm import FrameView
@@ -63,7 +63,7 @@ def is_traceable(vm: TorchVM, function: Any) -> bool:
     return not module.startswith("torch.optim.") or (vm.graph.demands.takes_gradients and module in TRACEABLE)
 
 
-runs_as_written(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_traceable)
+runs_uncompiled(STEP, breaks.OptimizerStep("an optimizer of torch.optim"), is_traceable)
 
 
 @library
@@ -93,7 +93,7 @@ def as_traced(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]]) -> None:
-    """Have a step run as written that is no arithmetic on dense tensors, or that autograd is to record."""
+    """Have a step run uncompiled that is no arithmetic on dense tensors, or that autograd is to record."""
     if records(vm, given, lists):
         vm.unsupported(breaks.OptimizerStep("an optimizer with differentiable="))
     for name in ("capturable", "grad_scale", "found_inf"):
@@ -113,7 +113,7 @@ def records(vm: TorchVM, given: dict[str, Object], lists: dict[str, list[Object]
 
 
 def leave_first_step(vm: TorchVM, name: str, given: dict[str, Object], state: list[Object]) -> None:
-    """Have the call run as written if the step is the first one, with a state that it has just made, and a second call is to be expected."""
+    """Have the call run uncompiled if the step is the first one, with a state that it has just made, and a second call is to be expected."""
     makes_state = any(item.source is None for item in state)
     if makes_state and not vm.graph.demands.takes_first_steps and is_from_outside(vm.frame) and not vm.is_in_loop():
         for number in given.values():

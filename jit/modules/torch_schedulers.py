@@ -23,7 +23,7 @@ from framejit.objects.funcobject import MethodObject
 from framejit.objects.listobject import ListObject
 from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.outdated import CallOutcome, LaterList, LaterNumber, Outdated
-from framejit.objects.registry import models, runs_as_written
+from framejit.objects.registry import models, runs_uncompiled
 from framejit.objects.tensorobject import TensorObject
 from framejit.objects.torchcall import rest_on
 from framejit.objects.userobject import UserObject
@@ -193,9 +193,9 @@ def step(function: Callable[[Any], None]) -> None:
         return vm.const(None)
 
     models(function)(model)
-    runs_as_written(function.__code__, OUTERMOST)
+    runs_uncompiled(function.__code__, OUTERMOST)
 
 
 for _step in {found.step for found in CLASSES}:
     step(_step)
-runs_as_written(lr_scheduler.ReduceLROnPlateau.step.__code__, OUTERMOST)
+runs_uncompiled(lr_scheduler.ReduceLROnPlateau.step.__code__, OUTERMOST)

@@ -1,7 +1,7 @@
 """Functions and modules that `torch.jit` has compiled: a call of one is one node of the graph.
 
 What a method reads of its module, tensors and numbers, is found in the code that TorchScript has made of it. The node runs a function of the arguments and
-of those, which are fetched from the module of each call: a module that is made anew, with the same code, runs the same entry.
+of those, which are fetched from the module of each call: a module that is made again, with the same code, runs the same entry.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from framejit.guards.source import Source
 
 MAX_DEPTH = 16
-"""How deeply deferred computations may be nested. A deeper one is written anew, as what it simplifies to, or asked for its value."""
+"""How deeply deferred computations may be nested. A deeper one is written again, as what it simplifies to, or asked for its value."""
 
 
 def sum_of(*numbers: float) -> float:
@@ -138,7 +138,7 @@ class NumberObject(ConstObject):
 
 
 class Deferred(ConstObject):
-    """What the trace has computed from numbers that aren't known, and the generated code computes anew in each call. `operands`: those numbers."""
+    """What the trace has computed from numbers that aren't known, and the generated code computes in each call. `operands`: those numbers."""
 
     __slots__ = ()
     operands: tuple[NumberObject, ...]
@@ -160,7 +160,7 @@ class Deferred(ConstObject):
 
 
 class DeferredNumber(Deferred, NumberObject):
-    """A number that the trace has computed from numbers that aren't known. The generated code computes it anew in each call."""
+    """A number that the trace has computed from numbers that aren't known. The generated code computes it in each call."""
 
     __slots__ = ("operation", "operands", "depth", "asked")
 

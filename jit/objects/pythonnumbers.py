@@ -1,6 +1,6 @@
 """An operator that calls Python's functions of numbers: `math.exp(loss.item())`, `int(random.random() * n)`, `norm.item() ** 2`.
 
-Such a function may fail. The operator gives whether it hasn't, which the graph checks: where it has, the call runs as written, and raises what Python raises.
+Such a function may fail. The operator gives whether it hasn't, which the graph checks: where it has, the call runs uncompiled, and raises what Python raises.
 """
 
 from __future__ import annotations

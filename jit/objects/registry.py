@@ -130,7 +130,7 @@ def made_inside(cls: type, function: Any) -> None:
     MADE_INSIDE[function.__code__] = cls
 
 
-def runs_as_written(code: CodeType, reason: SkippedFrame, unless: Callable[[Any, Any], bool] = lambda vm, function: False) -> None:
+def runs_uncompiled(code: CodeType, reason: SkippedFrame, unless: Callable[[Any, Any], bool] = lambda vm, function: False) -> None:
     """Frames of this code are not traced, be they called in a trace or compiled themselves; `unless(vm, function)` says which are."""
     AS_WRITTEN[id(code)] = code, reason, unless
 

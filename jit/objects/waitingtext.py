@@ -1,4 +1,4 @@
-"""Texts with numbers in them that the trace doesn't rest on: f"step {i}: {loss.item():.3f}". The generated code writes them, in each call anew."""
+"""Texts with numbers in them that the trace doesn't rest on: f"step {i}: {loss.item():.3f}". The generated code writes them, in each call again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who looks at the program's frames from within: debuggers, readers of frames, exec() with what comes after it. Such frames run as written, to their end."""
+"""Who looks at the program's frames from within: debuggers, readers of frames, exec() with what comes after it. Such frames run uncompiled, to their end."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def by_debugger(code: CodeType, namespace: Mapping[str, Any]) -> breaks.Debugger
 
 
 def to_split(stop: GraphBreak) -> Sequence[Frame]:
-    """The frames that may be split, of those that a trace has stopped in, outermost first: inside of them the instruction runs as written."""
-    skipped = isinstance(stop.reason, breaks.SkippedFrame) or innermost_as_written(stop)
+    """The frames that may be split, of those that a trace has stopped in, outermost first: inside of them the instruction runs uncompiled."""
+    skipped = isinstance(stop.reason, breaks.SkippedFrame) or innermost_uncompiled(stop)
     frames = stop.frames[:-1] if skipped else stop.frames
     return frames[: next((place for place, frame in enumerate(frames) if reads_variables_of_frames(frame)), len(frames))]
 
@@ -43,8 +43,8 @@ def reads_variables_of_frames(frame: Frame) -> bool:
     return "f_locals" in frame.code.co_names and kind_of(frame.code, frame.globals.value) is CodeKind.PROGRAM
 
 
-def innermost_as_written(stop: GraphBreak) -> bool:
-    """Whether the innermost frame has to run as written: what the instruction at fault does with its variables, only a later look shows."""
+def innermost_uncompiled(stop: GraphBreak) -> bool:
+    """Whether the innermost frame has to run uncompiled: what the instruction at fault does with its variables, only a later look shows."""
     if not stop.frames:
         return False  # the trace has ended: no instruction is at fault
     frame: Frame = stop.frames[-1]
@@ -76,7 +76,7 @@ def looks_repeatedly(decoded: Decoded) -> bool:
 def uses_up_result(frame: Frame) -> bool:
     """Whether the dict that a frame asks for is as good as one of its own: the frame asks only once, or the dict is searched, or asked for an item.
 
-    Up to Python 3.12 it is the same dict each time, which a later look fills anew, and the order of its keys tells of earlier looks.
+    Up to Python 3.12 it is the same dict each time, which a later look fills again, and the order of its keys tells of earlier looks.
     """
     following = frame.decoded.instructions[frame.pc + 1 : frame.pc + 3]
     if frame.instruction.op != "CALL" or frame.instruction.arg is None or len(following) < 2:

@@ -10,7 +10,7 @@ from framejit.tracing.stops import Escape, GraphBreak
 RAISES = (breaks.ExceptionEscapes, breaks.OperatorRaises)
 """Reasons that say that the program raises."""
 MAY_RAISE = (*RAISES, breaks.MayRaise)
-"""Reasons for which a call that must not be split may run as written, to raise what the program raises."""
+"""Reasons for which a call that must not be split may run uncompiled, to raise what the program raises."""
 
 
 def predict(stop: GraphBreak, computes: bool) -> Prediction | None:

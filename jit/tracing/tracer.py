@@ -333,7 +333,7 @@ class Tracer:
         passage.note(self, self.observe(exc), frame, reraised)
 
     def count_iteration(self) -> None:
-        """A loop begins anew. A trace that would not end is given up."""
+        """A loop begins again. A trace that would not end is given up."""
         interrupts.heed()
         self.jumps_back += 1
         if self.jumps_back > self.config.unroll_limit:

@@ -81,14 +81,14 @@ def compile(
 
     The first call traces and compiles; later calls run what was compiled as long as everything it rests on is unchanged, and
     compile again where it isn't. Where tracing stops, the function is split: what it stops at runs as
-    written, and what is behind is compiled again; a function that can't be split runs as written, with one logged reason.
+    written, and what is behind is compiled again; a function that can't be split runs uncompiled, with one logged reason.
 
     Args:
         target: a function, a bound method, an `nn.Module`, or any callable object. A module gives a new object of a subclass
             that shares the module's parameters, buffers, hooks and every other attribute; the module itself stays as it is.
             A class is changed in place: calls of its instances are compiled.
         backend: a name (see `list_backends`), or a callable `(GraphModule, example_inputs) -> callable`. Default: "inductor".
-        fullgraph: raise `Unsupported` where tracing stops, instead of running the frame as written.
+        fullgraph: raise `Unsupported` where tracing stops, instead of running the frame uncompiled.
         dynamic: which sizes of tensors, and ints, one compilation takes as symbols, so that it serves all. True: all, but for parameters and buffers, sizes
             of 0 and 1, and ints that are 0 or 1 or no arguments. None: at first none, then those that have been seen to
             vary from call to call, floats too. False: none; each size is compiled by itself. With True, sizes that are equal in the first call are taken
@@ -225,6 +225,6 @@ def reset() -> None:
 
 
 def is_compiling() -> bool:
-    """Whether this is compiled code: True there, also while it is traced, and False where a function runs as written."""
+    """Whether this is compiled code: True there, also while it is traced, and False where a function runs uncompiled."""
     return False
 

@@ -88,9 +88,9 @@ def graph_break(msg: str = "") -> None:
 
 
 def skip_frame(msg: str = "") -> None:
-    """Run the function that calls this as written, for the reason `msg`. Outside compiled code it does nothing.
+    """Run the function that calls this uncompiled, for the reason `msg`. Outside compiled code it does nothing.
 
-    Where the function was inlined, its caller is split around the call; a compiled function itself runs as written.
+    Where the function was inlined, its caller is split around the call; a compiled function itself runs uncompiled.
     """
 
 
@@ -106,9 +106,9 @@ def whole_graph(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 class disable:
     """Run uncompiled: `@disable` for a function, `disable(fn)`, or `with disable():` for a block.
 
-    A disabled function runs as written, and so does everything that it calls; with `recursive=False` only its own frame does, and
+    A disabled function runs uncompiled, and so does everything that it calls; with `recursive=False` only its own frame does, and
     functions that it calls are compiled. Tracing that comes upon one is split there. A `with` block inside a compiled function
-    makes the rest of that call run as written. `reason` is shown in reports.
+    makes the rest of that call run uncompiled. `reason` is shown in reports.
     """
 
     def __new__(cls, function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -138,7 +138,7 @@ class Setting:
 
 
 def test_what_is_guarded_changes_while_it_is_compiled():
-    """Each compilation comes too late: after a few, the call runs as written, and says why; it compiles when the change is over."""
+    """Each compilation comes too late: after a few, the call runs uncompiled, and says why; it compiles when the change is over."""
     changes = 100
     compiled_for = []
 

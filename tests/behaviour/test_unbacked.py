@@ -457,7 +457,7 @@ def handled(x):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_a_failing_check_raises_is_eagers(backend):
-    """The call runs as written then: with its changes of objects, its handlers, and its text."""
+    """The call runs uncompiled then: with its changes of objects, its handlers, and its text."""
     few = torch.zeros(5, 4)
     for function in (other_error, handled):
         assert agree(function, (SOME,), (few,), (ALL,), backend=backend, fullgraph=True)["graphs"] == 1

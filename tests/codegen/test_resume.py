@@ -32,7 +32,7 @@ RAISES = [
     "context_to_the_caller", "raise_from", "finally_to_the_caller", "escapes_two_frames", "break_below_a_handler",
     "init_returns_something_to_the_caller", "property_fails_to_the_caller", "getattr_hook",
 ]  # fmt: skip
-"""An exception leaves these: what raises it runs as written."""
+"""An exception leaves these: what raises it runs uncompiled."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -149,7 +149,7 @@ def test_loops_whose_values_change_keep_their_graphs(program: Callable[..., Any]
 
 
 def test_sizes_that_differ_from_call_to_call_break_nothing_up() -> None:
-    """Only what changes while one call runs is left out of graphs: such a function runs as written beyond the limit."""
+    """Only what changes while one call runs is left out of graphs: such a function runs uncompiled beyond the limit."""
 
     def program(x: torch.Tensor) -> torch.Tensor:
         x = x.cos()
@@ -166,7 +166,7 @@ def test_sizes_that_differ_from_call_to_call_break_nothing_up() -> None:
 
 
 def test_a_later_call_that_raises_behind_a_break() -> None:
-    """It is compiled once more at most, to be run as written; calls that don't raise keep their entries."""
+    """It is compiled once more at most, to be run uncompiled; calls that don't raise keep their entries."""
 
     def program(x: torch.Tensor, n: int) -> torch.Tensor:
         y = x + 1

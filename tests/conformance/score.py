@@ -92,7 +92,7 @@ def listed_of(module: str) -> dict[str, str]:
 
 
 def run(module: str, how: str, limit: float, only: list[str], leave_out: list[str]) -> tuple[dict[str, dict[str, Any]], str]:
-    """The outcomes of a module's methods, run as written or compiled, and what went wrong outside them. A process that dies goes on in a new one."""
+    """The outcomes of a module's methods, run uncompiled or compiled, and what went wrong outside them. A process that dies goes on in a new one."""
     WORK.mkdir(parents=True, exist_ok=True)
     results, log = WORK / f"{module}.{how}.jsonl", WORK / f"{module}.{how}.log"
     results.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ def fresh() -> None:
 
 
 def test_beyond_the_limit_no_guard_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a user has been told of a limit, calls that no entry fits run as written at once; the entries that are there still serve theirs."""
+    """Once a user has been told of a limit, calls that no entry fits run uncompiled at once; the entries that are there still serve theirs."""
     with framejit.config.replace(recompile_limit=2):
         compiled = framejit.compile(lambda x: x * 2 + len(x), backend="eager", dynamic=False)
     for n in (1, 2, 3):

@@ -151,7 +151,7 @@ def test_fullgraph_gives_the_programs_error_where_it_raises_and_refuses_where_it
 
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="torch 2.11 has a fake of that operator in Python")
 def test_an_operator_that_takes_what_its_fake_rejects_is_left_to_run_natively(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first call runs as written, to raise what the fake has raised; as it doesn't, later calls are split there."""
+    """The first call runs uncompiled, to raise what the fake has raised; as it doesn't, later calls are split there."""
 
     def rejected(*args: Any) -> Any:
         raise RuntimeError("not on fakes")

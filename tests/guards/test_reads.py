@@ -37,7 +37,7 @@ def told(value: Any, ids: bool, depth: int = 0) -> Any:
     if isinstance(value, str):
         return re.sub(r"0x[0-9a-f]+", "0x", value)
     if isinstance(value, types.BuiltinFunctionType):
-        return "builtin", value.__name__  # a method is made anew each time
+        return "builtin", value.__name__  # a method is made again each time
     if isinstance(value, (type, types.FunctionType, types.ModuleType, types.CodeType)):
         return "identity", id(value) if ids else getattr(value, "__qualname__", type(value).__name__)
     if isinstance(value, torch.Tensor):

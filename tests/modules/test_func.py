@@ -474,7 +474,7 @@ def test_what_torch_refuses(wrong: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("transform", [vmap, lambda f: grad(lambda x: f(x).sum()), jacrev, lambda f: lambda x: jvp(f, (x,), (x,))])
 def test_a_compiled_function_inside_a_transform_of_the_program(transform: Callable[..., Any], backend: str) -> None:
-    """With AOTAutograd it runs as written there, before and after it has been compiled outside."""
+    """With AOTAutograd it runs uncompiled there, before and after it has been compiled outside."""
     framejit.reset()
     net = Net()
 

@@ -108,7 +108,7 @@ def test_steps(name: str, scheduled: bool) -> None:
 
 
 AS_WRITTEN = ("LBFGS", "SparseAdam")
-"""Of these optimizers, steps run as written."""
+"""Of these optimizers, steps run uncompiled."""
 BY_TENSORS = ("RAdam", "ASGD", "Adafactor", "fused")
 """Of these, AOTAutograd traces other operations than eager runs: they round otherwise."""
 
@@ -380,7 +380,7 @@ def test_marks_of_torchs_own_tracer() -> None:
 
 @pytest.mark.parametrize("cls", [torch.optim.SGD, torch.optim.Adam])
 def test_steps_that_autograd_records(cls: Any) -> None:
-    """They run as written, and the gradient goes through them."""
+    """They run uncompiled, and the gradient goes through them."""
 
     def learn(weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         inner = weight.clone()

@@ -101,7 +101,7 @@ def compared(schedule: Callable[[Optimizer], Any], step: Callable[[Training], An
     return framejit.statistics()
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_whole_step_is_one_graph(name: str) -> None:
     found = compared(SCHEDULES[name], Training.step, 20)
@@ -207,7 +207,7 @@ def tells_the_rate(self: Training) -> Any:
     return loss
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 @pytest.mark.parametrize("name", ["LambdaLR", "OneCycleLR", "SequentialLR"])
 @pytest.mark.parametrize("step", [looks_at_the_rate, passes_the_rate_on, counts_the_steps, tells_the_rate])
 def test_new_rates_are_passed_on_computed_with_and_told_without_a_break(name: str, step: Callable[[Training], Any]) -> None:
@@ -220,18 +220,18 @@ def begins_a_log_before(self: Training) -> Any:
     return tells_the_rate(self)
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 def test_a_rate_goes_into_what_was_changed_before_the_step() -> None:
     assert compared(SCHEDULES["OneCycleLR"], begins_a_log_before, 20)["reasons"] == []
     assert [reason[:5] for reason in compared(SCHEDULES["LambdaLR"], begins_a_log_before, 20)["reasons"]] == ["FJ079"]
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 def test_a_rate_is_taken_before_the_program_changes_it() -> None:
     assert compared(SCHEDULES["CosineAnnealingLR"], keeps_the_rate_before_changing_it)["reasons"] == []
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 def test_a_decision_by_the_new_rate_is_a_break_in_the_program() -> None:
     def step(self: Training) -> Any:
         loss = self.step()
@@ -243,7 +243,7 @@ def test_a_decision_by_the_new_rate_is_a_break_in_the_program() -> None:
     assert [reason[:5] for reason in found["reasons"]] == ["FJ078"] and found["fallbacks"] == 0, found
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 def test_a_break_behind_it_sees_its_changes() -> None:
     def step(self: Training) -> Any:
         loss = self.step()
@@ -253,7 +253,7 @@ def test_a_break_behind_it_sees_its_changes() -> None:
     assert [reason[:5] for reason in compared(SCHEDULES["CosineAnnealingLR"], step)["reasons"]] == ["FJ008"]
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 @pytest.mark.parametrize("name", ["CosineAnnealingLR", "OneCycleLR"])
 def test_in_a_with_block(name: str) -> None:
     """As in `with accelerator.accumulate(model)`: nothing that torch's own schedules raise could reach the block's end."""
@@ -285,7 +285,7 @@ def test_a_group_that_the_scheduler_does_not_know() -> None:
     compared(SCHEDULES["CosineAnnealingLR"], step, 4)
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 def test_the_optimizer_is_found_behind_a_break() -> None:
     """Schedulers put a wrapper around its `step`, which refers to it weakly."""
 
@@ -300,7 +300,7 @@ def test_the_optimizer_is_found_behind_a_break() -> None:
     assert [reason[:5] for reason in compared(SCHEDULES["CosineAnnealingLR"], step)["reasons"]] == ["FJ008"]
 
 
-@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run as written")
+@pytest.mark.only_eager("with AOTAutograd, first steps of optimizers run uncompiled")
 def test_a_scheduler_that_looks_at_the_loss_is_one_break() -> None:
     def step(self: Training) -> Any:
         loss = self.learn()

@@ -224,7 +224,7 @@ def bounds(x, i):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", [windows, stored_windows, bounds], ids=lambda function: function.__name__)
 def test_tensors_as_bounds_of_slices(function, backend):
-    """The graph takes windows of one length to lie inside of the tensor; others, such as the last two, run as written."""
+    """The graph takes windows of one length to lie inside of the tensor; others, such as the last two, run uncompiled."""
     calls = [(matrix(), torch.tensor(place)) for place in (1, 2, 0, 4, -1)]
     counts = statistics_of(function, *calls, backend=backend)
     assert (counts["graphs"], counts["graph_breaks"], counts["fallbacks"]) == (1, 0, 0), counts["reasons"]

@@ -1,4 +1,4 @@
-"""Scripted modules that are made anew for each call, and what TorchScript's code can do: entries are shared, the module of each call is used and let go of."""
+"""Scripted modules that are made again for each call, and what TorchScript's code can do: entries are shared, the module of each call is used and let go of."""
 
 from __future__ import annotations
 

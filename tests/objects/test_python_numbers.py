@@ -1,4 +1,4 @@
-"""Python's functions of numbers out of tensors are nodes; where one fails, the call runs as written."""
+"""Python's functions of numbers out of tensors are nodes; where one fails, the call runs uncompiled."""
 
 from __future__ import annotations
 

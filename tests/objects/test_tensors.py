@@ -72,7 +72,7 @@ def check(fn: Callable[..., Any], *args: Any, fullgraph: bool = True) -> None:
 
 
 def refused(fn: Callable[..., Any], *args: Any, reason: str) -> None:
-    """Can't be one graph, for that reason, and runs as written otherwise."""
+    """Can't be one graph, for that reason, and runs uncompiled otherwise."""
     with pytest.raises(framejit.Unsupported, match=reason):
         framejit.compile(fn, backend="eager", fullgraph=True)(*[clone(arg) for arg in args])
     check(fn, *args, fullgraph=False)

@@ -32,7 +32,7 @@ from framejit._runtime import CompiledFunction
 
 @dataclass(frozen=True)
 class Start:
-    """The callable and its arguments. traced: it has to be compiled, rather than to run as written."""
+    """The callable and its arguments. traced: it has to be compiled, rather than to run uncompiled."""
 
     target: Any
     args: tuple[Any, ...]
@@ -94,7 +94,7 @@ def compiled_function(compiled: Any) -> CompiledFunction:
 
 
 def compilations() -> int:
-    """How often a frame has been compiled, or found to be one that runs as written; resumed ones too."""
+    """How often a frame has been compiled, or found to be one that runs uncompiled; resumed ones too."""
     counts = framejit.statistics()
     return sum(counts[name] for name in ("frames", "fallbacks"))
 

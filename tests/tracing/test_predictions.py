@@ -1,4 +1,4 @@
-"""Calls that run as written because their trace saw the program raise: each must raise, and what happens where one doesn't."""
+"""Calls that run uncompiled because their trace saw the program raise: each must raise, and what happens where one doesn't."""
 
 from __future__ import annotations
 

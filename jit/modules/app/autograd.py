@@ -66,7 +66,7 @@ def sets_up_context(cls: Any) -> bool:
     return cls.setup_context is not DEFAULT_SETUP
 
 
-def is_mapped_as_written(cls: Any) -> bool:
+def is_mapped_by_torch(cls: Any) -> bool:
     """Whether torch.vmap maps the Function's forward and backward."""
     return cls.generate_vmap_rule and cls.vmap is torch.autograd.Function.vmap
 

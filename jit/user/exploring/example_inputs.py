@@ -86,7 +86,7 @@ class ExampleInputs:
     def make(self, sizes: Mapping[str, int], seed: int = 0) -> tuple[Arguments, list[torch.Tensor]]:
         """Arguments with these sizes, and the tensors of `tensors` among them.
 
-        What varies is made anew, other tensors and lists, tuples and dicts are copied, and everything else is the example's own.
+        What varies is made again, other tensors and lists, tuples and dicts are copied, and everything else is the example's own.
         """
         generator = torch.Generator().manual_seed(seed)
         made = [tensor_like(tensor.example, tensor.shape(sizes), generator) for tensor in self.tensors]

@@ -52,7 +52,7 @@ class ChosenSizes(Dynamic):
 
 
 class PrivateCompiler(Compiler):
-    """Compiles each call of a function anew, as the example says what varies, and never lets it run. `bound`: arguments in front of the call's own.
+    """Compiles each call of a function again, as the example says what varies, and never lets it run. `bound`: arguments in front of the call's own.
 
     `compiled`: the last call, with its entry; None where none was made.
     """
@@ -150,7 +150,7 @@ class Program:
         (call, entry), compiler.compiled, compiler.tensors = compiler.compiled, None, ()
         stopped, at = why_stopped(notes)
         if entry is None or not entry.spec.guards:
-            return Found(None, (), stopped or "the call runs as written", at, ())
+            return Found(None, (), stopped or "the call runs uncompiled", at, ())
         conditions = Conditions(self.example, call, tensors, compiler.int_symbols(call))
         return Found(tuple(conditions.of(entry.spec.guards)), tuple(self._graphs), stopped, at, tuple(conditions.unfollowed))
 

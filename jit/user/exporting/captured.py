@@ -57,7 +57,7 @@ class CapturedCall:
 
 
 class RunningCompiler(PrivateCompiler):
-    """Compiles each call anew, and lets it run."""
+    """Compiles each call again, and lets it run."""
 
     def __call__(self, function: FunctionType, args: tuple[Any, ...]) -> Any:
         try:
