@@ -7,7 +7,9 @@ frames reports show (stacks.py).
 from __future__ import annotations
 
 import enum
+import glob
 import os
+import site
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -19,8 +21,21 @@ import torch
 from framejit import classes
 
 STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
-INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")} | {os.path.join(STANDARD_LIBRARY, "site-packages", "")})
 TORCH = os.path.dirname(torch.__file__) + os.sep
+
+
+def installed() -> tuple[str, ...]:
+    """The folders into which packages are installed: the environment's, the interpreter's, the user's (`pip install --user`), and the one that torch
+    lies in (`pip install --target`), unless that is a checkout of torch's sources."""
+    found = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages(), site.getusersitepackages()]
+    found.append(os.path.join(STANDARD_LIBRARY, "site-packages"))
+    beside_torch = os.path.dirname(os.path.dirname(torch.__file__))
+    if glob.glob(os.path.join(glob.escape(beside_torch), "torch-*.dist-info")):
+        found.append(beside_torch)
+    return tuple(dict.fromkeys(os.path.join(folder, "") for folder in found))
+
+
+INSTALLED = installed()
 OURS = os.path.dirname(__file__) + os.sep
 ITS_TESTS = STANDARD_LIBRARY + "test" + os.sep
 """CPython's own tests are programs: `make conformance` calls them from compiled functions."""

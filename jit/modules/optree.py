@@ -6,6 +6,7 @@ optree is asked for only where the program has imported it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
@@ -108,8 +109,19 @@ def flatten(vm: VM, tree: Object, leaf_predicate: Object | None = None, none_is_
 
 
 def unflatten(vm: VM, self: Object, leaves: Object) -> Object:
-    """PyTreeSpec.unflatten."""
+    """PyTreeSpec.unflatten. Other containers than those of CONTAINERS are made by functions of the program's, or hold what the trace can't look into."""
+    other = next((kind for kind in kinds(self.value) if id(kind) not in CONTAINERS), None)
+    if other is not None:
+        vm.unsupported(breaks.UnsupportedCall(f"optree making a {classes.qualname(other)}"))
     return vm.from_real(asked(vm, self.constant(vm).unflatten, abstract.iterate(vm, leaves)))
+
+
+def kinds(spec: Any) -> Iterator[type]:
+    """The classes of all nodes of a structure, leaves and None aside."""
+    if spec.type not in (None, type(None)):
+        yield spec.type
+    for child in spec.children():
+        yield from kinds(child)
 
 
 def flatten_up_to(vm: VM, self: Object, tree: Object) -> Object:

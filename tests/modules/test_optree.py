@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import pytest
 import torch
@@ -50,6 +50,16 @@ def test_what_is_left_to_optree():
         lambda t: optree.tree_unflatten(optree.tree_structure([1, 2]), [t]),
     ):  # fmt: skip
         agree(program, x, fullgraph=False)
+
+
+@pytest.mark.parametrize("tree", [OrderedDict(b=1, a=2), Pair(1, 2), deque([1, 2]), defaultdict(int, a=1, b=2), [1, {"a": OrderedDict(c=2)}]])
+def test_structures_of_other_containers_are_put_together_by_optree(tree):
+    """They held Objects of the trace: the trace can't look into them."""
+    structure = optree.tree_structure(tree)
+    program = lambda t, spec: (spec.unflatten([t + 1, t + 2]), t * 2)
+    found = framejit.compile(program, backend="eager")(x, structure)
+    Comparison().same(program(x, structure), found)
+    assert all(type(leaf) is torch.Tensor for leaf in optree.tree_leaves(found))
 
 
 def test_the_order_of_dicts_is_asked_for_again():
