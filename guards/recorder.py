@@ -52,7 +52,7 @@ class GuardRecorder:
         return len(self._guards)
 
     def since(self, count: int) -> list[Guard]:
-        """The facts and relations that came behind the first `count`."""
+        """The facts and relations that came after the first `count`."""
         return self._guards[count:]
 
     def adopt(self, guards: Iterable[Guard]) -> None:

@@ -18,7 +18,7 @@ class FramejitError(Exception):
 
 
 RESUMED = " (resumed at "
-"""What follows a function's name in that of a function that goes on behind a graph break."""
+"""What follows a function's name in that of a function that goes on after a graph break."""
 
 
 def program_name(name: str) -> str:
@@ -165,7 +165,7 @@ class ConstraintViolation(FramejitError):
 
 
 class ResumeError(InternalError):
-    """An error inside framejit while a trace restored the frames behind a graph break: always raised, strict or not."""
+    """An error inside framejit while a trace restored the frames after a graph break: always raised, strict or not."""
 
 
 class BadArgument(FramejitError, TypeError):

@@ -57,7 +57,7 @@ TAKING_FUNCTIONS = (TORCH + "_higher_order_ops/", TORCH + "nn/attention/flex_att
 BACKWARD_PASSES = TORCH + "autograd/functional.py"
 """The file whose functions run backward passes, some of them one for each number: natively, so each would be a graph break of its own."""
 TRANSFORMS = tuple(TORCH + "_functorch/" + name for name in ("apis.py", "eager_transforms.py", "vmap.py"))
-"""The files of torch.func's transforms: behind a graph break inside one, its levels would be open in one graph and closed in another."""
+"""The files of torch.func's transforms: after a graph break inside one, its levels would be open in one graph and closed in another."""
 MASKED_TENSORS = TORCH + "masked/maskedtensor/"
 """The code of tensors that no graph has: it would stop traces at each of its calls."""
 OPTIMIZERS = TORCH + "optim/"

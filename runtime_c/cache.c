@@ -26,7 +26,7 @@ static FJ_Hint *hint_of(FJ_CompiledFunction *self, PyObject *const *locals, Py_s
     return &self->hints[(address ^ (address >> 7)) % N_HINTS];
 }
 
-/* Moves an entry to the front of those that are preferred, or of the others, which stand behind these. */
+/* Moves an entry to the front of those that are preferred, or of the others, which stand after these. */
 static void move_forward(FJ_CompiledFunction *self, Py_ssize_t i) {
     Py_ssize_t place = i < self->n_preferred ? 0 : self->n_preferred;
     if (i != place) {

@@ -228,7 +228,7 @@ static void release(PyObject **items, Py_ssize_t n) {
 
 /* Runs the program over `places`, all NULL at first. *call counts the calls that have returned. */
 static PyObject *run_program(const FJ_Direct *direct, PyObject *const *outputs, PyObject *const *captures, PyObject **places, Py_ssize_t *call) {
-    PyObject **variables = places, **top = places + direct->n_variables; /* behind the last item */
+    PyObject **variables = places, **top = places + direct->n_variables; /* after the last item */
     const Operation *end = direct->operations + direct->n_operations;
     for (const Operation *operation = direct->operations; operation < end; operation++) {
         Py_ssize_t n = operation->argument;

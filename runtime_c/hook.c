@@ -355,7 +355,7 @@ static PyObject *call_once(FJ_CompiledFunction *self, PyObject *const *args, siz
     return result;
 }
 
-/* Goes on behind a split: its step runs the instruction that broke the graph, and says in which resume function the rest of the call
+/* Goes on after a split: its step runs the instruction that broke the graph, and says in which resume function the rest of the call
    is. Steals `value`. *entry is replaced by the entry that the resume function split at, or NULL. upcalls: what decides about
    upcalls while the step runs, or NULL. */
 static PyObject *step_and_resume(PyObject *upcalls, FJ_Entry **entry, PyObject *value) {

@@ -234,7 +234,7 @@ int32_t walk_in_order(GuardTree &tree, const CallView &call) {
     return all_there ? matches : no_guard;
 }
 
-/* Lays the memos out again, one behind the other in the order of the chunks. */
+/* Lays the memos out again, one after the other in the order of the chunks. */
 void arrange_memos(GuardTree &tree) {
     std::vector<Word> words;
     std::vector<Question> questions;

@@ -89,7 +89,7 @@ def gives_tensor(node: fx.Node) -> bool:
 
 
 def put_in(graph: fx.Graph, node: fx.Node, name: str, value: float) -> InputInfo:
-    """Replace the node of a float by the item of a new placeholder, behind those that are there."""
+    """Replace the node of a float by the item of a new placeholder, after those that are there."""
     last = graph.find_nodes(op="placeholder")[-1]
     with graph.inserting_after(last):
         placeholder = graph.placeholder(name)

@@ -190,7 +190,7 @@ def together_in(unit: Sequence[Kernel]) -> type[CppPythonBindingsCodeCache]:
             "cache": {},
             "entry_function": "kernels",
             "call_entry_function": "return all_kernels(self);",
-            "extra_parse_arg": code.replace("{", "{{").replace("}", "}}"),  # Inductor formats it, behind its own `parse_arg`
+            "extra_parse_arg": code.replace("{", "{{").replace("}", "}}"),  # Inductor formats it, after its own `parse_arg`
         },
     )
 

@@ -1,4 +1,4 @@
-"""Views of inputs that a graph changes, where sizes, strides or offsets vary: they are made behind the graph, which gives the numbers in their place."""
+"""Views of inputs that a graph changes, where sizes, strides or offsets vary: they are made after the graph, which gives the numbers in their place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Resume functions that raise at once: a call whose rest can't be compiled is left as an exception leaves it, through its own handlers.
 
-The code behind a split is entered by resume functions only, so an error of the compiler there (Unsupported, an interrupt) would skip the
+The code after a split is entered by resume functions only, so an error of the compiler there (Unsupported, an interrupt) would skip the
 `with` and `finally` blocks that the call is in. Here the resume function's prologue ends in raising the error instead, covered by the
 handler of the place where it would have gone on; with an inner frame to resume, the inner one raises.
 """
@@ -40,7 +40,7 @@ def has_handler(function: FunctionType) -> bool:
 
 
 def raising_code(code: CodeType, found: SplicedFrom, error: BaseException) -> CodeType:
-    """A resume function's code whose prologue jumps to a raise, put behind everything else."""
+    """A resume function's code whose prologue jumps to a raise, put after everything else."""
     made = bytearray(code.co_code)
     jump = encode("jump", (len(made) - found.shift) // 2)
     room = found.shift - found.leaves

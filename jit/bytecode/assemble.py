@@ -47,7 +47,7 @@ class Assembler:
 
     @property
     def depth(self) -> int:
-        """Values on the stack behind the instructions emitted so far, NULLs included."""
+        """Values on the stack after the instructions emitted so far, NULLs included."""
         return self._depth
 
     def set_position(self, position: Position) -> None:
@@ -91,9 +91,9 @@ class Assembler:
         name: str | None = None,
         qualname: str | None = None,
     ) -> CodeType:
-        """The code object: parameters, flags, names, file and first line of `template`; `extra` locals right behind the parameters' slots.
+        """The code object: parameters, flags, names, file and first line of `template`; `extra` locals right after the parameters' slots.
 
-        Locals used under other names get the slots behind those, in order of first use.
+        Locals used under other names get the slots after those, in order of first use.
         """
         if self._depth or not self._ended:
             raise AssembleError(f"the code ends with {self._depth} values on the stack, and must end in return or reraise")

@@ -122,7 +122,7 @@ def start_of(code: CodeType, decoded: Decoded, index: int) -> int:
 
 
 def end_of(code: CodeType, decoded: Decoded, index: int) -> int:
-    """The offset behind an instruction and its inline caches."""
+    """The offset after an instruction and its inline caches."""
     offset = decoded.instructions[index].offset
     return offset + 2 + 2 * CURRENT.caches.get(dis.opname[code.co_code[offset]], 0)
 

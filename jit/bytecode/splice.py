@@ -109,7 +109,7 @@ class Writer:
         return len(self.consts) - 1
 
     def skip(self, skipped: Callable[[Writer], None]) -> None:
-        """Take what is on top of the stack for a truth: where it is true, go on behind what `skipped` writes."""
+        """Take what is on top of the stack for a truth: where it is true, go on after what `skipped` writes."""
         rest = Writer(self.consts, position=self.position)
         skipped(rest)
         self.emit("jump_if_true", len(rest.code) // 2)
@@ -172,7 +172,7 @@ class Writer:
             self.emit("copy_free_variables", len(frees))
 
     def unpack(self, layout: Layout, cells: Sequence[int] = ()) -> None:
-        """From the state in slot 0 to slots and stack. `f_locals` looks into the cells of `cells` only behind a MAKE_CELL."""
+        """From the state in slot 0 to slots and stack. `f_locals` looks into the cells of `cells` only after a MAKE_CELL."""
         self.emit("load_local", 0)
         self.emit("unpack", len(layout))
         for slot in cells:

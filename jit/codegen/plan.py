@@ -196,7 +196,7 @@ def _in_order(statements: list[Statement], values: dict[int, Value], effects: Ef
     def enter(index: int) -> None:
         path.append((index, iter(needed[index])))
 
-    # A native call stays behind what has come before it: what needs it comes later instead.
+    # A native call stays after what has come before it: what needs it comes later instead.
     for root in sorted(range(len(statements)), key=lambda index: max([index, *calls.intersection(needed[index])])):
         if root not in ordered:
             enter(root)

@@ -436,7 +436,7 @@ def replace_below(writer: Writer) -> None:
 FINISH: dict[How, Callable[[Writer], None]] = {
     How.AS_IT_IS: leave_as_it_is, How.DROPPED: drop, How.MADE: check_none, How.LOOKED_UP: replace_below,
 }  # fmt: skip
-"""What is to be written behind the call of an inner frame's resume function."""
+"""What is to be written after the call of an inner frame's resume function."""
 
 
 def failed(frame: SplitFrame) -> Failed | None:

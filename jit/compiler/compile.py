@@ -226,7 +226,7 @@ def note_of(planned: Planned | Uncompiled, entry: Entry) -> FrameNote | None:
 
 
 def tell(resumed_after: BreakNote | None, note: FrameNote) -> None:
-    """Note a compilation. If it goes on behind a break, note with the break how many operations it has."""
+    """Note a compilation. If it goes on after a break, note with the break how many operations it has."""
     record(note)
     if resumed_after is not None:
         if not resumed_after.after:

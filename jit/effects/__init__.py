@@ -67,7 +67,7 @@ class Effects:
             del self._mutated[id(obj)]
 
     def in_order(self, effect: Effect) -> None:
-        """An effect that is no object's mutation, and is replayed behind the mutations that have begun before it."""
+        """An effect that is no object's mutation, and is replayed after the mutations that have begun before it."""
         self._mutated[id(effect)] = Logged(effect, self._tracer.root_position())
         self._tracer.trail.log(self._take_back_call, effect)
 
@@ -103,7 +103,7 @@ class Effects:
         return (args[0] for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back)
 
     def mutated_before_and_since(self, mark: int) -> Iterator[Object]:
-        """The values from outside whose one replay belongs before as well as behind a position of the trail."""
+        """The values from outside whose one replay belongs before as well as after a position of the trail."""
         later = [(args[0], args[1]) for undo, args in self._tracer.trail.since(mark) if getattr(undo, "__func__", None) is Effects._take_back]
         first = {id(obj) for obj, is_first in later if is_first}
         return (obj for obj, _ in later if id(obj) not in first)
@@ -117,7 +117,7 @@ class Effects:
         return [*self._first]
 
     def order(self) -> list[Logged]:
-        """Everything to be replayed behind the graph, in order: iterators from outside first, as none was stepped after a change of what it runs over."""
+        """Everything to be replayed after the graph, in order: iterators from outside first, as none was stepped after a change of what it runs over."""
         mutated = sorted(self._mutated.values(), key=lambda logged: not isinstance(logged.effect, Object) or not logged.effect.replays_first)
         return [*mutated, *self._last]
 

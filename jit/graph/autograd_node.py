@@ -93,7 +93,7 @@ class AutogradNode:
 
     `asks`: inside the graph the program asks for gradients. `asks_twice`: and for such as it can differentiate in turn. `differentiated_twice`: behind
     the graph the program asks for gradients that it differentiates in turn, for which autograd has to record the graph's operators after all.
-    `changes_input`: a tensor from outside that requires a gradient is changed in place. `repeating`: what backward passes behind the graph change once more.
+    `changes_input`: a tensor from outside that requires a gradient is changed in place. `repeating`: what backward passes after the graph change once more.
     """
 
     def __init__(self, graph: OperatorGraph) -> None:
@@ -202,7 +202,7 @@ class AutogradNode:
         self.differentiated_twice = True
 
     def asked_about(self, obj: TensorObject, what: str) -> None:
-        """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far.
+        """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), after the graph that the trace has made so far.
 
         What the graph has computed from the tensor would not lead back through it. Then a restart leaves the making of the tensor, or its
         last change in place, to native code, so that the rest begins with it.

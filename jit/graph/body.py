@@ -106,7 +106,7 @@ class Body:
         self._trail = trail
 
     def placeholder(self, name: str, example: Any) -> fx.Node:
-        """A new placeholder behind those that there are."""
+        """A new placeholder after those that there are."""
         after = self.fx._root if self._last_placeholder is None else self._last_placeholder
         with self.fx.inserting_after(after):
             node = self.fx.create_node("placeholder", "", name=name)

@@ -26,7 +26,7 @@ from framejit.torch_modes import MODE_CHANGES
 
 
 def checks_behind_changes(graph: fx.Graph, kept: set[fx.Node], inputs: set[int], demands: GraphDemands) -> Iterator[fx.Node]:
-    """The checks of a graph that may fail behind a change of what is outside of it. `kept`: the nodes that change something; `inputs`: the storages of
+    """The checks of a graph that may fail after a change of what is outside of it. `kept`: the nodes that change something; `inputs`: the storages of
     its inputs.
     """
     has_changed = not demands.draws_in_order and any(changes_outside(node, inputs, False) for node in graph.nodes if node in kept)

@@ -46,7 +46,7 @@ class GradientRule:
         once: whether the backward can't be differentiated, and says so where that is tried.
         again: whether the traced backward can be differentiated as the program's could.
         backwards: by the results whose gradients are no None, the traced backward.
-        forward: the traced `jvp`, inside a transform that needs it. Its graph comes behind those of the backwards.
+        forward: the traced `jvp`, inside a transform that needs it. Its graph comes after those of the backwards.
     """
 
     name: str

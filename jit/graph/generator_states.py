@@ -1,7 +1,7 @@
 """The states of generators of the program's as tensors: torch.Generator, random.Random, numpy.random.RandomState, what numpy.random.default_rng makes.
 
 Operators that draw are functions of a state, which give the next one. They change nothing, so compilers may do with them what they like; the real generator
-gets its last state behind the graph. Those for torch.Generators, which draw tensors, are in generator_draws.py.
+gets its last state after the graph. Those for torch.Generators, which draw tensors, are in generator_draws.py.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class Listening:
     """What a graph's own backward passes have to do for the program: call its hooks, and keep gradients of tensors that aren't leaves.
 
     `hooks`: Listeners in the order in which they were put on. `on_inputs`: hooks that the trace has put on tensors from outside.
-    `retaining`: Objects of tensors of the graph whose gradients are kept. `tokens`: sources of modules whose hooks autograd calls behind the graph, and the
+    `retaining`: Objects of tensors of the graph whose gradients are kept. `tokens`: sources of modules whose hooks autograd calls after the graph, and the
     nodes of their tokens (hooked_modules.py). All are replaced as a whole, through the trail.
     """
 

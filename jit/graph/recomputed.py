@@ -1,4 +1,4 @@
-"""What a graph computes behind one of its nodes, as a graph of its own."""
+"""What a graph computes after one of its nodes, as a graph of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from framejit.graph.written import arguments_of
 def recomputed(
     body: Body, since: fx.Node, given: Collection[fx.Node], results: Sequence[fx.Node], running: Running
 ) -> tuple[InnerGraph, list[fx.Node]] | None:
-    """The graph that computes `results` once more, and those of the nodes `given` that it takes behind its operands, which come before `since`.
+    """The graph that computes `results` once more, and those of the nodes `given` that it takes after its operands, which come before `since`.
 
     None where that can't be: the results depend on more of what `since` gives, on random numbers, or on what has been changed in place behind it.
     """

@@ -104,4 +104,4 @@ def counting_dimension(tensor: torch.Tensor, method: Callable[..., Any]) -> int:
         return -1
     if tensor.layout is torch.sparse_coo:
         return 1 if method is BASE._indices else 0
-    return tensor.dim() - tensor.sparse_dim() - tensor.dense_dim()  # behind the dimensions of a batch
+    return tensor.dim() - tensor.sparse_dim() - tensor.dense_dim()  # after the dimensions of a batch

@@ -134,7 +134,7 @@ def is_changed(vm: TorchVM, mark: int, before: Reached) -> bool:
 
 def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | None = None) -> None:
     """Restart the trace where something has been changed that autograd reads in a backward pass, and that the trace has read before; and where it may
-    be changed yet, as the program can ask for gradients behind the graph.
+    be changed yet, as the program can ask for gradients after the graph.
 
     `outputs`: the graph's. `state`: what a call that is split hands on: the code that gets hold of a variable by its cell may change it.
     """
@@ -153,7 +153,7 @@ def check_read_later(vm: TorchVM, outputs: Iterable[object], state: Object | Non
 
 
 def guards_of_backwards(vm: TorchVM, outputs: Iterable[object]) -> tuple[Guard, ...]:
-    """What code that autograd runs in a backward pass behind the graph rests on, apart from what the call is given."""
+    """What code that autograd runs in a backward pass after the graph rests on, apart from what the call is given."""
     if not vm.graph.readers or not can_be_differentiated(vm, outputs):
         return ()
     read: list[Reached] = [reader.reached for reader in vm.graph.readers]

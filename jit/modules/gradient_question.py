@@ -79,7 +79,7 @@ class Question:
         if torch.distributed.is_available() and vm.guards.read(torch.distributed.is_initialized):
             return ", which other processes may listen to"
         if graph.listening.tokens:
-            return ", where backward hooks of modules are called behind the graph"
+            return ", where backward hooks of modules are called after the graph"
         if graph.autograd_node is not None and not self.can_change_again(vm, graph.autograd_node.repeating):
             return ", through BatchNorm in a checkpoint, of which another backward pass may follow"
         paths = gradient_paths([tensor.look(vm) for tensor in tensors])
@@ -125,7 +125,7 @@ class Question:
         read_is_leaf(vm, leaf)
 
     def stop(self, vm: TorchVM, why: str = "") -> NoReturn:
-        """Leave the question to autograd, behind the graph."""
+        """Leave the question to autograd, after the graph."""
         node = vm.graph.autograd_node
         if node is not None:
             for wanted in self.inputs or ():

@@ -146,7 +146,7 @@ class Functions:
         return found
 
     def operands(self, functions: Iterable[FunctionGraph], first: Iterable[fx.Node] = ()) -> list[fx.Node]:
-        """All values around the graphs of some functions that these use, each once, behind those that are `first`."""
+        """All values around the graphs of some functions that these use, each once, after those that are `first`."""
         return list(dict.fromkeys([*first, *(operand for function in functions for operand in function.graph.operands)]))
 
     def attached(self, function: FunctionGraph, operands: Sequence[fx.Node], bare: bool = False) -> fx.Node:

@@ -1,6 +1,6 @@
 """Backward hooks of modules: torch has what goes into a module, and what comes out, pass through a node of autograd's, and puts a hook on that.
 
-Such hooks are called by the graph's own backward pass (backward_hooks.py). Where another may follow behind the graph, nodes of the graph have
+Such hooks are called by the graph's own backward pass (backward_hooks.py). Where another may follow after the graph, nodes of the graph have
 autograd call them (graph/hooked_modules.py).
 """
 
@@ -36,7 +36,7 @@ def pass_through(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 @library
 def backward_hook_of_module(vm: TorchVM, function: Object, args: list[Object], kwargs: dict[str, Object]) -> Object | None:
-    """Torch is about to set up such a hook. Where autograd calls it behind the graph, nodes of the graph do so; else torch's own code says what is done."""
+    """Torch is about to set up such a hook. Where autograd calls it after the graph, nodes of the graph do so; else torch's own code says what is done."""
     real = function.value
     if real is not BackwardHook.setup_input_hook and real is not BackwardHook.setup_output_hook:
         return None

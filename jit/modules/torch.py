@@ -228,7 +228,7 @@ def inference_mode_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
 
 @models(torch.autocast.__exit__)
 def autocast_exit(vm: TorchVM, self: Object, *error: Object) -> Object:
-    """One that was entered before the trace, as behind a graph break inside it, has kept what held outside."""
+    """One that was entered before the trace, as after a graph break inside it, has kept what held outside."""
     modes, self = vm.graph.modes, vm.observe(self)
     if modes.exit_scope(self):
         return vm.const(False)

@@ -1,6 +1,6 @@
 """`tensor.data = value`: the tensor goes on as another one of the same shape, with the memory of `value`.
 
-What the graph does with the tensor from then on it does with a detached `value`; a tensor from outside is given that memory behind the graph.
+What the graph does with the tensor from then on it does with a detached `value`; a tensor from outside is given that memory after the graph.
 """
 
 from __future__ import annotations

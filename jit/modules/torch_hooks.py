@@ -1,7 +1,7 @@
 """Hooks on gradients of tensors: those on what the graph computes, and handles of hooks.
 
 A hook that only computes is part of the graph. Any other is called by the graph's own backward pass (backward_hooks.py), if that comes, or is put on natively,
-between two graphs. A hook on a tensor from outside is put on behind the graph (input_hooks.py).
+between two graphs. A hook on a tensor from outside is put on after the graph (input_hooks.py).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def may_defer(vm: TorchVM, tensor: TensorObject) -> bool:
 
 
 def defer(vm: TorchVM, tap: fx.Node, hook: Object, inputs: int | None, what: str) -> Object:
-    """Leave a hook to backward passes in the graph. Where another may follow behind the graph, a restart leaves the hook to native code.
+    """Leave a hook to backward passes in the graph. Where another may follow after the graph, a restart leaves the hook to native code.
 
     `tap`: a node that gives the Tap by which they come. `inputs`: see Listener.
     """
@@ -207,7 +207,7 @@ def register_post_accumulate_grad_hook(vm: TorchVM, self: TensorObject, hook: Ob
 
 
 def put_on_input(vm: TorchVM, tensor: TensorObject, hook: Object, method: str) -> Object:
-    """Put a hook on a tensor from outside, by this method: behind the graph, whose own backward passes call it."""
+    """Put a hook on a tensor from outside, by this method: after the graph, whose own backward passes call it."""
     graph = vm.graph
     if graph.body is not graph.outermost or graph.transform_around() is not None or is_disguised(tensor.cls) or graph.fakes.has_new_version(tensor.node):
         register_natively(vm, tensor, method)

@@ -1,7 +1,7 @@
 """`requires_grad` of tensors, set by the program: a generator's step freezes the discriminator, and the discriminator's step thaws it.
 
 A tensor from outside is then another node of the graph, which shares its memory: what is computed from that has another record. The tensor itself is told
-behind the graph, if it is told anything new.
+after the graph, if it is told anything new.
 """
 
 from __future__ import annotations

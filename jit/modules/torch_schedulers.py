@@ -1,4 +1,4 @@
-"""Learning rate schedulers: a step is the real call, made behind the graph. So it costs no compilation, whatever the schedule is.
+"""Learning rate schedulers: a step is the real call, made after the graph. So it costs no compilation, whatever the schedule is.
 
 A step changes the scheduler and the optimizer's groups of parameters, and needs nothing of the graph. What it will have changed the trace doesn't know
 (objects/outdated.py): code that has to know the new learning rate breaks the graph there.
@@ -76,7 +76,7 @@ def refuse(vm: VM, why: str) -> NoReturn:
 
 
 def check_scheduler(vm: VM, obj: Object) -> list[Object]:
-    """The schedulers that a step changes. A break if the step can't be made behind the graph."""
+    """The schedulers that a step changes. A break if the step can't be made after the graph."""
     obj = vm.observe(obj)
     if not isinstance(obj, UserObject) or obj.source is None or obj.cls not in CLASSES:
         refuse(vm, "it isn't one of torch's from outside the compiled function")
@@ -165,7 +165,7 @@ def later_value(vm: VM, place: tuple[CodeType, int], outcome: CallOutcome, index
 
 
 def step(function: Callable[[Any], None]) -> None:
-    """Have a step, which is this function, be made behind the graph."""
+    """Have a step, which is this function, be made after the graph."""
 
     def model(vm: TorchVM, self: Object, *args: Object, **kwargs: Object) -> Object:
         place = vm.place()
@@ -173,7 +173,7 @@ def step(function: Callable[[Any], None]) -> None:
             refuse(vm, "it has an argument")
         changed = check_scheduler(vm, self)
         if is_handled(vm) and any(may_raise(vm, scheduler) for scheduler in changed):
-            refuse(vm, "it may raise, under a handler")  # which wouldn't see what is raised behind the graph
+            refuse(vm, "it may raise, under a handler")  # which wouldn't see what is raised after the graph
         uneventful = [vm.observe(vm.call_app(app.is_uneventful, [scheduler])) for scheduler in changed if not issubclass(scheduler.cls, OF_OTHERS)]
         groups = {id(group): group for scheduler in changed for group in groups_of(vm, scheduler)}
         namespaces = {id(scheduler): namespace_of(vm, scheduler) for scheduler in changed}

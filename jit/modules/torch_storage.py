@@ -30,13 +30,13 @@ def storage_of(vm: TorchVM, tensor: TensorObject, what: str) -> StorageObject:
     """The storage of a tensor. It is an error of the trace's if its size has changed, for then it may lie elsewhere."""
     fake = tensor.look(vm)
     if tensor.data is not MISSING:
-        refuse(vm, f"{what} behind a change of its .data,")
+        refuse(vm, f"{what} after a change of its .data,")
     if fake.layout is not torch.strided or type(size := fake.untyped_storage().nbytes()) is not int or type(fake.storage_offset()) is not int:
         refuse(vm, f"{what} with sizes that aren't constant,")
     for known in vm.graph.storages:
         if known.is_of(vm, tensor):
             if known.size != size:
-                refuse(vm, f"{what} behind a change of its size,")
+                refuse(vm, f"{what} after a change of its size,")
             return known
     made = StorageObject(tensor, size)
     vm.graph.storages.append(made)

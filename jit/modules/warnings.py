@@ -1,4 +1,4 @@
-"""warnings.warn: a warning is given behind the graph, for the line that it is about, unless it may become an exception, or is recorded."""
+"""warnings.warn: a warning is given after the graph, for the line that it is about, unless it may become an exception, or is recorded."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def may_raise() -> bool:
 
 
 def can_wait(vm: VM) -> bool:
-    """Whether a warning may be given behind the graph: it is only printed then, whatever the filters say."""
+    """Whether a warning may be given after the graph: it is only printed then, whatever the filters say."""
     return is_only_printed(vm) and not vm.guards.read(may_raise)
 
 

@@ -282,7 +282,7 @@ def unpack(vm: VM, obj: Object, n: int) -> list[Object]:
 
 
 def unpack_ex(vm: VM, obj: Object, before: int, after: int) -> list[Object]:
-    """UNPACK_EX: `before` items, the list of the middle, `after` items. What is behind the first ones is made a list of, as `list(iterator)` would be."""
+    """UNPACK_EX: `before` items, the list of the middle, `after` items. What is after the first ones is made a list of, as `list(iterator)` would be."""
     iterator = iter_to_unpack(vm, obj)
     expected = f"at least {before + after}"
     items = first(vm, iterator, before, expected)

@@ -200,7 +200,7 @@ class Operands:
             vm.unsupported(breaks.ArrayOperation(f"{self.name}, which raises {type(error).__name__}: {error}"))
 
     def has_counts(self) -> bool:
-        """Whether integers that the trace doesn't know are among the arguments, behind the first: sizes, counts and axes, about which a function may raise."""
+        """Whether integers that the trace doesn't know are among the arguments, after the first: sizes, counts and axes, about which a function may raise."""
         others = list(self.arrays.values())[1:]
         return any(made.dtype.kind in "iu" for _, made in others) and not isinstance(getattr(numpy, self.name, None), numpy.ufunc)
 

@@ -1,7 +1,7 @@
 """Iterators whose whole state is a few fields (enumerate, zip, map, filter, most of itertools): what a step does to these, in a trace and from outside.
 
 The fields are CPython's, under its names. What the trace has made is built with the fields that it has by then; of an iterator from outside,
-the fields that a step asks for are guarded, and those that it changes are set behind the graph.
+the fields that a step asks for are guarded, and those that it changes are set after the graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What native code at the end of a call will have changed: values that the trace doesn't know any more.
 
-They may be passed on and dropped: behind the native code, the generated code takes them from where that has put them. Numbers may be computed with and made
-text of as well. Whoever has to know one while tracing breaks the graph: behind the break it is there.
+They may be passed on and dropped: after the native code, the generated code takes them from where that has put them. Numbers may be computed with and made
+text of as well. Whoever has to know one while tracing breaks the graph: after the break it is there.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class TorchOperation:
         function: a call of this is the operation.
         subject: what a model of the operation is registered for: the function, or the descriptor of the attribute that it reads or stores.
         op, target: of its node in a graph; None where it can be none.
-        further: what its node takes behind the operation's own arguments.
+        further: what its node takes after the operation's own arguments.
         is_method: its first argument must be a tensor.
         swapped: its node takes the operands in the other order.
         holder, name: where the generated code of a graph finds the function; no holder where it needn't.

@@ -59,7 +59,7 @@ class EffectsView(Protocol[Obj_contra]):
         """Something to be replayed after all mutations that is no value's mutation: an effects.Effect."""
 
     def in_order(self, effect: Any) -> None:
-        """Something that is no value's mutation, to be replayed behind the mutations that have begun before it: an effects.Effect."""
+        """Something that is no value's mutation, to be replayed after the mutations that have begun before it: an effects.Effect."""
 
     def all(self) -> Sequence[Any]:
         """Every effect so far, the values from outside that have been changed among them."""
@@ -68,7 +68,7 @@ class EffectsView(Protocol[Obj_contra]):
         """The values from outside that have been announced as mutated since a position of the trail."""
 
     def mutated_before_and_since(self, mark: int) -> Iterator[Any]:
-        """The values from outside whose one replay belongs before as well as behind a position of the trail."""
+        """The values from outside whose one replay belongs before as well as after a position of the trail."""
 
     def has_changed_since(self, mark: int) -> bool:
         """Whether anything outside the trace has been changed since a position of the trail, be it for the first time or once more."""
@@ -78,7 +78,7 @@ class Autograd(Protocol[Obj_contra]):
     """The rules of a graph that is one operator to autograd. Breaks where the program would see that it is."""
 
     def asked_about(self, obj: Obj_contra, what: str) -> None:
-        """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), behind the graph that the trace has made so far."""
+        """Autograd is about to be asked for this tensor itself (a hook on it, its own gradient), after the graph that the trace has made so far."""
 
     def asked_for_history(self, obj: Obj_contra) -> None:
         """The program asks which operator has made this tensor."""

@@ -118,7 +118,7 @@ def formatted(vm: VM, number: Object, function: Callable[[Any, str], str] = form
 
 
 def joined(vm: VM, texts: Sequence[Object], separator: str = "") -> Object | None:
-    """Texts one behind the other; None where the values of all are known."""
+    """Texts one after the other; None where the values of all are known."""
     if not any(map(is_waiting, texts)):
         return None
     parts: list[Part] = []

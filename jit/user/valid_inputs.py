@@ -43,7 +43,7 @@ def valid_inputs(
             or a dict of names, with dimensions or True: {"x": [0], "xs[1]": True, "n": True}. Everything else is as in the example. A size that
             `mark_dynamic` has declared a range for stays in it.
         max_regions, seconds: the exploration ends when it has found so many regions, or has taken so long. What wasn't tried then is said in
-            `unexplored`, and so is what lies behind graph breaks, which isn't looked at.
+            `unexplored`, and so is what lies after graph breaks, which isn't looked at.
 
     Raises:
         BadArgument: what is given can't be called, isn't compiled, or doesn't fit the example; `dynamic` names something that isn't there.

@@ -66,7 +66,7 @@ def test_few_tokens(build: Callable[[], Any], cache: str | None) -> None:
     assert counter.graphs == graphs, "a second call compiles nothing"
     after = framejit.statistics()
     assert after["fallbacks"] == before["fallbacks"]
-    assert len([size for size in graphs if size > 20]) == 5, "one for the prompt, one for each token behind the first"
+    assert len([size for size in graphs if size > 20]) == 5, "one for the prompt, one for each token after the first"
     reasons = after["reasons"][len(before["reasons"]) :]
     assert all(reason.startswith("FJ005") and "generation/utils.py:" in reason for reason in reasons if "contextlib.py" not in reason)
 

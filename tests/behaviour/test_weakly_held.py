@@ -1,4 +1,4 @@
-"""Weak references and finalizers behind graph breaks: what variables hold lives, and what they let go of ends at the next break or with the frame."""
+"""Weak references and finalizers after graph breaks: what variables hold lives, and what they let go of ends at the next break or with the frame."""
 
 from __future__ import annotations
 
@@ -512,7 +512,7 @@ def test_what_a_resumed_frame_lets_go_of_ends_at_the_next_break_at_the_latest(le
     def before_a_break(log, t):
         lets_go(log, t)
         framejit.graph_break()
-        log.append("behind the break")
+        log.append("after the break")
         return t + 1
 
     for program, more in ((before_a_break, []), (lets_go, ["returned"])):

@@ -101,7 +101,7 @@ def test_canonical_form_of_jumps_and_returns():
     assert not {op for op in ops if "FORWARD" in op or "BACKWARD" in op or op == "RETURN_CONST"}
     instructions = decode(function.__code__).instructions
     loop = next(i for i in instructions if i.op == "FOR_ITER")
-    # Exhausted, it goes on behind the loop, its iterator gone.
+    # Exhausted, it goes on after the loop, its iterator gone.
     assert [i.value for i in instructions[loop.value : loop.value + 2]] == [5, None]
     assert instructions[-1].op == "RETURN_VALUE"
 

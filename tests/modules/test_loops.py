@@ -93,7 +93,7 @@ def a_loop_over_what_it_closes_over(ops, x, w):
 
 
 def a_loop_with_a_counter(ops, x, w):
-    """An int that is carried, looked at in the condition, computed with, and used behind the loop."""
+    """An int that is carried, looked at in the condition, computed with, and used after the loop."""
     count, y = ops.while_loop(lambda i, y: 2 * i < x.shape[1] + 3, lambda i, y: (i + 1, y * 1.5 + i), (0, x))
     return y * count, count + 1
 

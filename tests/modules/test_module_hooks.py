@@ -173,7 +173,7 @@ class Looked(nn.Module):
 
 
 BEHIND = Programs()
-"""By name: programs whose backward pass comes behind the graph."""
+"""By name: programs whose backward pass comes after the graph."""
 behind = BEHIND.add
 
 

@@ -172,7 +172,7 @@ def behind_a_break(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) ->
 
 @pytest.mark.parametrize("calls, graphs, program", [(1, 1, in_a_loop), (4, 2, made_in_the_call), (3, 2, behind_a_break)])
 def test_first_steps(program: Callable[..., None], calls: int, graphs: int) -> None:
-    """What is compiled: a loop in its first call, an optimizer's life in a call (without a `.grad`, and with one), all but the first step behind a break."""
+    """What is compiled: a loop in its first call, an optimizer's life in a call (without a `.grad`, and with one), all but the first step after a break."""
     told = []
     for compile in (lambda f: f, lambda f: framejit.compile(f, backend="aot_eager")):
         framejit.reset()

@@ -1,4 +1,4 @@
-"""Learning rate schedulers in compiled training steps: made behind the graph where nothing tells the difference, against eager, rate for rate."""
+"""Learning rate schedulers in compiled training steps: made after the graph where nothing tells the difference, against eager, rate for rate."""
 
 from __future__ import annotations
 

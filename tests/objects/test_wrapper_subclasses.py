@@ -243,7 +243,7 @@ VARYING: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]] 
     "operators": (lambda x, y: ((x * y + 1).relu(), x.shape[0]), lambda n: (pair(n, 4), torch.ones(n, 4))),
     "views and parts": (lambda x: (x.view(x.shape[0] * 2, 2).sin(), x.a.sum() + x.b), lambda n: (pair(n, 4),)),
     "made inside": (lambda a: Pair(a * 2, a + 1) @ a.T, lambda n: (torch.ones(n, 4),)),
-    "behind a break": (lambda x: (framejit.graph_break(), x * 2)[1], lambda n: (pair(n, 4),)),
+    "after a break": (lambda x: (framejit.graph_break(), x * 2)[1], lambda n: (pair(n, 4),)),
     "the second size": (lambda x: x.sum(0) * x.shape[1], lambda n: (pair(2, n),)),
 }
 

@@ -87,7 +87,7 @@ UNDONE = "undone"
 
 
 def compiled_function(compiled: Any) -> CompiledFunction:
-    """The CompiledFunction behind what `framejit.compile` gave."""
+    """The CompiledFunction after what `framejit.compile` gave."""
     if isinstance(compiled, types.MethodType):
         compiled = compiled.__func__
     return compiled if isinstance(compiled, CompiledFunction) else type(compiled).__call__

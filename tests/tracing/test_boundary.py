@@ -354,7 +354,7 @@ def test_what_the_library_calls_back_is_compiled():
 
 
 def test_a_break_in_what_the_library_calls_back_is_the_callbacks():
-    """The program's frame is the innermost one: the library's around it goes on behind the break as any other."""
+    """The program's frame is the innermost one: the library's around it goes on after the break as any other."""
 
     class Counting(dict):
         def __missing__(self, key):

@@ -246,7 +246,7 @@ def test_the_setting_is_a_bool(setting):
         framejit.error_on_graph_break(True)(3)
 
 
-# ---- errors behind a break ----
+# ---- errors after a break ----
 
 
 class Noted:

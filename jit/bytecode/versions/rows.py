@@ -19,7 +19,7 @@ class Raw(NamedTuple):
     name: str
     arg: int
     offset: int
-    after: int  # offset behind the instruction and its inline caches: what relative jumps count from
+    after: int  # offset after the instruction and its inline caches: what relative jumps count from
 
 
 class Target(NamedTuple):

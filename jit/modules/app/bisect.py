@@ -37,7 +37,7 @@ def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Call
 
 
 def insort_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Callable[[Any], Any] | None = None) -> None:
-    """Insert `x` behind what is equal to it."""
+    """Insert `x` after what is equal to it."""
     a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
 
 

@@ -167,7 +167,7 @@ def create_mask(mod_fn: Callable[..., Any], B: Any, H: Any, Q_LEN: int, KV_LEN: 
 
 
 def ordered_to_dense(counts: Any, columns: Any, width: int | None = None) -> Any:
-    """A mask of blocks, of which is given how many there are in each row, and which, in `columns`; what stands behind these means nothing."""
+    """A mask of blocks, of which is given how many there are in each row, and which, in `columns`; what stands after these means nothing."""
     width = columns.shape[-1] if width is None else width
     is_one = torch.arange(columns.shape[-1], device=columns.device) < counts.unsqueeze(-1)
     dense = columns.new_zeros((*columns.shape[:-1], width + 1), dtype=torch.int32)

@@ -18,24 +18,24 @@ def put_on_node(tensor: Any, inputs: int, hook: Any) -> None:
 
 
 def inputs_heard(hook: Any, count: int, places: Any, *tensors: Any) -> Any:
-    """The tensors among a module's arguments, behind a node that hears of their gradients behind the graph: it has a model."""
+    """The tensors among a module's arguments, behind a node that hears of their gradients after the graph: it has a model."""
     raise NotImplementedError
 
 
 def outputs_heard(hook: Any, inputs: int, input_places: Any, count: int, places: Any, *tensors: Any) -> Any:
-    """The tensors among a module's results, behind a node that hears of their gradients behind the graph: it has a model."""
+    """The tensors among a module's results, behind a node that hears of their gradients after the graph: it has a model."""
     raise NotImplementedError
 
 
 def set_up_inputs(hook: Any, args: Any) -> Any:
-    """BackwardHook.setup_input_hook, of hooks that autograd calls behind the graph."""
+    """BackwardHook.setup_input_hook, of hooks that autograd calls after the graph."""
     places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
     hook.n_inputs, hook.input_tensors_index = len(args), places
     return with_tensors(args, places, inputs_heard(hook, len(args), places, *[args[place] for place in places]))
 
 
 def set_up_outputs(hook: Any, results: Any) -> Any:
-    """BackwardHook.setup_output_hook, of hooks that autograd calls behind the graph."""
+    """BackwardHook.setup_output_hook, of hooks that autograd calls after the graph."""
     items = results if isinstance(results, tuple) else (results,)
     places = [place for place, item in enumerate(items) if isinstance(item, torch.Tensor)]
     tensors = [items[place] for place in places]
