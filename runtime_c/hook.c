@@ -55,11 +55,11 @@ FJ_NativeSection FJ_NativeSection_Begin(PyObject *upcalls, FJ_Entry *entry) {
 
 int FJ_Hook_IsInstalled(void) { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == eval_frame; }
 
-/* Hands a frame that stays as it is to whoever was there before us. A hook installed over ours can have us as its predecessor while we
-   have it as ours: a frame that comes back is therefore run here. */
+/* Hands a frame that stays as it is to the hook that was installed before ours. That hook may have been installed over ours earlier, and hand
+   the frame back: eval_frame runs it then. */
 static PyObject *run_uncompiled(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
     FJ_ThreadState *thread = &FJ_thread;
-    if (previous_hook == _PyEval_EvalFrameDefault || thread->forwarded == frame) {
+    if (previous_hook == _PyEval_EvalFrameDefault) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
     FJ_Frame *outer = thread->forwarded;
@@ -540,6 +540,9 @@ static PyObject *pass(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
 /* The hook. */
 static PyObject *eval_frame(PyThreadState *tstate, FJ_Frame *frame, int throwflag) {
     FJ_ThreadState *thread = &FJ_thread;
+    if (thread->forwarded == frame) { /* the hook that it was handed to has handed it back */
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
     FJ_PendingCall *pending = thread->pending;
     if (pending == NULL || throwflag || FJ_Frame_Function(frame) != pending->target->function) {
         return pass(tstate, frame, throwflag);

@@ -7,9 +7,11 @@ import gc
 import math
 import re
 import sys
+import threading
 import traceback
 import tracemalloc
 import types
+import unittest.mock
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -914,3 +916,33 @@ def test_looking_for_tensors_runs_no_code_of_the_users():
     for cell in (held, empty):
         by_cell = types.FunctionType((lambda: cell).__code__, {}, "by_cell", None, (cell,))
         assert upcalls.reaches_tensors(by_cell, ()) == (cell is held)
+
+
+def test_a_frame_that_torchs_hook_hands_back_is_not_compiled_again(lenient):
+    """Torch's hook, set while ours is installed, has ours as the one before it, which then has torch's as the one before it."""
+
+    @framejit.compile(backend="eager")
+    def waiting(a):
+        framejit.skip_frame("the hook stays installed while this runs")
+        ready.set()
+        go.wait()
+        return a
+
+    def fails(vm, *args):
+        raise NotImplementedError("an error of framejit's own")
+
+    set_eval_frame = torch._C._dynamo.eval_frame.set_eval_frame
+    ready, go = threading.Event(), threading.Event()
+    thread = threading.Thread(target=waiting, args=(torch.ones(2),))
+    thread.start()
+    ready.wait()
+    before = set_eval_frame(False)
+    try:
+        with unittest.mock.patch.dict(registry.MODELS, {id(math.isqrt): (math.isqrt, fails)}):
+            framejit.reset()
+            framejit.compile(lambda a: a * math.isqrt(4), backend="eager")(torch.ones(2))
+            assert framejit.statistics()["internal_errors"] == 1
+    finally:
+        set_eval_frame(before)
+        go.set()
+        thread.join()
