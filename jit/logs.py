@@ -18,7 +18,7 @@ from framejit import config
 from framejit.breaks import Break
 from framejit.directives import untraced
 from framejit.errors import BadArgument, ConfigError, UnknownLog, UserFrame, explain_break, place_noted, program_name, suggestion
-from framejit.report import STATISTICS, BreakNote, counted, place
+from framejit.report import STATISTICS, BreakNote, counted, place, record_internal_error
 
 _break_numbers = itertools.count(1)
 NAMES: dict[str, str] = {
@@ -202,6 +202,7 @@ def internal_error(code: CodeType, error: BaseException, counted_already: bool =
         f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) runs uncompiled because of an error inside framejit, {type(error).__name__}: {error}"
         f"{f' ({found})' if found else ''}. Results are right, only not compiled. Set FRAMEJIT_STRICT=1 to see the traceback, and please report it."
     )
+    record_internal_error(text)
     if not counted_already:
         STATISTICS.fallback(f"internal error: {type(error).__name__}: {error}{f' at {found}' if found else ''}", text)
     if _is_new("internal", code.co_filename, code.co_firstlineno):

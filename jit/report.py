@@ -133,25 +133,47 @@ class FrameNote:
     fallback_stack: tuple[UserFrame, ...] = ()
     left_to_autograd: str | None = None
 
-_recording: ContextVar[list[FrameNote] | None] = ContextVar("framejit_recording", default=None)
+
+@dataclass(eq=False)
+class Recording:
+    """What was noted during a `with recording():` block: the compilations of its context, and the errors inside framejit of all threads."""
+
+    frames: list[FrameNote] = field(default_factory=list)
+    internal_errors: list[str] = field(default_factory=list)
+
+
+_recording: ContextVar[Recording | None] = ContextVar("framejit_recording", default=None)
+_recordings: list[Recording] = []
+_recordings_lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[list[FrameNote]]:
-    """Collect the notes of all compilations inside the `with` block, of this context."""
-    notes: list[FrameNote] = []
-    token = _recording.set(notes)
+def recording() -> Iterator[Recording]:
+    """Collect what happens inside the `with` block."""
+    found = Recording()
+    token = _recording.set(found)
+    with _recordings_lock:
+        _recordings.append(found)
     try:
-        yield notes
+        yield found
     finally:
+        with _recordings_lock:
+            _recordings.remove(found)
         _recording.reset(token)
 
 
 def record(note: FrameNote) -> None:
     """A compilation is done."""
-    notes = _recording.get()
-    if notes is not None:
-        notes.append(note)
+    found = _recording.get()
+    if found is not None:
+        found.frames.append(note)
+
+
+def record_internal_error(text: str) -> None:
+    """framejit itself has failed. Autograd's threads have contexts of their own, so whoever records learns of it."""
+    with _recordings_lock:
+        for found in _recordings:
+            found.internal_errors.append(text)
 
 
 def is_recording() -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -13,29 +14,52 @@ from torch import nn
 from framejit import config
 from framejit._runtime import CompiledFunction
 from framejit.backends.registry import BackendFn
-from framejit.breaks import Break
+from framejit.breaks import Break, FailedInside
 from framejit.directives import untraced
 from framejit.driver import retained
 from framejit.driver.compiled_module import raw_call
-from framejit.errors import BadArgument, UserFrame, behind_break, explain_break
-from framejit.report import STAGES, FrameNote, counted, place, recording
+from framejit.errors import BadArgument, UserFrame, behind_break, explain_break, suggestion
+from framejit.report import STAGES, Recording, counted, place, recording
 from framejit.user.api import compile
 
+SHOWN = 3
+"""How many different breaks, uncompiled frames and errors `str()` of an explanation shows of each."""
+FEW = 8
+"""Graphs whose sizes are shown one by one."""
+OPTIONS = ("backend", "fullgraph", "dynamic", "mode", "options")
+"""The options of `explain`, all of them by name."""
 
-@dataclass
+
+@dataclass(frozen=True)
 class Stop:
-    """A place where tracing stopped. `place`: file:line; `text`: the call stack, why, and what to do; `function`: of a frame that runs uncompiled, which.
+    """A place where tracing stopped.
 
-    Of a graph break, `before` and `after` count the operations in the graph up to it and in the graphs that go on behind it.
+    Attributes:
+        id: of the reason; `python -m framejit explain ID` prints its page.
+        reason: what happened, in one line.
+        place: file:line.
+        text: the call stack, why it happened, and what to do.
+        expression: the source text at the place.
+        advice: what to do; each item is an alternative.
+        before: of a graph break, the operations in the graph up to it.
+        after: of a graph break, the operations in each graph that goes on after it.
+        function: the function that broke or, of a frame that runs uncompiled, the one that does.
     """
 
     id: str
     reason: str
     place: str
     text: str
+    expression: str = ""
+    advice: tuple[str, ...] = ()
     before: int = 0
     after: tuple[int, ...] = ()
     function: str = ""
+
+    def summary(self) -> str:
+        """What happened and where, in one line."""
+        where = f" ({self.place})" if self.place else ""
+        return f"{self.id} {self.reason}{where}{f': {self.expression.splitlines()[0]}' if self.expression else ''}"
 
 
 @dataclass
@@ -53,9 +77,9 @@ class CompiledEntry:
     left_to_autograd: str | None = None
 
 
-@dataclass
+@dataclass(repr=False)
 class Explanation:
-    """The answer of `explain`: plain data (`dataclasses.asdict` makes it JSON). `str()` shows it all.
+    """The answer of `explain`: plain data (`dataclasses.asdict` makes it JSON). `str()` sums it up in about ten lines.
 
     Attributes:
         function: its qualified name.
@@ -65,6 +89,7 @@ class Explanation:
         fallbacks: the frames that run uncompiled, with the reason.
         entries: each compiled frame with its guards.
         seconds: time per stage (trace, plan, backend, guards, emit), over all entries.
+        internal_errors: what failed inside framejit meanwhile, in any thread.
     """
 
     function: str
@@ -74,48 +99,98 @@ class Explanation:
     fallbacks: list[Stop]
     entries: list[CompiledEntry]
     seconds: dict[str, float]
+    internal_errors: list[str] = field(default_factory=list)
+
+    @property
+    def guards(self) -> list[str]:
+        """The guards of all entries, in order, a line each."""
+        return [guard for entry in self.entries for guard in entry.guards]
 
     def __str__(self) -> str:
-        sizes = counted(self.operations[0], "operation") if self.graphs == 1 else f"{', '.join(map(str, self.operations))} operations"
+        stages = ", ".join(f"{stage} {seconds * 1000:.1f}" for stage, seconds in self.seconds.items())
         lines = [
-            f"{self.function}: {counted(self.graphs, 'graph')}{f' of {sizes}' if self.operations else ''}, "
-            f"{counted(len(self.breaks), 'graph break')}, {counted(len(self.fallbacks), 'frame')} uncompiled",
-            "time: " + ", ".join(f"{stage} {seconds * 1000:.1f} ms" for stage, seconds in self.seconds.items()),
+            f"{self.function}: {self._graphs()}, {counted(len(self.breaks), 'graph break')}, {counted(len(self.fallbacks), 'frame')} uncompiled",
+            f"compiled in {sum(self.seconds.values()) * 1000:.1f} ms: {stages}",
         ]
-        for number, stop in enumerate(self.breaks, 1):
-            after = " and ".join(map(str, stop.after)) or "no"
-            lines += ["", f"break {number}: {stop.id} {stop.reason}", stop.text, f"Cost: {counted(stop.before, 'operation')} before it, {after} behind it"]
-        for stop in self.fallbacks:
-            lines += ["", f"{stop.function} runs uncompiled: {stop.id} {stop.reason}", stop.text]
-        for entry in self.entries:
-            size = "no graph" if entry.operations is None else counted(entry.operations, "operation")
-            lines += ["", f"{entry.function} ({entry.place}): {size}, {counted(len(entry.guards), 'guard')}"]
-            lines += [entry.left_to_autograd] if entry.left_to_autograd else []
-            lines += [f"  {guard}" for guard in entry.guards]
+        lines += shortened(self.internal_errors, ".internal_errors")
+        failed = [stop for stop in self.fallbacks if stop.id != FailedInside.id]  # the others are among the internal errors
+        lines += shortened([f"{stop.function} runs uncompiled: {stop.summary()}{cure(stop)}" for stop in failed], ".fallbacks")
+        alike: dict[str, list[Stop]] = {}
+        for stop in self.breaks:
+            alike.setdefault(stop.summary(), []).append(stop)
+        lines += shortened([of_breaks(stops) for stops in alike.values()], ".breaks")
+        lines += list(dict.fromkeys(entry.left_to_autograd for entry in self.entries if entry.left_to_autograd))
+        if not self.entries and not self.fallbacks:
+            lines.append("Nothing was compiled: the function is disabled, compiling is switched off, or no Python code of the program's ran.")
+        if self.entries:
+            stacks = "; call stacks: .breaks[0].text" if self.breaks else ""
+            lines.append(f"{counted(len(self.guards), 'guard')}: .guards; each compiled frame: .entries{stacks}")
         return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _graphs(self) -> str:
+        if not self.operations:
+            return counted(self.graphs, "graph")
+        if self.graphs > FEW:
+            return f"{self.graphs} graphs of {sum(self.operations)} operations in all"
+        return f"{counted(self.graphs, 'graph')} of {listed(self.operations)} {'operation' if self.operations == [1] else 'operations'}"
+
+
+def shortened(texts: Sequence[str], attribute: str) -> list[str]:
+    """The first few of several texts, and how many more there are and where."""
+    different = list(dict.fromkeys(texts))
+    return [*different[:SHOWN], *([f"and {len(different) - SHOWN} more: {attribute}"] if len(different) > SHOWN else [])]
+
+
+def of_breaks(stops: Sequence[Stop]) -> str:
+    """Graph breaks of the same reason at the same place, in two lines: which, where, what they cost, and what to do."""
+    first = stops[0]
+    times = f" ({len(stops)} times)" if len(stops) > 1 else ""
+    befores, afters = [stop.before for stop in stops], [count for stop in stops for count in stop.after]
+    cost = f"Cost: {listed(befores)} {'operation' if befores == [1] else 'operations'} before it, {listed(afters) or 'none'} after it."
+    return f"graph break{times}: {first.summary()}\n  {cost}{cure(first)}"
+
+
+def cure(stop: Stop) -> str:
+    """The first thing to do about it, as the end of a line."""
+    return f" What to do: {stop.advice[0]}" if stop.advice else ""
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Numbers as a sentence lists them; of many, the first ones."""
+    texts = [str(number) for number in numbers[:FEW]]
+    if len(numbers) > FEW:
+        return f"{', '.join(texts)}, ..."
+    return " and ".join([*filter(None, [", ".join(texts[:-1])]), *texts[-1:]])
 
 
 @untraced
 def explain(
     target: Callable[..., Any],
-    *,
+    *arguments: Any,
     backend: str | BackendFn | None = None,
     fullgraph: bool = False,
     dynamic: bool | None = None,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    **unknown: Any,
 ) -> Callable[..., Explanation]:
-    """`explain(fn, **options)(*args, **kwargs)` compiles fn anew, calls it once, and tells what that came to.
+    """`explain(fn, **options)(*args, **kwargs)` compiles fn again, calls it once, and says what came of it.
 
     The call is real: it has fn's side effects, and raises what fn raises. What was compiled is thrown away; fn's own compiled entries,
     if it has any, stay as they are. Takes the options of `compile`. Without them, what has been compiled is compiled as it was, with its own
     backend, and a plain function with the backend "eager", which compiles nothing: Inductor takes its time, and is only used where it is asked
-    for. Graph breaks are told, also of what was compiled with `fullgraph=True`, unless that is given here.
+    for. Graph breaks are reported, also of what was compiled with `fullgraph=True`, unless that is given here.
 
     Raises:
-        BadArgument: fn is a class, or nothing that `compile` takes. The errors of `compile` for its options.
+        BadArgument: fn is a class, or nothing that `compile` takes; fn's arguments are given here, and not in the second call. The errors of
+            `compile` for its options.
         Unsupported: at a graph break, with `fullgraph=True`.
     """
+    name = getattr(target, "__qualname__", type(target).__qualname__)
+    if arguments or unknown:
+        raise BadArgument(misused(name, arguments, unknown))
     if isinstance(target, type):
         raise BadArgument(f"explain() takes what is called; got the class {target.__qualname__}: pass an instance of it")
     call = raw_call(type(target))
@@ -124,14 +199,23 @@ def explain(
     if backend is None:
         backend = backend_of(target, configured=mode is not None or bool(options))
     compiled = compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=options, isolate_recompiles=True)
-    name = getattr(target, "__qualname__", type(target).__qualname__)
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        with recording() as notes:
+        with recording() as found:
             compiled(*args, **kwargs)
-        return explanation(name, notes)
+        return explanation(name, found)
 
     return explained
+
+
+def misused(name: str, arguments: tuple[Any, ...], unknown: Mapping[str, Any]) -> str:
+    """How to call `explain`, for whoever has given it arguments that it doesn't take."""
+    option = next(iter(unknown), "")
+    if not arguments and difflib.get_close_matches(option, OPTIONS):
+        return f"explain() has no option {option!r}{suggestion(option, OPTIONS)}"
+    passed = ", ".join(["..." if arguments else "", *(f"{keyword}=..." for keyword in unknown if keyword not in OPTIONS)]).removeprefix(", ")
+    call = f"framejit.explain({name})({passed})"
+    return f"explain() takes the function and options by name ({', '.join(OPTIONS)}); the function's arguments go into a second call: {call}"
 
 
 def backend_of(target: Any, configured: bool) -> Any:
@@ -150,8 +234,9 @@ def is_compiled(target: Any) -> bool:
     return isinstance(target, CompiledFunction)
 
 
-def explanation(function: str, notes: list[FrameNote]) -> Explanation:
+def explanation(function: str, found: Recording) -> Explanation:
     """What notes of compilations say together."""
+    notes = found.frames
     operations = [note.operations for note in notes if note.operations is not None]
     broken = [note.broke for note in notes if note.broke is not None]
     return Explanation(
@@ -166,8 +251,20 @@ def explanation(function: str, notes: list[FrameNote]) -> Explanation:
             if note.fallback is None
         ],
         seconds={stage: sum(note.seconds.get(stage, 0.0) for note in notes) for stage in STAGES},
+        internal_errors=list(found.internal_errors),
     )
 
 
 def stop(reason: Break, stack: tuple[UserFrame, ...], before: int = 0, after: tuple[int, ...] = (), function: str = "") -> Stop:
-    return Stop(reason.id, reason.text(), place(stack), explain_break(reason, stack), before, after, function)
+    innermost = stack[-1] if stack else None
+    return Stop(
+        id=reason.id,
+        reason=reason.text(),
+        place=place(stack),
+        text=explain_break(reason, stack),
+        expression="" if innermost is None else innermost.expression,
+        advice=reason.advice(),
+        before=before,
+        after=after,
+        function=function or ("" if innermost is None else innermost.function),
+    )

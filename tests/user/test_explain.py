@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -103,11 +104,45 @@ def test_a_recompilation_names_torchs_switch(caplog):
 
 
 def test_explain_prints_well():
-    text = str(framejit.explain(program, backend="eager")(x))
-    first, second, *_ = text.splitlines()
-    assert first == "program: 2 graphs of 2, 2 operations, 1 graph break, 0 frames uncompiled"
-    assert second.startswith("time: trace ") and "emit" in second
-    assert "break 1: FJ012" in text and 'print("between")' in text and "Cost: 2 operations before it, 2 behind it" in text
+    found = framejit.explain(program, backend="eager")(x)
+    line = helper.__code__.co_firstlineno + 2
+    first, second, third, fourth, last = str(found).splitlines()
+    assert first == "program: 2 graphs of 2 and 2 operations, 1 graph break, 0 frames uncompiled"
+    assert second.startswith("compiled in ") and " ms: trace " in second and "emit" in second
+    assert third == f'graph break: FJ012 print() is a side effect ({__file__}:{line}): print("between")'
+    assert fourth.startswith("  Cost: 2 operations before it, 2 after it. What to do: Move it out of the compiled function")
+    assert last == f"{len(found.guards)} guards: .guards; each compiled frame: .entries; call stacks: .breaks[0].text"
+    assert found.guards == [guard for entry in found.entries for guard in entry.guards] and len(found.guards) > 5
+    assert repr(found) == str(found)
+
+
+def breaks_everywhere(a):
+    for _ in range(12):
+        a = a + 1
+        print("again")
+    print("one"), print("two"), print("three"), print("four"), print("five")
+    return a
+
+
+def test_many_breaks_are_summed_up_in_ten_lines():
+    found = framejit.explain(breaks_everywhere)(x)
+    lines = str(found).splitlines()
+    assert len(lines) <= 10 and len(found.breaks) > 6
+    again = sum("again" in stop.expression for stop in found.breaks)
+    assert again > 1 and f"graph break ({again} times): FJ012" in str(found)
+    assert "and 3 more: .breaks" in lines and 'print("five")' not in str(found) and found.breaks[-1].expression == 'print("five")'
+
+
+def test_many_graphs_are_summed_up():
+    found = framejit.explain(program)(x)
+    found = dataclasses.replace(found, graphs=20, operations=[3] * 20, breaks=found.breaks * 20, fallbacks=[found.breaks[0]] * 3)
+    lines = str(found).splitlines()
+    assert lines[0] == "program: 20 graphs of 60 operations in all, 20 graph breaks, 3 frames uncompiled"
+    assert "graph break (20 times): FJ012" in str(found) and "Cost: 2, 2, 2, 2, 2, 2, 2, 2, ... operations before it" in str(found) and len(lines) == 6
+
+
+def test_explain_of_what_isnt_compiled_says_so():
+    assert "Nothing was compiled: " in str(framejit.explain(framejit.disable(program))(x))
 
 
 def test_explain_tells_fallbacks():
@@ -191,6 +226,14 @@ def test_explain_of_modules_methods_and_what_it_refuses():
         framejit.explain(nn.ReLU)
     with pytest.raises(framejit.BadArgument, match="got int"):
         framejit.explain(3)
+    with pytest.raises(framejit.BadArgument, match=r"go into a second call: framejit.explain\(program\)\(\.\.\.\)$"):
+        framejit.explain(program, x)
+    with pytest.raises(framejit.BadArgument, match=r"framejit.explain\(program\)\(\.\.\., mask=\.\.\.\)$"):
+        framejit.explain(program, x, mask=x, backend="eager")
+    with pytest.raises(framejit.BadArgument, match=r"framejit.explain\(Sequential\)\(a=\.\.\.\)$"):
+        framejit.explain(layer, a=x)
+    with pytest.raises(framejit.BadArgument, match="explain\\(\\) has no option 'bakend'; did you mean 'backend'?"):
+        framejit.explain(program, bakend="eager")
     with pytest.raises(framejit.Unsupported):
         framejit.explain(program, backend="eager", fullgraph=True)(x)
     with pytest.raises(framejit.UnknownBackend):
@@ -397,5 +440,33 @@ def test_what_runs_uncompiled_is_told_by_statistics_and_explain(monkeypatch, len
         assert f"{name} " in told and "runs uncompiled" in told and f"{__file__}:{line}" in told and what_to_do in told
         found = framejit.explain(program, backend="eager")(*given)
         assert [stop.function for stop in found.fallbacks] == [program.__qualname__]
-        assert f"{name} runs uncompiled: " in str(found) and "1 frame uncompiled" in str(found)
+        assert f"{name} " in str(found) and "runs uncompiled" in str(found) and "1 frame uncompiled" in str(found)
+        assert f"{__file__}:{line}" in str(found) and what_to_do in str(found)
+        assert [text in str(found) for text in found.internal_errors] == [True] * (program is failing)
         assert found.graphs == 1 and [entry.function for entry in found.entries] == ["doubled"]
+
+
+def test_an_internal_error_in_another_thread_is_in_the_report(monkeypatch):
+    """Autograd calls hooks in threads whose context nobody records in."""
+    monkeypatch.setattr(config, "_base", dataclasses.replace(config._base, strict=False))
+
+    def fails(vm, *args):
+        raise NotImplementedError("an error of framejit's own")
+
+    monkeypatch.setitem(registry.MODELS, id(math.isqrt), (math.isqrt, fails))
+    elsewhere = framejit.compile(lambda a: a * math.isqrt(9), backend="eager")
+
+    @framejit.disable
+    def in_a_thread(a):
+        thread = threading.Thread(target=elsewhere, args=(a,))
+        thread.start()
+        thread.join()
+
+    def calls_it(a):
+        in_a_thread(a)
+        return a + 1
+
+    found = framejit.explain(calls_it)(x)
+    [error] = found.internal_errors
+    assert "NotImplementedError: an error of framejit's own" in error and error in str(found) and found.fallbacks == []
+    assert framejit.explain(calls_it)(x).internal_errors == [], "what failed before isn't reported again"

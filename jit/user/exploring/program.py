@@ -138,7 +138,7 @@ class Program:
         enabled = set_thread_disabled(False)
         stance.enter("default")
         try:
-            with recording() as notes:
+            with recording() as found:
                 self._compiled(*args, **kwargs)
         except NotRun:
             pass
@@ -148,7 +148,7 @@ class Program:
         if compiler.compiled is None:
             raise BadArgument(f"valid_inputs(): {self.target!r:.80} is not compiled here: something keeps framejit from it")
         (call, entry), compiler.compiled, compiler.tensors = compiler.compiled, None, ()
-        stopped, at = why_stopped(notes)
+        stopped, at = why_stopped(found.frames)
         if entry is None or not entry.spec.guards:
             return Found(None, (), stopped or "the call runs uncompiled", at, ())
         conditions = Conditions(self.example, call, tensors, compiler.int_symbols(call))
