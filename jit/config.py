@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -105,16 +105,22 @@ def _parse(variable: str, text: str, kind: type) -> Any:
     return text
 
 
-def from_environment(environ: Mapping[str, str]) -> Config:
+def from_environment(environ: Mapping[str, str], complain: Callable[[str], object] | None = None) -> Config:
     """The configuration that `environ` asks for; of two variables for one boolean, either switches it on.
 
-    Raises ConfigError for a value that cannot be read.
+    A value that can't be used is ignored, and `complain` is called with a sentence about it. Raises ConfigError for it where nobody takes complaints.
     """
     values: dict[str, Any] = {}
     for name, variables in _ENVIRONMENT.items():
-        for variable in variables:
-            if variable in environ:
+        for variable in filter(environ.__contains__, variables):
+            try:
                 value = _parse(variable, environ[variable], _KINDS[name])
+                Config(**{name: value})
+            except ConfigError as error:
+                if complain is None:
+                    raise
+                complain(f"{error}. It is ignored: {name} stays {getattr(_DEFAULT, name)!r}.")
+            else:
                 values[name] = values.get(name, False) or value if _KINDS[name] is bool else value
     return Config(**values)
 
@@ -127,7 +133,10 @@ def misspelt(environ: Mapping[str, str]) -> list[str]:
     return [f"environment variable {variable} is not known; did you mean {PREFIX}{found[0]}?" for variable, found in near if found]
 
 
-_base: Config = from_environment(os.environ)
+_DEFAULT = Config()
+complaints: list[str] = []
+"""What is wrong with the variables of this process: `framejit.logs` warns of it, once it can."""
+_base: Config = from_environment(os.environ, complaints.append)
 _replaced: ContextVar[Config | None] = ContextVar("framejit_config", default=None)
 
 

@@ -11,13 +11,23 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 
 from framejit import config
 from framejit.breaks import Break
 from framejit.directives import untraced
-from framejit.errors import BadArgument, ConfigError, UnknownLog, UserFrame, explain_break, place_noted, program_name, suggestion
+from framejit.errors import (
+    BadArgument,
+    ConfigError,
+    FramejitError,
+    UnknownLog,
+    UserFrame,
+    explain_break,
+    place_noted,
+    program_name,
+    suggestion,
+)
 from framejit.report import STATISTICS, BreakNote, counted, place, record_internal_error
 
 _break_numbers = itertools.count(1)
@@ -56,10 +66,19 @@ def help_text() -> str:
     ])  # fmt: skip
 
 
-def parse(text: str, origin: str = "FRAMEJIT_LOGS") -> dict[str, int]:
+Complain = Callable[[FramejitError], object]
+"""What is called with an error in the place of raising it."""
+
+
+def refuse(error: FramejitError) -> None:
+    """The `Complain` that raises."""
+    raise error
+
+
+def parse(text: str, origin: str = "FRAMEJIT_LOGS", complain: Complain = refuse) -> dict[str, int]:
     """The level of each log named in `text`, as in FRAMEJIT_LOGS: "guards,+graph_breaks,-recompiles".
 
-    Raises UnknownLog for a name that does not exist.
+    Complains of a name that does not exist (UnknownLog), and goes on with the others.
     """
     levels: dict[str, int] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -67,20 +86,27 @@ def parse(text: str, origin: str = "FRAMEJIT_LOGS") -> dict[str, int]:
         if name == HELP:
             continue
         if name not in NAMES:
-            raise UnknownLog(f"{origin}: there is no log {name!r}{suggestion(name, [*NAMES, HELP], listing=True)}")
+            complain(UnknownLog(f"{origin}: there is no log {name!r}{suggestion(name, [*NAMES, HELP], listing=True)}"))
+            continue
         levels[name] = {"+": logging.DEBUG, "-": logging.ERROR}.get(word[0], logging.INFO)
     return levels
 
 
-def configure(text: str, out: str = "", origin: str = "FRAMEJIT_LOGS", out_origin: str = "FRAMEJIT_LOGS_OUT") -> None:
+def configure(
+    text: str,
+    out: str = "",
+    origin: str = "FRAMEJIT_LOGS",
+    out_origin: str = "FRAMEJIT_LOGS_OUT",
+    complain: Complain = refuse,
+) -> None:
     """Switch logs on and off as `text` says (the form of FRAMEJIT_LOGS); names that it leaves out return to their default.
 
     They are appended to the file `out` where one is named, else shown on stderr unless the program has configured a handler.
-    The word `help` lists them on stderr. Raises UnknownLog; ConfigError where the file can't be written.
+    The word `help` lists them on stderr. Complains of a name that does not exist (UnknownLog) and of a file that can't be written (ConfigError).
     """
     global _handler
-    levels = parse(text, origin)
-    handler: logging.Handler | None = file_handler(out, out_origin) if out else None
+    levels = parse(text, origin, complain)
+    handler: logging.Handler | None = file_handler(out, out_origin, complain) if out else None
     if HELP in (part.strip() for part in text.split(",")):
         print(help_text(), file=sys.stderr)
     for name, logger in _LOGGERS.items():
@@ -97,12 +123,13 @@ def configure(text: str, out: str = "", origin: str = "FRAMEJIT_LOGS", out_origi
         _handler = handler
 
 
-def file_handler(out: str, origin: str) -> logging.Handler:
-    """What appends records to the file `out`. Raises ConfigError where it can't be written."""
+def file_handler(out: str, origin: str, complain: Complain) -> logging.Handler | None:
+    """What appends records to the file `out`; None where it can't be written, which is complained of."""
     try:
         return logging.FileHandler(out)
     except OSError as error:
-        raise ConfigError(f"{origin}: {out} can't be written: {error.strerror}") from error
+        complain(ConfigError(f"{origin}: {out} can't be written: {error.strerror}"))
+        return None
 
 
 @untraced
@@ -146,7 +173,12 @@ def warn(text: str) -> None:
 def warn_once(key: str, text: str) -> None:
     """Something that the program should know. Only the first text of this key is shown."""
     if _is_new("warning", key):
-        _root.warning("%s", text)
+        _root.warning("%s%s", sender(_root), text)
+
+
+def sender(logger: logging.Logger) -> str:
+    """Says whose warning it is, where no handler of the program's does: then Python prints the bare text."""
+    return "" if logger.hasHandlers() else "framejit: "
 
 
 def _is_new(*key: object) -> bool:
@@ -191,8 +223,7 @@ def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected
         level = logging.WARNING if not expected or not enabled("fallbacks") else logging.INFO
         logger.log(level, "%s runs uncompiled: %s\n%s", name, reason, explain_break(reason, stack))
     elif not expected:
-        ours = "" if logger.hasHandlers() else "framejit: "
-        logger.warning("%s%s. FRAMEJIT_LOGS=fallbacks says more.", ours, text)
+        logger.warning("%s%s. FRAMEJIT_LOGS=fallbacks says more.", sender(logger), text)
 
 
 def internal_error(code: CodeType, error: BaseException, counted_already: bool = False) -> None:
@@ -206,7 +237,7 @@ def internal_error(code: CodeType, error: BaseException, counted_already: bool =
     if not counted_already:
         STATISTICS.fallback(f"internal error: {type(error).__name__}: {error}{f' at {found}' if found else ''}", text)
     if _is_new("internal", code.co_filename, code.co_firstlineno):
-        _root.warning("%s", text)
+        _root.warning("%s%s", sender(_root), text)
         _root.debug("traceback of the internal error", exc_info=error)
 
 
@@ -216,6 +247,12 @@ def forget() -> None:
         _reported.clear()
 
 
-configure(config.current().logs, config.current().logs_out)
-for _text in config.misspelt(os.environ):
-    warn(_text)
+def configure_from_environment() -> None:
+    """Do what FRAMEJIT_LOGS and FRAMEJIT_LOGS_OUT say, and warn of variables of framejit's that can't be followed: a program that worked goes on."""
+    complaints: list[str] = []
+    configure(config.current().logs, config.current().logs_out, complain=lambda error: complaints.append(f"{error}. It is ignored."))
+    for text in [*config.complaints, *complaints, *config.misspelt(os.environ)]:
+        warn(text)
+
+
+configure_from_environment()

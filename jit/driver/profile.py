@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path as File
 from typing import Any
 
-from framejit import config
+from framejit import config, logs
 from framejit.driver.compiled_module import home
 from framejit.driver.history import with_more
 from framejit.driver.policy import Subject
@@ -29,11 +29,14 @@ _read_from: set[str] = set()
 
 
 def apply(subject: Subject) -> None:
-    """Have a function that has no entry yet begin with what profiles say of it. Raises ConfigError where FRAMEJIT_PROFILE names no profile."""
+    """Have a function that has no entry yet begin with what profiles say of it. Warns where FRAMEJIT_PROFILE names no profile."""
     named = config.current().profile
     if named and named not in _read_from:
-        load(named)
         _read_from.add(named)
+        try:
+            load(named)
+        except ConfigError as error:
+            logs.warn(f"{config.told('profile')}: {error}. It is ignored.")
     if not subject.entries:
         subject.history.vary(_loaded.get(name_of(subject), {}))
 

@@ -52,7 +52,36 @@ def test_a_misspelt_variable_gets_a_suggestion():
         "environment variable FRAMEJIT_LOG is not known; did you mean FRAMEJIT_LOGS?",
     ]
     said = run_python("import io, sys; sys.stderr = io.StringIO(); import framejit; print(sys.stderr.getvalue())", FRAMEJIT_RECOMPILE_LIMITS="3")
-    assert said.strip() == "environment variable FRAMEJIT_RECOMPILE_LIMITS is not known; did you mean FRAMEJIT_RECOMPILE_LIMIT?"
+    assert said.strip() == "framejit: environment variable FRAMEJIT_RECOMPILE_LIMITS is not known; did you mean FRAMEJIT_RECOMPILE_LIMIT?"
+
+
+def test_a_value_that_cannot_be_used_is_ignored_with_a_warning():
+    complaints: list[str] = []
+    environment = {"FRAMEJIT_STRICT": "ture", "FRAMEJIT_CHECK": "guard", "FRAMEJIT_RECOMPILE_LIMIT": "0", "FRAMEJIT_UNROLL_LIMIT": "9", "FRAMEJIT_DISABLE": "?"}
+    found = config.from_environment({**environment, "TORCH_COMPILE_DISABLE": "1"}, complaints.append)
+    assert found == config.Config(unroll_limit=9, disable=True)
+    assert sorted(complaints) == [
+        "environment variable FRAMEJIT_DISABLE='?': expected 1 or 0. It is ignored: disable stays False.",
+        "environment variable FRAMEJIT_STRICT='ture': expected 1 or 0. It is ignored: strict stays False.",
+        "option 'check' (environment variable FRAMEJIT_CHECK): there is no check 'guard'; did you mean 'guards'? known: compile, guards, results, shapes. "
+        "It is ignored: check stays ''.",
+        "option 'recompile_limit' (environment variable FRAMEJIT_RECOMPILE_LIMIT) must be at least 1; got 0. It is ignored: recompile_limit stays 8.",
+    ]
+
+
+def test_wrong_variables_warn_and_the_program_goes_on(tmp_path):
+    """Whoever misspells the name of a log wants to see a log, and not that the training doesn't start."""
+    program = "import io, sys; sys.stderr = io.StringIO(); import framejit; f = framejit.compile(lambda a: (print('x'), a + 1)[1], backend='eager'); f(3)"
+    said = run_python(
+        f"{program}; print(sys.stderr.getvalue())",
+        FRAMEJIT_LOGS="graph_break,graph_breaks", FRAMEJIT_LOGS_OUT=str(tmp_path / "no" / "log.txt"), FRAMEJIT_CAUSE_LIMIT="many",
+    )  # fmt: skip
+    first, second, third, *logged = said.splitlines()[1:]
+    assert first == "[framejit] environment variable FRAMEJIT_CAUSE_LIMIT='many': expected an integer. It is ignored: cause_limit stays 256."
+    assert second.startswith("[framejit] FRAMEJIT_LOGS: there is no log 'graph_break'; did you mean 'graph_breaks'? known: ")
+    assert second.endswith("It is ignored.")
+    assert third.startswith("[framejit] FRAMEJIT_LOGS_OUT: ") and third.endswith("log.txt can't be written: No such file or directory. It is ignored.")
+    assert logged[0].startswith("[framejit.graph_breaks] graph break 1: FJ012"), "the log that does exist is shown"
 
 
 def test_an_unknown_option_gets_a_suggestion():

@@ -100,9 +100,13 @@ def test_files_that_are_no_profiles(tmp_path, text: str, message: str) -> None:
     assert profile._loaded == {}
 
 
-def test_a_file_that_is_not_there(tmp_path) -> None:
-    with framejit.config.replace(profile=str(tmp_path / "p")), pytest.raises(framejit.ConfigError, match="can't be read: No such file"):
-        framejit.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+def test_a_file_that_is_not_there(tmp_path, warnings_logged) -> None:
+    framejit.reset()
+    with framejit.config.replace(profile=str(tmp_path / "p")):
+        assert framejit.compile(lambda x: x + 1, backend="eager")(torch.ones(2)).sum() == 4
+        framejit.compile(lambda x: x + 2, backend="eager")(torch.ones(2))
+    [warning] = warnings_logged()
+    assert "FRAMEJIT_PROFILE" in warning and "can't be read: No such file" in warning and "It is ignored." in warning
 
 
 def test_a_profile_that_is_wrong_does_no_harm(tmp_path) -> None:
