@@ -1,0 +1,340 @@
+"""docs/internals/tiny, the tiny JIT: it gives what eager gives, compiles again when a guard fails, and its page shows its own code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+INTERNALS = Path(__file__).resolve().parents[2] / "docs" / "internals"
+sys.path.insert(0, str(INTERNALS))
+import tiny  # noqa: E402
+
+PAGE = INTERNALS / "tiny.md"
+
+
+def compiled(function: Callable[..., Any], *calls: tuple[Any, ...]) -> Any:
+    """The function, compiled, after each call has given what eager gives: result or exception."""
+    fast = tiny.compile(function)
+    for args in calls:
+        assert outcome(fast, args) == outcome(function, args)
+    return fast
+
+
+def outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    torch.manual_seed(0)
+    try:
+        return plain(function(*args))
+    except Exception as error:
+        return type(error), str(error)
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.tolist()
+    return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def entries(fast: Any) -> list[int]:
+    """How many entries the function has, and each of its resume functions."""
+    return [len(part.entries) for part in (fast, *fast.resumes.values())]
+
+
+def nodes(fast: Any) -> list[str]:
+    return [node.name for node in fast.entries[0].graph.graph.nodes if node.op.startswith("call")]
+
+
+x = torch.tensor([-2.0, 0.5, 1.0])
+
+
+def test_operators_become_a_graph():
+    def f(x, y):
+        return (x + y).relu() * 2 - x[0]
+
+    fast = compiled(f, (x, x), (x * 2, x))
+    assert entries(fast) == [1]
+    assert nodes(fast) == ["add", "relu", "mul", "getitem", "sub"]
+
+
+def test_slices_attributes_and_several_results():
+    def f(x):
+        low, high = torch.cat([x[1:], -x[:1]]).chunk(2)
+        return low[-1], high, x.ndim, x.size(0)
+
+    fast = compiled(f, (x,))
+    assert entries(fast) == [1]
+
+
+def test_an_attribute_is_read_when_the_program_reads_it():
+    def f(x):
+        before = x._version
+        x += 1
+        return x._version - before
+
+    assert tiny.compile(f)(x.clone()) == f(x.clone())
+
+
+def test_branches_on_python_values_are_guarded():
+    def f(x, n):
+        if n > 2:
+            return x * n
+        return -x
+
+    fast = compiled(f, (x, 1), (x, 1), (x, 3))
+    assert entries(fast) == [2]
+    assert fast.recompiles == [f"equals   n: ('int', '1')  # test_tiny.py:{f.__code__.co_firstlineno + 1}"]
+
+
+@pytest.mark.parametrize("other", [torch.zeros(3, dtype=torch.int64), torch.zeros(4), torch.zeros(3, requires_grad=True), torch.zeros(6)[::2], 1.5])
+def test_another_kind_of_argument_gets_an_entry_of_its_own(other):
+    def f(x):
+        return x + x
+
+    assert entries(compiled(f, (x,), (x.clone(),), (other,))) == [2]
+
+
+def test_numbers_are_told_apart_by_type_and_sign():
+    def f(x, n):
+        return x / n, n
+
+    assert entries(compiled(f, (x, 1), (x, 1.0), (x, True), (x, 0.0), (x, -0.0))) == [5]
+
+
+def test_what_nobody_asks_for_is_not_guarded():
+    def f(x, n):
+        return x.sin(), n
+
+    assert entries(compiled(f, (x, 1), (x, 2), (x, "text"))) == [1]
+
+
+def test_a_break_at_print_splits_the_call(capsys):
+    def f(x):
+        y = x.sin()
+        print("half", y.shape[0])
+        return y.cos()
+
+    fast = compiled(f, (x,), (x,))
+    assert capsys.readouterr().out == "half 3\n" * 4
+    assert entries(fast) == [1, 1]
+    assert nodes(fast) == ["sin"]
+    (resume,) = fast.resumes.values()
+    assert nodes(resume) == ["cos"]
+
+
+def test_a_branch_on_data_splits_the_call_and_goes_on_either_way():
+    def f(x):
+        y = x + 1
+        if y.sum() > 0:
+            y = y * 2
+        return y - 1
+
+    fast = compiled(f, (x,), (x - 9,), (x,))
+    assert entries(fast) == [1, 1, 1]
+
+
+def test_pending_calls_wait_across_a_break():
+    def f(x):
+        return torch.add(x.sin(), torch.full((3,), 2.0), alpha=x.size(0))
+
+    fast = compiled(f, (x,))
+    assert entries(fast) == [1, 1]
+
+
+def test_a_variable_that_is_unbound_stays_so_across_a_break():
+    def f(x, n):
+        if n:
+            y = x
+        torch.manual_seed(0)
+        return x + y
+
+    compiled(f, (x, 1), (x, 0))
+
+
+def test_a_loop_over_a_list_is_unrolled():
+    def f(xs, n):
+        total = 0
+        for i in range(n):
+            total = total + i
+        out = []
+        for each in xs:
+            total = each + total
+            out.append(total)
+        return out
+
+    fast = compiled(f, ([x, x], 3), ([x + 1, x], 3), ([x], 3))
+    assert entries(fast) == [2]
+    assert nodes(fast) == ["add"]
+
+
+def test_a_loop_that_breaks_has_as_many_entries_as_places_where_it_breaks(capsys):
+    def f(xs):
+        out = []
+        for each in xs:
+            print(each.shape)
+            out.append(each.sin())
+        return out
+
+    short, long = entries(compiled(f, ([x] * 3,))), entries(compiled(f, ([x] * 9,)))
+    assert long == short == [1] * len(short)
+    assert len(capsys.readouterr().out.splitlines()) == 24
+
+
+def helper(x, scale=2):
+    return x * scale
+
+
+def helper_that_breaks(out, x):
+    out.append(x.sin())
+    print("inside")
+    return x.cos()
+
+
+def test_functions_are_inlined_with_their_defaults():
+    def f(x):
+        return helper(x) + helper(x, scale=3)
+
+    fast = compiled(f, (x,))
+    assert nodes(fast) == ["mul", "mul_1", "add"]
+    helper.__defaults__ = (5,)
+    try:
+        assert plain(fast(x)) == plain(f(x))
+    finally:
+        helper.__defaults__ = (2,)
+    assert entries(fast) == [2]
+
+
+def test_a_break_in_an_inlined_function_undoes_what_that_has_done(capsys):
+    def f(x):
+        out = []
+        y = helper_that_breaks(out, x)
+        return out, y
+
+    fast = compiled(f, (x,))
+    assert entries(fast) == [1, 1]
+    assert nodes(fast) == []
+    assert capsys.readouterr().out == "inside\n" * 2
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3), torch.nn.Tanh()])
+        self.scale = 2.0
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.half(x)
+
+    def half(self, x):
+        return x * self.scale
+
+
+def test_a_module_call_is_inlined_and_guarded():
+    block = Block()
+
+    def f(x, block):
+        return block(x)
+
+    fast = compiled(f, (x, block))
+    assert nodes(fast) == ["linear", "tanh", "mul"]
+    fast(x, block).sum().backward()
+    assert block.layers[0].weight.grad is not None
+    for change in (lambda: setattr(block, "scale", 3.0), lambda: block.layers.append(torch.nn.ReLU()), lambda: setattr(block.layers[1], "forward", torch.cos),
+                   lambda: block.register_forward_hook(lambda module, args, result: result + 1)):
+        before = len(fast.entries)
+        change()
+        assert plain(fast(x, block)) == plain(block(x))
+        assert len(fast.entries) == before + 1
+
+
+def test_a_global_that_changes_is_noticed():
+    namespace = {"factor": 2}
+    exec("def f(x):\n    return x * factor\n", namespace)
+    fast = compiled(namespace["f"], (x,))
+    namespace["factor"] = 3
+    assert plain(fast(x)) == plain(x * 3)
+
+
+def test_changes_in_place_and_identity_are_the_programs():
+    def f(x, keep):
+        x += 1
+        keep.append(x)
+        return x
+
+    a, keep = x.clone(), []
+    assert tiny.compile(f)(a, keep) is a
+    assert keep[0] is a
+    assert plain(a) == plain(x + 1)
+
+
+def test_errors_are_the_programs():
+    def f(x, n):
+        return x + torch.ones(4) if n else x.no_such_method()
+
+    compiled(f, (x, 1), (x, 0))
+
+
+def test_what_the_interpreter_does_not_know_runs_uncompiled():
+    def f(x):
+        try:
+            return x.item()
+        except RuntimeError:
+            return [each.sin() for each in x]
+
+    fast = compiled(f, (x,), (x[:1],))
+    assert fast.entries[0].result == f"{f.__qualname__} has handlers, a closure, or yields"
+
+
+def test_the_limit_of_entries_is_not_exceeded():
+    def f(x, n):
+        return x * n
+
+    fast = compiled(f, *((x, n) for n in range(12)))
+    assert entries(fast) == [tiny.driver.LIMIT]
+
+
+def test_a_backend_gets_the_graph():
+    graphs = []
+
+    def backend(graph, example_inputs):
+        graphs.append(graph)
+        return graph
+
+    @tiny.compile(backend=backend)
+    def f(x):
+        return x.sin()
+
+    assert plain(f(x)) == plain(x.sin())
+    assert "sin" in graphs[0].code
+
+
+BLOCKS = re.findall(r"^```(\w+)([^\n]*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL) if PAGE.exists() else []
+
+
+def test_the_page_shows_the_code_as_it_is():
+    text = "\n".join(path.read_text() for path in sorted(INTERNALS.glob("tiny/*.py")))
+    excerpts = [block for language, _, block in BLOCKS if language == "python"]
+    assert len(excerpts) > 8
+    for excerpt in excerpts:
+        for part in re.split(r"^ *\.\.\.\n", excerpt, flags=re.MULTILINE):
+            assert part.strip("\n") in text, part
+
+
+def test_the_page_shows_what_the_example_prints():
+    done = subprocess.run([sys.executable, INTERNALS / "tiny" / "example.py"], capture_output=True, text=True, cwd=INTERNALS, env={**environment()})
+    assert done.returncode == 0, done.stderr
+    shown = next(block for language, _, block in BLOCKS if language == "text")
+    assert re.sub(r"f_from_\d+", "f_from_N", done.stdout) == re.sub(r"f_from_\d+", "f_from_N", shown)
+
+
+def environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(INTERNALS)}
