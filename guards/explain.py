@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from framejit.errors import behind_break, program_name
+from framejit.errors import RESUMED, behind_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.global_state import GlobalState, told_setting
-from framejit.guards.kinds import Change, Difference, Equals, Guard, IsMissing, IsPresent, TensorMatch, same_constant
+from framejit.guards.kinds import Change, Difference, Equals, Guard, InOrderOfDict, IsMissing, IsPresent, TensorMatch, same_constant
 from framejit.guards.shapes import ShapesHold
 from framejit.guards.source import MISSING, Call, InstanceDict, Item, IteratorItem, SlotMember, Source, UserLine
 from framejit.guards.tensor_spec import mismatch
@@ -31,7 +32,8 @@ def listed(expected: list[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A guard that didn't hold. guard: None where only its note was kept. line: the user's line that made it necessary. numbers: where a tensor's
-    sizes or strides are all that differs, these. symbolic: they, or the number that the guard is about, are symbolic in the next entry."""
+    sizes or strides are all that differs, these. symbolic: they, or the number that the guard is about, are symbolic in the next entry. resumed: of a
+    function that goes on after a graph break, which the program can't prepare tensors for."""
 
     guard: Guard | None
     source: str
@@ -41,19 +43,28 @@ class Failure:
     hint: str | None
     numbers: tuple[Difference, ...] = ()
     symbolic: bool = False
+    resumed: bool = False
 
     def __str__(self) -> str:
         text = f"{self.difference}{', needed here:' if self.line else ''}"
         if self.line is not None:
             text += f"\n{self.line.render()}"
         if self.symbolic:
-            return f"{text}\n  it is symbolic from now on: what is compiled next serves other values too"
+            return f"{text}\n  it is symbolic from now on: what is compiled next serves other values too{self.how_to_mark()}"
         return text if self.hint is None else f"{text}\n  to avoid it: {self.hint}"
 
     @property
     def difference(self) -> str:
         """Expected and found, in one line."""
         return f"{self.source}: expected that it {self.expected}; found {self.found}{self.how_numbers_differ()}"
+
+    def how_to_mark(self) -> str:
+        """How the program can say from the start which sizes vary; nothing where it can't."""
+        sizes = {number.dim: None for number in self.numbers if number.what == "size"}
+        if self.resumed or not sizes:
+            return ""
+        marks = ", ".join(f"framejit.mark_dynamic({self.source}, {dim})" for dim in sizes)
+        return f"\n  to avoid the first compilation, for one size: {marks} before the first call"
 
     def how_numbers_differ(self) -> str:
         """Which sizes differ; strides are named where no size does, since they follow sizes."""
@@ -104,6 +115,7 @@ TENSOR_HINTS = {
 AS_A_TENSOR = "pass it as a tensor (torch.tensor(value)), so that its value isn't part of the graph, or keep it constant"
 IN_A_TENSOR = "leave it in a tensor instead of making a number of it, so that its value isn't part of the graph"
 ITERATIONS = "a loop that a graph break interrupts is compiled once for each number of iterations left; take the break out of the loop"
+PER_THREAD = "a thread begins with torch's defaults: set the modes in the function that it runs"
 ONLY_PASSED_ON = "a number that is only passed on, or counted up and stored, needs no guard: use its value outside the compiled function"
 
 
@@ -111,11 +123,14 @@ def hint(guard: Guard, value: Any) -> str | None:
     """What would avoid that `guard` fails for `value`; None where there is nothing to say."""
     if not isinstance(guard, IsPresent) and is_of_iteration(guard.source) and (value is MISSING) != isinstance(guard, IsMissing):
         return ITERATIONS
-    if isinstance(guard, Equals):
-        return equals_hint(guard)
     if isinstance(guard, TensorMatch):
         return tensor_hint(guard, value)
-    return guard.advice
+    return lasting_hint(guard)
+
+
+def is_of_hooks(source: Source) -> bool:
+    """Whether a path leads to the hooks of a module, or to torch's hooks of all modules."""
+    return isinstance(source, Item) and isinstance(source.payload, str) and source.payload.endswith("_hooks")
 
 
 def is_of_iteration(source: Source | None) -> bool:
@@ -127,7 +142,9 @@ def is_of_iteration(source: Source | None) -> bool:
 
 def lasting_hint(guard: Guard) -> str | None:
     """The hint that doesn't depend on what is found instead."""
-    return equals_hint(guard) if isinstance(guard, Equals) else guard.advice
+    if isinstance(guard, Equals):
+        return equals_hint(guard)
+    return InOrderOfDict.advice if is_of_hooks(guard.source) else guard.advice
 
 
 def equals_hint(guard: Equals) -> str:
@@ -158,7 +175,8 @@ def state_failure(guard: GlobalState) -> Failure:
     named = [triple for triple in differs if not triple[0].endswith("dispatch keys")] or differs
     expected = ", ".join(f"{name} {old!r}" for name, old, _ in named)
     found = ", ".join(f"{name} {new!r}" for name, _, new in named)
-    return Failure(guard, "torch's global state", f"has {expected}", found, guard.line, guard.advice)
+    advice = guard.advice if threading.current_thread() is threading.main_thread() else f"{guard.advice}; {PER_THREAD}"
+    return Failure(guard, "torch's global state", f"has {expected}", found, guard.line, advice)
 
 
 def failure_of(guard: Guard, call: Call) -> Failure:
@@ -172,7 +190,8 @@ def failure_of(guard: Guard, call: Call) -> Failure:
         about, expected, line = guard.failure(demand)
         return Failure(guard, about, expected, guard.found(value, call), line, guard.advice)
     numbers = guard.differences(value) if isinstance(guard, TensorMatch) else ()
-    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value), numbers)
+    resumed = RESUMED in call.function.__qualname__
+    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value), numbers, resumed=resumed)
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:

@@ -375,7 +375,7 @@ class InOrderOfDict(Guard):
     leaf: ClassVar[str] = "in_order_of_dict"
     cost: ClassVar[int] = 2
     of_contents: ClassVar[bool] = True
-    advice: ClassVar[str | None] = "register the same number of hooks on every call"
+    advice: ClassVar[str | None] = "register hooks before the first call, and leave them in place; each number of hooks is compiled once"
 
     def native(self) -> Any:
         return self.length

@@ -23,7 +23,13 @@ class UnsupportedCall(Break):
     hints = (
         "Move the call out of the compiled function.",
         "If it computes tensors, wrap it in a custom operator (torch.library.custom_op); that can be traced.",
+        "Read a clock, such as `time.perf_counter()`, before and after the call of the compiled function, and not inside.",
     )
+
+    def advice(self) -> tuple[str, ...]:
+        """The last one is for clocks, and the others for everything else."""
+        hints = super().advice()
+        return hints[-1:] if self.what.startswith("time.") else hints[:-1]
 
 
 @dataclass(frozen=True)

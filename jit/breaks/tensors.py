@@ -328,6 +328,7 @@ class FailsOnFakes(Break):
     message = "a function that isn't traced into fails on tensors without data: {what}"
     explanation = "To learn what the function gives, it was called with tensors without data, and raised."
     hints = (
+        "If it is a custom operator, correct its fake implementation (register_fake); torch.library.opcheck(operator, arguments) tests that.",
         "Keep what needs data (branches on values, `.item()`, NumPy) out of the function, or make it a custom operator with a fake implementation"
         " (torch.library.custom_op, register_fake).",
     )

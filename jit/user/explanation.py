@@ -26,6 +26,11 @@ SHOWN = 3
 """How many different breaks, uncompiled frames and errors `str()` of an explanation shows of each."""
 FEW = 8
 """Graphs whose sizes are shown one by one."""
+SLOW = 1.0
+"""Seconds in the backend from which on there is something to be said about them."""
+SLOW_BACKEND = (
+    "  Most of that is the backend. A model that repeats a block: compile each block, and not the model; blocks of one class share what is compiled."
+)
 OPTIONS = ("backend", "fullgraph", "dynamic", "mode", "options")
 """The options of `explain`, all of them by name."""
 
@@ -112,6 +117,8 @@ class Explanation:
             f"{self.function}: {self._graphs()}, {counted(len(self.breaks), 'graph break')}, {counted(len(self.fallbacks), 'frame')} uncompiled",
             f"compiled in {sum(self.seconds.values()) * 1000:.1f} ms: {stages}",
         ]
+        if self.seconds.get("backend", 0.0) > max(SLOW, sum(self.seconds.values()) / 2):
+            lines.append(SLOW_BACKEND)
         lines += shortened(self.internal_errors, ".internal_errors")
         failed = [stop for stop in self.fallbacks if stop.id != FailedInside.id]  # the others are among the internal errors
         lines += shortened([f"{stop.function} runs uncompiled: {stop.summary()}{cure(stop)}" for stop in failed], ".fallbacks")

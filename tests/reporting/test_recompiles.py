@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import threading
 import weakref
 from collections import OrderedDict
 from types import SimpleNamespace
@@ -47,6 +48,49 @@ def told(caplog):
 def eager(f, **options):
     """Each size is compiled by itself, so that there is something to report."""
     return framejit.compile(f, backend="eager", **{"dynamic": False, **options})
+
+
+# ---- advice that belongs to the case ----
+
+
+def test_a_hook_added_late_is_to_be_added_early(told):
+    layer = nn.Linear(3, 3)
+    compiled = eager(layer)
+    compiled(x)
+    layer.register_forward_hook(lambda *args: None)
+    compiled(x)
+    text = told()
+    assert "self._forward_hooks: expected that it has length 0" in text and "to avoid it: register hooks before the first call" in text
+    assert "number of items" not in text
+
+
+def test_a_thread_sets_its_own_modes(told):
+    compiled = eager(lambda t: t + 1)
+    with torch.no_grad():
+        compiled(x)
+    compiled(x)
+    assert "grad mode" in (text := told()) and "torch's defaults" not in text
+    framejit.reset()
+    with torch.no_grad():
+        compiled(x)
+        thread = threading.Thread(target=compiled, args=(x,))
+        thread.start()
+        thread.join()
+    assert "a thread begins with torch's defaults: set the modes in the function that it runs" in told()
+
+
+def broken_in_two(t):
+    framejit.graph_break()
+    return t * 2
+
+
+def test_sizes_that_vary_can_be_marked(told):
+    compiled = framejit.compile(lambda t, other: t + other, backend="eager")
+    compiled(torch.ones(3, 4), torch.ones(1, 4)), compiled(torch.ones(5, 4), torch.ones(1, 4))
+    assert "framejit.mark_dynamic(t, 0) before the first call" in told()
+    compiled = framejit.compile(broken_in_two, backend="eager")
+    compiled(torch.ones(3, 4)), compiled(torch.ones(5, 4))
+    assert "symbolic from now on" in (text := told()) and "mark_dynamic" not in text, "the program has no tensor to mark there"
 
 
 # ---- the log, for each kind of guard ----
@@ -232,7 +276,7 @@ def test_the_log_tells_of_hooks_by_their_number(told):
     module.register_forward_hook(lambda module, args, output: output + 1)
     f(x)
     text = told()
-    assert "expected that it has 1 item, in the order in which they came in; found so many: 2" in text and "register the same number of hooks" in text
+    assert "expected that it has 1 item, in the order in which they came in; found so many: 2" in text and "register hooks before the first call" in text
     TOLD["in_order_of_dict"] = text
 
 

@@ -12,6 +12,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -574,6 +575,7 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     # id, the program that breaks, what makes its arguments, the program as a hint says, what makes its arguments
     ("FJ001", lambda t: t + zlib.crc32(b"3") % 5, None, lambda t, n: t + n, lambda: (x, zlib.crc32(b"3") % 5)),
     ("FJ001", lambda t, view: t + view[0], lambda: (x, memoryview(b"a")), lambda t, n: t + n, lambda: (x, memoryview(b"a")[0])),
+    ("FJ001", lambda t: t * (time.perf_counter() > 0), None, lambda t: t * True, None),
     ("FJ002", lambda t, s: t + s.dequantize(), lambda: (x, quantized()), lambda t, s: t + s, lambda: (x, quantized().dequantize())),
     ("FJ002", lambda t: t + 1, lambda: (sparse().coalesce().values(),), plain, lambda: (sparse().coalesce().values().clone(),)),
     ("FJ003", lambda t: plain(t) if t.is_shared() else plain(-t), None, lambda t, shared: plain(t) if shared else plain(-t), lambda: (x, x.is_shared())),
@@ -711,6 +713,13 @@ def test_no_advice_that_does_not_work():
     for reason in breaks.CATALOGUE.values():
         text = " ".join(reason.hints)
         assert not re.search(r"in a function marked with|mark the function", text), reason.id
+
+
+def test_advice_about_a_clock():
+    found = framejit.explain(lambda t: (t + 1, time.monotonic()))(x)
+    assert "What to do: Read a clock, such as `time.perf_counter()`, before and after the call" in str(found)
+    other = framejit.explain(lambda t: t + zlib.crc32(b"3"))(x)
+    assert "custom operator" not in found.breaks[0].text and "Read a clock" not in other.breaks[0].text
 
 
 def test_advice_is_one_list():
