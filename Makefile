@@ -62,7 +62,7 @@ $(DEPENDENCIES): pyproject.toml | $(BIN)/python
 # Strict editable installs link the files that are there: the list of them decides when to link again.
 $(FILES): force
 	@mkdir -p build
-	@find jit guards -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \) | LC_ALL=C sort > $@.new
+	@find jit guards -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed \) | LC_ALL=C sort > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(INSTALLED): $(DEPENDENCIES) $(FILES) setup.py $(NATIVE)

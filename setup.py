@@ -114,7 +114,7 @@ def runtime_extension() -> Extension:
 setup(
     packages=find_packages(),
     package_dir=FOLDERS,
-    package_data={"framejit": ["py.typed", "*.pyi"], "framejit.guards": ["*.pyi"]},
+    package_data={"framejit": ["py.typed", "*.pyi", "breaks/programs/*.json"], "framejit.guards": ["*.pyi"]},
     ext_modules=[runtime_extension()],
     cmdclass={"build_ext": BuildRuntime},
 )
