@@ -18,6 +18,8 @@ from framejit.ceval import loop
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"jit": "framejit", "guards": "framejit.guards"}
+PROGRAMS = ROOT / "jit" / "breaks" / "programs"
+"""Programs as users write them, which the break pages show: nothing imports them."""
 
 # Room -> the rooms that it may import of, besides itself and the root, where lies what everyone may know. "app" is modules/app.
 FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "naming", "one_at_a_time",
@@ -92,6 +94,8 @@ def _modules() -> list[Module]:
             parts = path.relative_to(ROOT / folder).with_suffix("").parts
             if parts[0] in PACKAGES and folder == "jit":
                 continue  # a development link to the other package
+            if path.parent == PROGRAMS:
+                continue
             name = ".".join((package, *(parts[:-1] if parts[-1] == "__init__" else parts)))
             found.append(Module(path, name))
     return found

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from framejit.breaks import CATALOGUE, Break
 from framejit.errors import UnknownOption, suggestion
+from framejit.reporting import programs
 
 WIDTH = 120
 INDEX = "README.md"
@@ -17,13 +18,18 @@ def page(reason: type[Break]) -> str:
     """One reason's page, in Markdown."""
     specifics = {field.name: f"<{field.name}>" for field in fields(reason)}
     hints = [hint.format(**specifics) for hint in reason.hints]
+    first, _, rest = reason.page().partition("\n\n")
     parts = [
         f"# {reason.id}: {reason.__name__}",
         f"> {reason.message.format(**specifics)}",
-        reason.page(),
+        first,
+        *programs.section(reason.id, "before"),
         f"**Why.** {reason.explanation}",
         "**What to do.**",
         "\n".join(textwrap.fill(f"- {hint}", WIDTH, subsequent_indent="  ", break_on_hyphens=False) for hint in hints),
+        *programs.section(reason.id, "after"),
+        *programs.costs(reason.id),
+        *(["## In detail", rest] if rest else []),
     ]
     return "\n\n".join(parts) + "\n"
 

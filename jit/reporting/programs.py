@@ -1,0 +1,78 @@
+"""The programs of the break pages: for each reason one that breaks and one that doesn't, with what framejit has reported of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from framejit import breaks
+from framejit.report import counted
+
+FOLDER = Path(breaks.__file__).parent / "programs"
+COMMAND = "python -m tools.bench.cures --times"
+
+
+@functools.cache
+def outcomes() -> dict[str, Any]:
+    """What tools/bench/cures.py has written down of each reason's programs, by id."""
+    return dict(json.loads((FOLDER / "outcomes.json").read_text()))
+
+
+def section(identifier: str, form: str) -> list[str]:
+    """The part of a reason's page that shows its program "before" or "after" the cure, in Markdown; empty if it has none."""
+    found = outcomes().get(identifier, {})
+    if form not in found:
+        return []
+    source = (FOLDER / f"{identifier}_{form}.py").read_text().rstrip()
+    return [f"## {form.capitalize()}", f"```python notest\n{source}\n```", report(found[form])]
+
+
+def costs(identifier: str) -> list[str]:
+    """The part of a reason's page that compares its programs, in Markdown; empty if it has none."""
+    found = outcomes().get(identifier)
+    return [] if found is None else ["## What it costs", table(found)]
+
+
+def report(outcome: dict[str, Any]) -> str:
+    """What framejit reports of one run of a program."""
+    split, uncompiled = outcome["breaks"], outcome["uncompiled"]
+    kinds = [counted(len(split), "break")] if split else []
+    if uncompiled:
+        kinds.append(f"{counted(len(uncompiled), 'function')} that {'runs' if len(uncompiled) == 1 else 'run'} uncompiled")
+    text = f"framejit compiles {graphs(outcome['operations'])}"
+    if kinds:
+        text += f", and reports {' and '.join(kinds)}:\n\n```text\n" + "\n".join([*split, *uncompiled]) + "\n```"
+    else:
+        text += ", without a break."
+    if outcome["elsewhere"]:
+        text += f"\n\nIt reports {outcome['elsewhere']} more inside of libraries."
+    if outcome["raises"]:
+        text += f"\n\nThe program raises {outcome['raises']}, compiled or not."
+    return text
+
+
+def graphs(operations: list[int]) -> str:
+    """The graphs in words, with their sizes."""
+    if not operations:
+        return "no graph"
+    sizes = counted(operations[0], "operation") if len(operations) == 1 else f"{', '.join(map(str, operations[:-1]))} and {operations[-1]} operations"
+    return f"{counted(len(operations), 'graph')} of {sizes}"
+
+
+def table(found: dict[str, Any]) -> str:
+    """The costs of both forms side by side."""
+    forms = [form for form in ("before", "after") if form in found]
+    rows = [
+        ("graphs", [str(len(found[form]["operations"])) for form in forms]),
+        ("operations in graphs", [str(sum(found[form]["operations"])) for form in forms]),
+        ("graph breaks", [str(len(found[form]["breaks"]) + found[form]["elsewhere"]) for form in forms]),
+        ("functions that run uncompiled", [str(len(found[form]["uncompiled"])) for form in forms]),
+    ]
+    times, note = found.get("microseconds"), ""
+    if times:
+        rows.append(("time of the last statement", [f"{times[form]:.1f} µs" for form in forms]))
+        note = f" Times: once all is compiled, backend {found['backend']}, on one core of a CPU."
+    lines = [f"| | {' | '.join(forms)} |", "|---" * (len(forms) + 1) + "|", *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows)]
+    return "\n".join(lines) + f"\n\nPython {found['python']}, torch {found['torch']}; written by `{COMMAND}`.{note}"
