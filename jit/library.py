@@ -89,6 +89,12 @@ HIDDEN = (*AROUND_CALLS, OURS)
 """Files whose frames reports leave out of call stacks."""
 
 
+def importable(filename: str) -> str:
+    """A file as it is found from where modules are imported (`torch/nn/modules/linear.py`); as it is, where it is in no such folder."""
+    roots = [root for path in sys.path if path and filename.startswith(root := os.path.join(path, ""))]
+    return filename.removeprefix(max(roots, key=len, default=""))
+
+
 class CodeKind(enum.Enum):
     """What a function is to a trace."""
 
@@ -127,6 +133,11 @@ def kind_of(code: CodeType, namespace: Mapping[str, Any]) -> CodeKind:
 def is_library_file(filename: str) -> bool:
     """Whether a file is torch's, framejit's or the standard library's. Models in other packages are as good as the program's."""
     return filename.startswith((TORCH, OURS)) or (filename.startswith(STANDARD_LIBRARY) and not filename.startswith(INSTALLED))
+
+
+def is_installed_file(filename: str) -> bool:
+    """Whether a file is a library's or an installed package's, rather than the program's own."""
+    return is_library_file(filename) or filename.startswith(INSTALLED)
 
 
 def belongs_to_library(owner: Any) -> bool:

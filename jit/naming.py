@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -48,6 +49,25 @@ def name_of(value: Any) -> str | None:
         return str(value.co_qualname)
     name = ModuleType.__getattribute__(value, "__dict__").get("__name__") if classes.is_subtype(kind, ModuleType) else None
     return name if type(name) is str else None
+
+
+def imported_name(function: FunctionType) -> str:
+    """The name under which programs import a library's function: that of the package which shows it (`torch.distributed.all_reduce`), where one does."""
+    qualname, module = str(function.__qualname__), function.__module__
+    if type(module) is not str:
+        return qualname
+    head = qualname.partition(".")[0]
+    defined = namespace_of(module).get(head)
+    parts = module.split(".")
+    packages = (".".join(parts[:count]) for count in range(1, len(parts)))
+    shown = () if defined is None else (package for package in packages if namespace_of(package).get(head) is defined)
+    return f"{next(iter(shown), module)}.{qualname}"
+
+
+def namespace_of(module: str) -> dict[str, Any]:
+    """The globals of an imported module; empty if it is none."""
+    found = sys.modules.get(module)
+    return ModuleType.__getattribute__(found, "__dict__") if isinstance(found, ModuleType) else {}
 
 
 def short(value: Any) -> str:

@@ -442,10 +442,22 @@ class InsideLibrary(Break):
     what: str
     why: str
     where: str
+    gives: str = "a result"
+    """What the call is made for: "a result", which the program uses; "an effect"; "a message" to whoever reads logs or a terminal. "a hook": a module's call
+    makes it."""
     id = "FJ043"
     message = "call of {what}, library code that cannot be traced to its end: {why} ({where})"
     explanation = "Inside the call is something that framejit cannot trace. Library code is not split there; the whole call runs natively."
-    hints = ("Move the call out of the compiled function, or guard it with `if not framejit.is_compiling():`.",)
+    hints = (
+        "Where the program uses what it returns: call it outside the compiled function, and pass in what it returns.",
+        "Where the program doesn't: move the call out of the compiled function, to before or after it.",
+        "Where it only logs or prints: leave it out of compiled code with `if not framejit.is_compiling():`.",
+        "Where it is a hook of a module: compile the module's forward rather than the module, `m.forward = framejit.compile(m.forward)`; hooks run around it.",
+    )
+
+    def advice(self) -> tuple[str, ...]:
+        result, effect, message, hook = ((text[:1].upper() + text[1:]) for text in (hint.partition(": ")[2] for hint in self.hints))
+        return {"a result": (result,), "an effect": (effect,), "a message": (message, effect), "a hook": (hook,)}[self.gives]
 
 
 @dataclass(frozen=True)

@@ -144,5 +144,11 @@ def report_break(planned: Planned, behind: Behind) -> None:
 
 
 def at(stack: Sequence[UserFrame]) -> str:
-    """The place of a break as the end of a sentence; empty if unknown."""
-    return f" at {place(stack)}" if stack else ""
+    """The place of a break as the end of a sentence; empty if unknown. Where a library's code breaks, the program's line that has called it comes first."""
+    if not stack:
+        return ""
+    inner = stack[-1]
+    callers = [frame for frame in stack if not library.is_installed_file(frame.filename)]
+    if not callers or callers[-1] is inner:
+        return f" at {place(stack)}"
+    return f" at {place(callers)} (in {library.importable(inner.filename)}:{inner.lineno})"

@@ -35,7 +35,8 @@ from framejit.ceval.frame import Frame
 from framejit.codegen.recorder import CannotGenerate
 from framejit.codegen.resume import original_place
 from framejit.driver.tensorless import ATOMS, is_plain, is_tensorless_code
-from framejit.library import CodeKind, kind_of
+from framejit.library import MODULE_CALLS, CodeKind, importable, kind_of
+from framejit.naming import imported_name
 from framejit.objects.cellobject import CellObject
 from framejit.objects.object import Object, settle
 from framejit.tracing.predictions import RAISES
@@ -50,6 +51,8 @@ ON_ARRAYS = (breaks.DataDependent, breaks.UnknownNumber, breaks.Random, breaks.F
 """Reasons to stop that are, or may be, about what the program has drawn, or has computed with arrays."""
 
 
+TELLING = ("absl", "logging", "loguru", "pprint", "rich", "structlog", "tqdm", "traceback", "warnings")
+"""Packages whose functions tell somebody something, so that a program may do without their calls."""
 EMPTY = CellType()
 """A cell without contents, which is equal to all others without."""
 
@@ -71,8 +74,8 @@ def outside(tracer: Trace, stop: GraphBreak) -> GraphBreak:
     if isinstance(reason, (breaks.FirstStep, breaks.LazyModuleCall, breaks.InnerFunction, breaks.InsideTransform)):
         return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
     if not isinstance(reason, breaks.InsideLibrary):
-        where = f"{stop.stack[-1].filename}:{stop.stack[-1].lineno}" if stop.stack else called.code.co_filename
-        reason = breaks.InsideLibrary(name_of(called), str(reason), where)
+        file, line = (stop.stack[-1].filename, f":{stop.stack[-1].lineno}") if stop.stack else (called.code.co_filename, "")
+        reason = breaks.InsideLibrary(name_of(called), str(reason), f"{importable(file)}{line}", gives(caller, called))
     remember(caller, called.code, reason)
     return GraphBreak(reason, tracer.user_stack(caller), stop.frames[:index])
 
@@ -150,9 +153,23 @@ def has_computed(tracer: Trace, frame: Frame) -> bool:
 
 
 def name_of(frame: Frame) -> str:
-    """A library's function, as its users know it."""
+    """A library's function, as its users know it: what a wrapper has been put around, rather than the wrapper."""
+    function = None if frame.function is None else settle(frame.function).value
+    if type(function) is FunctionType:
+        return f"{imported_name(function)}()"
     module = frame.globals.value.get("__name__")
     return f"{module}.{frame.code.co_qualname}()" if isinstance(module, str) else f"{frame.code.co_qualname}()"
+
+
+def gives(caller: Frame, called: Frame) -> str:
+    """What the program makes a call of a library for, as InsideLibrary has it."""
+    module = called.globals.value.get("__name__")
+    if isinstance(module, str) and module.partition(".")[0] in TELLING:
+        return "a message"
+    if caller.code.co_filename == MODULE_CALLS:
+        return "a hook"
+    following = caller.decoded.instructions[caller.pc + 1 : caller.pc + 2]
+    return "an effect" if [instruction.op for instruction in following] == ["POP_TOP"] else "a result"
 
 
 class BrokenCalls:

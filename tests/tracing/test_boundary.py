@@ -35,7 +35,10 @@ from torch import nn
 
 import framejit
 from framejit import library
+from framejit.compiler.broken import at
+from framejit.errors import UserFrame
 from framejit.library import CodeKind
+from framejit.naming import imported_name
 from framejit.tracing import boundary
 
 x = torch.arange(1.0, 5.0)
@@ -487,6 +490,94 @@ def test_an_error_is_about_the_programs_line():
         framejit.compile(program, backend="eager", fullgraph=True)(x)
     assert caught.value.reason.id == "FJ043"
     assert [frame.filename for frame in caught.value.stack] == [__file__]
+
+
+def advice_of(program: Any, *args: Any) -> list[str]:
+    """What is advised about the breaks inside library code, each without what introduces it."""
+    text = "\n".join(stop.text for stop in framejit.explain(program)(*args).breaks if stop.id == "FJ043")
+    return re.findall(r"(?:What to do|      or): (.*)", text)
+
+
+def test_advice_is_about_what_the_call_is_made_for():
+    def uses_result(a):
+        return json.dumps({"a": [1, 2]}, indent=2), a + 1
+
+    def writes(a):
+        torch.save(a, io.BytesIO())
+        return a + 1
+
+    def tells(a):
+        pprint.pprint({"a": 1}, stream=io.StringIO())
+        return a + 1
+
+    assert advice_of(uses_result, x) == ["Call it outside the compiled function, and pass in what it returns."]
+    assert advice_of(writes, x) == ["Move the call out of the compiled function, to before or after it."]
+    assert advice_of(tells, x)[0] == "Leave it out of compiled code with `if not framejit.is_compiling():`."
+
+
+def test_what_a_wrapper_is_around_is_named_as_programs_import_it():
+    assert imported_name(torch.distributed.all_reduce) == "torch.distributed.all_reduce"
+    assert imported_name(torch.distributed.distributed_c10d._object_to_tensor) == "torch.distributed.distributed_c10d._object_to_tensor"
+    assert imported_name(logging.Logger.info) == "logging.Logger.info"
+    assert imported_name(advice_of) == f"{__name__}.advice_of"
+
+
+PACKAGE = """
+import functools
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args)
+    return wrapper
+
+@logged
+def counted(items):
+    return sum(memoryview(items))
+
+def hook(module, args):
+    counted(b"ab")
+"""
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module of a package that doesn't know torch; the package shows its function, around which there is a wrapper."""
+    file = library.INSTALLED[0] + "framejit_tests/inside.py"
+    inside, package = types.ModuleType("framejit_tests.inside"), types.ModuleType("framejit_tests")
+    inside.__file__ = file
+    exec(compile(PACKAGE, file, "exec"), inside.__dict__)
+    package.counted, package.hook = inside.counted, inside.hook
+    monkeypatch.setitem(sys.modules, "framejit_tests", package)
+    monkeypatch.setitem(sys.modules, "framejit_tests.inside", inside)
+    return package
+
+
+def test_the_programs_call_is_named_and_not_a_wrapper(installed):
+    def program(a):
+        return a + installed.counted(b"ab")
+
+    eager(program)(x)
+    [reason] = framejit.statistics()["reasons"]
+    assert reason.startswith("FJ043 call of framejit_tests.counted(), library code that cannot be traced to its end: FJ")
+    assert "(framejit_tests/inside.py:12)" in reason and reason.endswith(f"at {__file__}:{program.__code__.co_firstlineno + 1}")
+
+
+def test_the_line_of_the_program_comes_before_that_of_a_library():
+    frames = [UserFrame(__file__, "program", 5), UserFrame(nn.Linear.forward.__code__.co_filename, "Linear.forward", 134)]
+    assert at(frames) == f" at {__file__}:5 (in torch/nn/modules/linear.py:134)"
+    assert at(frames[:1]) == f" at {__file__}:5" and at(frames[1:]).endswith("torch/nn/modules/linear.py:134") and at([]) == ""
+
+
+def test_advice_about_hooks_of_modules(installed):
+    module = nn.Linear(4, 4)
+    module.register_forward_pre_hook(installed.hook)
+    assert advice_of(module, x) == [
+        "Compile the module's forward rather than the module, `m.forward = framejit.compile(m.forward)`; hooks run around it."
+    ]
+    expected = module(x)
+    module.forward = eager(module.forward, fullgraph=True)
+    assert torch.equal(module(x), expected)
 
 
 # ---- what is library code ----
