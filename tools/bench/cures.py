@@ -116,11 +116,11 @@ def run(identifier: str, form: str) -> tuple[Outcome, Any, str]:
     """Run a program once, with the backend "eager" where it asks for none. Gives what framejit reports, its result, and what it prints."""
     script = program(identifier, form)
     assert script is not None
-    with surroundings(backend="eager"), recording() as notes:
+    with surroundings(backend="eager"), recording() as found:
         assert isinstance(sys.stdout, io.StringIO)
         script.begin()
         result, raised = attempt(script.call)
-        return outcome(notes, script.path, raised), result, sys.stdout.getvalue()
+        return outcome(found.frames, script.path, raised), result, sys.stdout.getvalue()
 
 
 def run_uncompiled(identifier: str, form: str) -> tuple[Any, str, str]:
