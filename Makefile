@@ -38,6 +38,7 @@ endif
 BIN := $(VENV)/bin
 DEPENDENCIES := $(VENV)/.framejit-dependencies
 FILES := build/files-$(subst /,_,$(VENV))
+BUILT_FOR := build/torch-$(subst /,_,$(VENV))
 INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
@@ -50,12 +51,12 @@ setup build: $(INSTALLED)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(DEPENDENCIES): pyproject.toml | $(BIN)/python
+$(DEPENDENCIES): pyproject.toml setup.py | $(BIN)/python
 	@echo "installing torch $(TORCH) and the other dependencies into $(VENV)"
-	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" "setuptools>=77" wheel
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" "setuptools>=77"
 	@mkdir -p build
-	@$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-		print(*p["dependencies"], *sum((names for extra, names in p["optional-dependencies"].items() if extra not in ("scripts", "features")), []), sep="\n")' > build/requirements.txt
+	@$(BIN)/python -c 'import setup, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*setup.DEPENDENCIES, *sum((names for extra, names in p["optional-dependencies"].items() if extra not in ("scripts", "features")), []), sep="\n")' > build/requirements.txt
 	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" --requirement build/requirements.txt
 	@touch $@
 
@@ -65,7 +66,12 @@ $(FILES): force
 	@find jit guards -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed \) | LC_ALL=C sort > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-$(INSTALLED): $(DEPENDENCIES) $(FILES) setup.py $(NATIVE)
+# Another torch in the environment: the extension is built again.
+$(BUILT_FOR): force | $(DEPENDENCIES)
+	@$(BIN)/python -c 'import setup; print(setup.find_torch())' > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+$(INSTALLED): $(DEPENDENCIES) $(FILES) $(BUILT_FOR) setup.py $(NATIVE)
 	$(PIP_INSTALL) --no-deps --editable .
 	@touch $@
 

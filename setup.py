@@ -1,23 +1,94 @@
-"""Maps the top-level folders to import names and builds the one extension module, framejit._runtime."""
+"""Builds framejit for one Python and one torch: the only parts of its metadata that aren't in pyproject.toml.
+
+The extension module reads torch's structures, so a build fits one minor version of torch, and the metadata requires that one. pip
+imports this file as the build backend (the hooks at the end), and setuptools then runs it as a script.
+"""
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
+import re
+import runpy
+import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
+ROOT = Path(__file__).resolve().parent
+PYTHON_TAG = f"py{sys.version_info[0]}{sys.version_info[1]}"
+LAYOUTS = ROOT / "runtime_c" / "cpython"
+"""A file for each Python whose frames the extension can read."""
 
-ROOT = Path(__file__).parent
+if not (LAYOUTS / f"{PYTHON_TAG}.c").exists() or sys.implementation.name != "cpython":
+    known = " or ".join(sorted(path.stem.replace("py3", "3.") for path in LAYOUTS.glob("py*.c")))
+    sys.exit(f"framejit needs CPython {known}; this is {sys.implementation.name} {sys.version.split()[0]}, {sys.executable}")
+
+from setuptools import Extension, build_meta, setup  # noqa: E402
+from setuptools.build_meta import *  # noqa: E402, F403  # the hooks that pip calls
+from setuptools.command.build import build  # noqa: E402
+from setuptools.command.build_ext import build_ext  # noqa: E402
+
 FOLDERS = {"framejit": "jit", "framejit.guards": "guards"}
-PYTHON_TAG = f"py{sys.version_info.major}{sys.version_info.minor}"
+OLDEST_TORCH, TOO_NEW_TORCH = (2, 11), (2, 16)
+ANY_TORCH = "torch>={}.{},<{}.{}".format(*OLDEST_TORCH, *TOO_NEW_TORCH)
+DEPENDENCIES = ["numpy", "sympy"]
+"""What framejit imports besides torch."""
 STANDARDS = {".c": "-std=c11", ".cpp": "-std=c++20"}
 SILENCED_WARNINGS = ["-Wno-unused-parameter", "-Wno-missing-field-initializers"]  # CPython's calling conventions and static types
+
+
+@dataclass(frozen=True)
+class Torch:
+    """An installed torch: the folder of the package, and its version with the local label (`2.13.0+cpu`)."""
+
+    folder: Path
+    version: str
+
+    @property
+    def minor(self) -> tuple[int, int]:
+        major, minor = self.version.split(".")[:2]
+        return int(major), int(minor)
+
+    def supported(self) -> bool:
+        return OLDEST_TORCH <= self.minor < TOO_NEW_TORCH
+
+    def requirement(self) -> str:
+        """Any patch level and local label of this minor version; its pre-releases only where this is one."""
+        major, minor = self.minor
+        released = re.fullmatch(r"[\d.]+(\.post\d+)?(\+.*)?", self.version)
+        return f"torch>={major}.{minor}{'' if released else '.0.dev0'},<{major}.{minor + 1}"
+
+
+def find_torch() -> Torch | None:
+    """The torch to build against, found without importing it (an import costs seconds).
+
+    It is the one that this process would import. Where there is none, because pip shows a build only what the build requires, it is
+    the one that the interpreter would import otherwise: what is built must fit the environment that it goes to.
+    """
+    spec = importlib.util.find_spec("torch")
+    origin = spec.origin if spec is not None else None
+    if origin is None:
+        hidden = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
+        program = "import importlib.util; found = importlib.util.find_spec('torch'); print(found and found.origin or '')"
+        origin = subprocess.run([sys.executable, "-P", "-c", program], env=hidden, capture_output=True, text=True).stdout.strip()
+    if not origin:
+        return None
+    folder = Path(origin).parent
+    return Torch(folder, runpy.run_path(str(folder / "version.py"))["__version__"])
+
+
+def needed_torch() -> Torch:
+    """The torch to build against; ends the build where there is none that framejit works with."""
+    torch = find_torch()
+    if torch is None:
+        sys.exit(f"framejit is built against an installed torch, and {sys.executable} has none: pip install '{ANY_TORCH}'")
+    if not torch.supported():
+        sys.exit(f"framejit needs {ANY_TORCH}; torch {torch.version} is installed in {torch.folder}")
+    return torch
 
 
 def find_packages() -> list[str]:
@@ -31,22 +102,9 @@ def find_packages() -> list[str]:
     return sorted(set(found))
 
 
-def torch_folder() -> Path:
-    """Where torch is installed, found without importing it (an import costs seconds)."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise SystemExit("framejit is built against the installed torch, and there is none: pip install 'torch>=2.11,<2.16' first "
-                         "(and pip install --no-build-isolation), or use 'make build'")
-    return Path(spec.origin).parent
-
-
 def native_sources() -> list[str]:
     """The C and C++ files of the extension; of runtime_c/cpython only the running version's."""
-    frame_layout = ROOT / "runtime_c" / "cpython" / f"{PYTHON_TAG}.c"
-    if not frame_layout.exists():
-        known = ", ".join(sorted(path.stem.replace("py3", "3.") for path in frame_layout.parent.glob("py*.c")))
-        raise SystemExit(f"framejit knows the frame layout of CPython {known}; this is {sys.version.split()[0]}")
-    files = [*sorted((ROOT / "runtime_c").glob("*.c")), frame_layout, *sorted((ROOT / "guards" / "native").glob("*.cpp"))]
+    files = [*sorted((ROOT / "runtime_c").glob("*.c")), LAYOUTS / f"{PYTHON_TAG}.c", *sorted((ROOT / "guards" / "native").glob("*.cpp"))]
     return [str(path.relative_to(ROOT)) for path in files]
 
 
@@ -55,17 +113,34 @@ def headers() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in found]
 
 
+class BuildAfresh(build):
+    """Builds in an empty folder: what an earlier build left there, of other sources or for another torch, is never packed."""
+
+    def run(self) -> None:
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
 class BuildRuntime(build_ext):
-    """Compiles each file under its language's standard, in parallel, and only those that changed."""
+    """Compiles each file under its language's standard, in parallel, and only those that changed; links always."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
+        self.force = True  # else a library that was linked for another torch is taken for up to date
+        self.torch = needed_torch()
         # pip hands over a temporary folder; a lasting one keeps the objects of files that didn't change.
-        self.build_temp = os.path.join("build", f"native-{PYTHON_TAG}-torch{importlib.metadata.version('torch')}")
+        self.build_temp = os.path.join("build", f"native-{PYTHON_TAG}-torch{self.torch.version}")
+
+    def run(self) -> None:
+        print(f"framejit: building for Python {sys.version.split()[0]} and torch {self.torch.version} in {self.torch.folder}", flush=True)
+        super().run()
 
     def build_extension(self, ext: Extension) -> None:
+        ext.include_dirs.append(str(self.torch.folder / "include"))
+        ext.library_dirs.append(str(self.torch.folder / "lib"))
+        ext.define_macros.append(("FRAMEJIT_BUILT_FOR_TORCH", f'"{self.torch.version}"'))
         compile_one = self.compiler._compile
-        newest_header = max(os.path.getmtime(path) for path in ["setup.py", *ext.depends])
+        newest_header = max(os.path.getmtime(path) for path in ["setup.py", self.torch.folder / "version.py", *ext.depends])
 
         def compile_file(obj: str, src: str, suffix: str, cc_args: list[str], extra_postargs: list[str], pp_opts: list[str]) -> None:
             if os.path.exists(obj) and os.path.getmtime(obj) > max(os.path.getmtime(src), newest_header):
@@ -94,27 +169,37 @@ class BuildRuntime(build_ext):
 
 
 def runtime_extension() -> Extension:
-    torch = torch_folder()
+    """The extension module, without what depends on torch, which only a build needs."""
     return Extension(
         "framejit._runtime",
         sources=native_sources(),
         depends=headers(),
-        include_dirs=["runtime_c", os.path.join("guards", "native"), str(torch / "include")],
-        library_dirs=[str(torch / "lib")],
+        include_dirs=["runtime_c", os.path.join("guards", "native")],
         libraries=["c10"],  # no rpath: torch is imported first and has it loaded
-        define_macros=[
-            ("FRAMEJIT_BUILT_FOR_TORCH", f'"{importlib.metadata.version("torch")}"'),
-            ("FRAMEJIT_BUILT_FOR_PYTHON", f'"{sys.version_info.major}.{sys.version_info.minor}"'),
-        ],
-        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", *SILENCED_WARNINGS],
+        define_macros=[("FRAMEJIT_BUILT_FOR_PYTHON", f'"{sys.version_info[0]}.{sys.version_info[1]}"')],
+        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", *SILENCED_WARNINGS, *os.environ.get("CFLAGS", "").split()],
         language="c++",
     )
 
 
-setup(
-    packages=find_packages(),
-    package_dir=FOLDERS,
-    package_data={"framejit": ["py.typed", "*.pyi", "breaks/programs/*.json"], "framejit.guards": ["*.pyi"]},
-    ext_modules=[runtime_extension()],
-    cmdclass={"build_ext": BuildRuntime},
-)
+def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
+    """What a build needs besides setuptools: torch, where the environment has none that is supported."""
+    torch = find_torch()
+    needed: list[str] = build_meta.get_requires_for_build_wheel(config_settings)
+    return needed if torch is not None and torch.supported() else [*needed, ANY_TORCH]
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
+
+if __name__ == "__main__":
+    found = find_torch()
+    setup(
+        packages=find_packages(),
+        package_dir=FOLDERS,
+        package_data={"framejit": ["py.typed", "*.pyi", "breaks/programs/*.json"], "framejit.guards": ["*.pyi"]},
+        install_requires=[found.requirement() if found is not None else ANY_TORCH, *DEPENDENCIES],
+        ext_modules=[runtime_extension()],
+        cmdclass={"build": BuildAfresh, "build_ext": BuildRuntime},
+        # Wheels of one version for different torches have different names.
+        options={"bdist_wheel": {"build_number": "{}{:02}torch".format(*found.minor)}} if found is not None else {},
+    )

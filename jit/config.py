@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -75,6 +76,8 @@ class Config:
                 raise ConfigError(f"{told(name)} must be at least 1; got {value}")
         for word in sorted(self.checks() - CHECKS):
             raise ConfigError(f"{told('check')}: there is no check {word!r}{suggestion(word, CHECKS, listing=True)}")
+        if "shapes" in self.checks() and importlib.util.find_spec("z3") is None:
+            raise ConfigError(f"{told('check')}: shapes needs z3, which is not installed: pip install z3-solver")
 
     def checks(self) -> frozenset[str]:
         """The words of `check`."""

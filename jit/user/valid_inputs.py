@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from torch import nn
 from framejit._runtime import CompiledFunction
 from framejit.directives import untraced
 from framejit.driver.compiled_module import raw_call
-from framejit.errors import BadArgument
+from framejit.errors import BadArgument, FramejitError
 
 if TYPE_CHECKING:
     from framejit.user.exploring.regions import ExploredInputs
@@ -47,6 +47,7 @@ def valid_inputs(
 
     Raises:
         BadArgument: what is given can't be called, isn't compiled, or doesn't fit the example; `dynamic` names something that isn't there.
+        FramejitError: z3 isn't installed.
     """
     if isinstance(target, type) or not callable(target):
         raise BadArgument(f"valid_inputs() takes a function, a method, an nn.Module or another callable; got {target!r:.80}")
@@ -57,5 +58,7 @@ def valid_inputs(
     call = raw_call(type(target))
     if isinstance(call, CompiledFunction) and not isinstance(target, nn.Module):
         target = call.__get__(target)
+    if importlib.util.find_spec("z3") is None:
+        raise FramejitError("valid_inputs() needs z3, which is not installed: pip install z3-solver")
     explore: Any = importlib.import_module("framejit.user.exploring.explore").explore  # which loads z3
     return explore(target, example_args, dict(example_kwargs or {}), dynamic, max_regions, seconds)  # type: ignore[no-any-return]
