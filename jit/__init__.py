@@ -1,11 +1,21 @@
 """framejit: a bytecode-level tracing JIT for Python programs that use PyTorch."""
 
+import sys
+
+from framejit import environment
 from framejit.build_check import check_build
 
-check_build()
+try:
+    check_build()
+except ImportError as error:
+    asked = environment.asked(sys.argv, sys.orig_argv)
+    if not asked:
+        raise
+    print(environment.version() if asked == "--version" else environment.report(str(error)))
+    sys.exit(0 if asked == "--version" else 1)
 
-from framejit.backends.registry import list_backends, register_backend  # noqa: E402
-from framejit.errors import (  # noqa: E402
+from framejit.backends.registry import list_backends, register_backend
+from framejit.errors import (
     BackendError,
     BadArgument,
     ConfigError,
@@ -19,20 +29,20 @@ from framejit.errors import (  # noqa: E402
     UnknownOption,
     Unsupported,
 )
-from framejit.logs import set_logs  # noqa: E402
-from framejit.report import statistics  # noqa: E402
-from framejit.stance import set_stance  # noqa: E402
-from framejit.user.api import compile, is_compiling, reset  # noqa: E402
-from framejit.user.explanation import explain  # noqa: E402
-from framejit.user.export import export  # noqa: E402
-from framejit.user.functions import allow_in_graph, assume_constant_result, disallow_in_graph, substitute_in_graph  # noqa: E402
-from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic  # noqa: E402
-from framejit.user.operators import compile_operators  # noqa: E402
-from framejit.user.profiles import load_profile, save_profile  # noqa: E402
-from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame  # noqa: E402
-from framejit.user.valid_inputs import valid_inputs  # noqa: E402
+from framejit.logs import set_logs
+from framejit.report import statistics
+from framejit.stance import set_stance
+from framejit.user.api import compile, is_compiling, reset
+from framejit.user.explanation import explain
+from framejit.user.export import export
+from framejit.user.functions import allow_in_graph, assume_constant_result, disallow_in_graph, substitute_in_graph
+from framejit.user.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
+from framejit.user.operators import compile_operators
+from framejit.user.profiles import load_profile, save_profile
+from framejit.user.regions import disable, disable_nested_graph_breaks, error_on_graph_break, graph_break, skip_frame
+from framejit.user.valid_inputs import valid_inputs
 
-__version__ = "0.1.0"
+__version__ = environment.VERSION
 __all__ = [
     "BackendError", "BadArgument", "ConfigError", "ConstraintViolation", "FramejitError", "InternalError", "RecompileError", "UnknownBackend",
     "UnknownLog", "UnknownMode", "UnknownOption", "Unsupported",

@@ -1,4 +1,4 @@
-"""The command line: `python -m framejit explain FJ012`, `breaks`, `logs`."""
+"""The command line: `python -m framejit explain FJ012`, `breaks`, `logs`, `env`, `--version`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from framejit import logs
+from framejit import environment, logs
 from framejit.errors import FramejitError
 from framejit.reporting import catalogue
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    made = argparse.ArgumentParser(prog="python -m framejit", description="What framejit's reports mean.")
+    made = argparse.ArgumentParser(prog="python -m framejit", description="What framejit's reports mean, and what is installed.")
+    made.add_argument("--version", action="version", version=environment.version())
     commands = made.add_subparsers(dest="command", required=True)
     explain = commands.add_parser("explain", help="explain a reason for graph breaks")
     explain.add_argument("reason", help="its id, as reports show it: FJ012")
     breaks = commands.add_parser("breaks", help="list all reasons for graph breaks")
     breaks.add_argument("--write", metavar="FOLDER", type=Path, help="write a page for each into a folder instead")
     commands.add_parser("logs", help="list what FRAMEJIT_LOGS can show")
+    commands.add_parser("env", help="report versions, the build, devices, caches and variables, to paste into an issue")
     return made
 
 
@@ -32,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(catalogue.page(catalogue.find(asked.reason)), end="")
         elif asked.command == "logs":
             print(logs.help_text())
+        elif asked.command == "env":
+            print(environment.report())
         elif asked.write is None:
             for reason in catalogue.CATALOGUE.values():
                 print(f"{reason.id}  {reason.__name__:<26}  {catalogue.summary(reason)}")

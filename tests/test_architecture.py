@@ -25,8 +25,8 @@ PROGRAMS = ROOT / "jit" / "breaks" / "programs"
 FOUNDATION = {"_runtime", "breaks", "classes", "errors", "config", "directives", "interrupts", "library", "logs", "naming", "one_at_a_time",
               "report", "saved_tensor_hooks", "stance", "torch_classes", "torch_function_stack", "torch_modes", "trail", "transforms_in_force",
               "warning_filters"}
-ENTRANCES = {"", "__main__", "build_check"}
-"""The rest of the root: the package's own surface, the command line, and what refuses a build that doesn't fit."""
+ENTRANCES = {"", "__main__", "build_check", "environment"}
+"""The rest of the root: the package's own surface, the command line, what refuses a build that doesn't fit, and what is reported of it."""
 ALLOWED: dict[str, set[str]] = {
     "bytecode": set(),
     "guards": set(),

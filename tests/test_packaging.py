@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,33 +28,87 @@ def test_the_extension_names_what_it_was_built_for():
     build_check.check_build()
 
 
-def test_another_torch_is_refused_with_the_command_that_rebuilds():
+def test_another_torch_is_refused_with_the_command_that_builds_again():
     build_check.check_versions("2.13.0+cpu", "3.11", "2.13.1", "3.11")
-    with pytest.raises(ImportError, match=r"built for torch 2\.13\.0\+cpu, but torch 2\.11\.0 is installed; rebuild it with 'make build'"):
+    with pytest.raises(ImportError, match=r"built for torch 2\.13\.0\+cpu, but torch 2\.11\.0 is installed; .* -m pip install "):
         build_check.check_versions("2.13.0+cpu", "3.11", "2.11.0", "3.11")
     with pytest.raises(ImportError, match=r"built for torch 2\.1\.0, but torch 2\.11\.0"):
         build_check.check_versions("2.1.0", "3.11", "2.11.0", "3.11")
 
 
 def test_another_python_is_refused():
-    with pytest.raises(ImportError, match=r"built for Python 3\.11, but this is Python 3\.12; .*make build"):
+    with pytest.raises(ImportError, match=r"built for Python 3\.11, but this is Python 3\.12; .* -m pip install "):
         build_check.check_versions("2.13.0", "3.11", "2.13.0", "3.12")
 
 
+@pytest.mark.parametrize(("recorded", "said"), [
+    ({"dir_info": {"editable": True}, "url": "file://{folder}"}, "build it again: .* --editable {folder}$"),
+    ({"dir_info": {}, "url": "file://{folder}"}, "build it again: .* --no-cache-dir {folder}$"),
+    ({"dir_info": {}, "url": "file:///no/such/folder"}, r"install a wheel that was built for torch 2\.11, or build one .* \.$"),
+    ({"archive_info": {}, "url": "file:///tmp/framejit.whl"}, r"install a wheel that was built for torch 2\.11, or build one .* \.$"),
+    ({"vcs_info": {"vcs": "git"}, "url": "https://example.org/framejit.git"}, r"build it again: .* git\+https://example\.org/framejit\.git$"),
+    (None, r"install a wheel that was built for torch 2\.11, or build one .* \.$"),
+])  # fmt: skip
+def test_the_command_names_what_pip_installed_from(recorded: Any, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = json.dumps(recorded).replace("{folder}", str(tmp_path)) if recorded else None
+    monkeypatch.setattr(build_check.importlib.metadata, "distribution", lambda _: types.SimpleNamespace(read_text=lambda _: text))
+    assert re.search(said.replace("{folder}", re.escape(str(tmp_path))), build_check.remedy("2.11.0"))
+
+
 def test_a_missing_extension_names_the_command_that_builds_it(monkeypatch):
-    def fail(name: str) -> None:
-        raise ImportError("undefined symbol: c10")
+    load = importlib.import_module
+
+    def fail(name: str) -> Any:
+        if name == "framejit._runtime":
+            raise ImportError("undefined symbol: c10")
+        return load(name)
 
     monkeypatch.setattr(build_check.importlib, "import_module", fail)
-    with pytest.raises(ImportError, match=r"cannot be loaded \(undefined symbol: c10\); rebuild it with 'make build'"):
+    with pytest.raises(ImportError, match=r"cannot be loaded \(undefined symbol: c10\); .* -m pip install "):
         build_check.check_build()
 
 
-def test_importing_framejit_refuses_another_torch():
-    program = "import torch; torch.__version__ = '2.99.0'; import framejit"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+PRETENDED = "import torch; torch.__version__ = '2.99.0'"
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None"
+
+
+def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120, env={**os.environ, **variables})
+
+
+def test_importing_framejit_refuses_another_torch_and_none():
+    done = run("-c", f"{PRETENDED}; import framejit")
     assert done.returncode == 1
-    assert "ImportError: framejit was built for torch" in done.stderr and "make build" in done.stderr
+    assert "ImportError: framejit was built for torch" in done.stderr and " -m pip install " in done.stderr
+    done = run("-c", f"{WITHOUT_TORCH}; import framejit")
+    assert done.returncode == 1
+    assert "ImportError: framejit needs torch, which is not installed: pip install torch" in done.stderr
+
+
+def test_the_version_is_printed():
+    assert run("-m", "framejit", "--version").stdout == f"framejit {framejit.__version__}\n"
+
+
+def test_the_environment_is_reported():
+    done = run("-m", "framejit", "env", FRAMEJIT_RECOMPILE_LIMIT="9", TORCHINDUCTOR_CACHE_DIR=str(ROOT / "guards"))
+    rows = dict(re.findall(r"^([^:]+): +(.*)$", done.stdout, re.MULTILINE))
+    assert done.returncode == 0
+    assert rows["built for"] == f"Python {_runtime.built_for_python}, torch {_runtime.built_for_torch}"
+    assert rows["torch"].startswith(f"{torch.__version__}, in ") and rows["devices"].startswith("cpu (")
+    assert re.fullmatch(r".*guards, \d+ files, \d+\.\d MiB", rows["Inductor's cache"]) and rows["Triton's cache"].endswith("not there")
+    assert "FRAMEJIT_RECOMPILE_LIMIT=9" in rows["variables"].split()
+
+
+@pytest.mark.parametrize(("given", "problem"), [(PRETENDED, "framejit was built for torch "), (WITHOUT_TORCH, "framejit needs torch, which is not installed")])
+def test_the_environment_is_reported_where_framejit_cannot_be_imported(given: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(given)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    done = run("-m", "framejit", "env", PYTHONPATH=path)
+    assert done.returncode == 1 and not done.stderr
+    assert done.stdout.splitlines()[-1].startswith(f"framejit can't be imported: {problem}")
+    assert done.stdout.startswith(f"framejit:         {framejit.__version__}, in ")
+    assert run("-m", "framejit", "--version", PYTHONPATH=path).stdout == f"framejit {framejit.__version__}\n"
+    assert "Traceback" in run("-m", "framejit", "logs", PYTHONPATH=path).stderr
 
 
 def test_importing_framejit_after_torch_takes_a_tenth_of_a_second_at_most():
@@ -67,3 +126,14 @@ def test_metadata():
     assert framejit.__version__ == project["version"] == "0.1.0"
     for name in ("demo", "test"):
         assert project["optional-dependencies"][name]
+
+
+NOT_THERE = "import sys; sys.modules['z3'] = None; import torch, framejit; print('imported')"
+
+
+def test_z3_is_asked_for_where_it_is_needed():
+    """It is no dependency: nothing that compiles and runs needs it."""
+    assert run("-c", NOT_THERE, FRAMEJIT_CHECK="").stdout == "imported\n"
+    done = run("-c", f"{NOT_THERE}; framejit.valid_inputs(torch.sin, (torch.ones(2),))", FRAMEJIT_CHECK="")
+    assert done.stderr.endswith("FramejitError: valid_inputs() needs z3, which is not installed: pip install z3-solver\n")
+    assert "shapes needs z3, which is not installed: pip install z3-solver" in run("-c", NOT_THERE, FRAMEJIT_CHECK="shapes").stderr
