@@ -221,6 +221,47 @@ def test_a_break_in_an_inlined_function_undoes_what_that_has_done(capsys):
     assert capsys.readouterr().out == "inside\n" * 2
 
 
+def swapped(n, x):
+    return helper(x, n)
+
+
+swapped.__wrapped__ = helper
+
+
+def test_a_functions_own_signature_counts():
+    def f(x):
+        return swapped(3, x=x)
+
+    assert nodes(compiled(f, (x,))) == ["mul"]
+
+
+class Odd:
+    value = 1
+
+    def __getattribute__(self, name):
+        return 5 if name == "value" else object.__getattribute__(self, name)
+
+    @property
+    def computed(self):
+        return len(vars(self))
+
+    @staticmethod
+    def static(x):
+        return x + 1
+
+
+def test_attributes_that_run_code_are_read_natively():
+    def f(x, odd):
+        return x * odd.value + odd.computed + Odd.static(x)
+
+    odd = Odd()
+    odd.value = 2
+    fast = compiled(f, (x, odd), (x, odd))
+    odd.other = 1
+    assert plain(fast(x, odd)) == plain(f(x, odd))
+    assert entries(fast)[0] == 1
+
+
 class Block(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -6,7 +6,6 @@ Mirrors runtime_c/cache.c and hook.c (here a decorator is what the frame hook is
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
@@ -15,7 +14,7 @@ from typing import Any
 from torch import fx, nn
 
 from .bytecode import Break, Op, resume_code
-from .guards import Call, Guard, Source
+from .guards import Call, Guard, Source, signature_of
 from .operations import OPERATIONS, Jump
 from .tracer import Tracer
 from .values import Value
@@ -99,7 +98,7 @@ class Compiled:
         self.backend = backend
         self.original = original or self
         self.shift = shift
-        self.signature = inspect.signature(function)
+        self.signature = signature_of(function)
         self.entries: list[Entry] = []
         self.recompiles: list[str] = []
         self.resumes: dict[tuple[Any, ...], Compiled] = {}

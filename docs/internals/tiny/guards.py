@@ -63,8 +63,13 @@ def global_of(function: FunctionType, name: str) -> Any:
     return function.__globals__[name] if name in function.__globals__ else vars(builtins)[name]
 
 
+def signature_of(function: FunctionType) -> inspect.Signature:
+    """The signature of a function itself, and not of one that it wraps."""
+    return inspect.signature(function, follow_wrapped=False)
+
+
 def default_of(function: FunctionType, name: str) -> Any:
-    return inspect.signature(function).parameters[name].default
+    return signature_of(function).parameters[name].default
 
 
 CALL = Source(None, getattr, None, "the call")

@@ -18,7 +18,7 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .bytecode import Break, decode
-from .guards import CALL, CONSTANTS, FACTS, MODULE_LISTS, Call, Guard, Source, global_of, hooks_of
+from .guards import CALL, CONSTANTS, FACTS, MODULE_LISTS, Call, Guard, Source, global_of, hooks_of, signature_of
 from .operations import OPERATIONS, Jump, Return
 from .values import Constant, Method, Object, Outside, Sequence, Tensor, Value
 
@@ -28,6 +28,8 @@ LOOKS = {"size", "dim", "numel", "stride", "is_floating_point", "__len__"}
 """Methods of tensors that give what a guard on a tensor holds."""
 PURE = {id(function) for function in (abs, min, max, int, float, bool, str, round, range)}
 """Functions that are called on constants while tracing. (jit/objects/registry.py: pure)"""
+PLAIN: set[Any] = {object.__getattribute__, ModuleType.__getattribute__}
+"""The lookups of attributes that look into an object's fields and its class, and nowhere else."""
 MOST_ITERATIONS = 10_000
 
 
@@ -227,7 +229,7 @@ class Tracer:
             return Method(None, owner, name)
         value, source = owner.value, owner.source
         in_class = None if isinstance(value, ModuleType) else inspect.getattr_static(type(value), name, None)
-        if not hasattr(type(in_class), "__set__"):
+        if type(value).__getattribute__ in PLAIN and not hasattr(type(in_class), "__set__"):
             fields = getattr(value, "__dict__", {})
             tables = [fields, *(fields.get(table, {}) for table in ("_parameters", "_buffers", "_modules") if isinstance(value, nn.Module))]
             for table in tables:
@@ -273,7 +275,7 @@ class Tracer:
 
     def inline(self, function: Object, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Runs a function of the program's in a frame of its own. A break in it is taken at the call, by the frame outside."""
-        signature = inspect.signature(function.value)
+        signature = signature_of(function.value)
         try:
             bound = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
