@@ -28,7 +28,7 @@ def program_name(name: str) -> str:
 
 def behind_break(text: str) -> str:
     """A text in which each resume function is named by the function that it goes on with, and from where."""
-    return re.sub(rf"([\w.<>]+){re.escape(RESUMED)}([^)]*)\)", r"what follows \2 in \1", text)
+    return re.sub(rf"([\w.<>]+){re.escape(RESUMED)}[^)]*:(\d+)\)", r"\1 from line \2 on", text)
 
 
 @dataclass(frozen=True, slots=True)

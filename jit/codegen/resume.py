@@ -23,7 +23,7 @@ from framejit.bytecode.liveness import live_slots
 from framejit.bytecode.splice import Failed, Item, ItemKind, Layout, Outcome, RaisedAt, Writer
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
-from framejit.guards.source import CellContents, Index, Local, Path, Slot
+from framejit.guards.source import CellContents, Index, Local, Path, Slot, Source
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
@@ -133,7 +133,7 @@ class SplitCall:
     """How a split call goes on. `state`: what the replacement code returns; `step`: runs the instruction; `resumes`: the functions it chooses from.
 
     For each of these: `carried`: where in its state it finds what had a source here: (path there, path here); `names`: what its state holds;
-    `varying`: the numbers in its state that depend on the data of tensors.
+    `varying`: the numbers in its state that depend on the data of tensors; `places`: where the program goes on, in the innermost frame.
     """
 
     state: Object
@@ -142,6 +142,7 @@ class SplitCall:
     carried: tuple[tuple[tuple[Path, Path], ...], ...]
     names: tuple[dict[Path, str], ...]
     varying: tuple[tuple[Path, ...], ...]
+    places: tuple[UserFrame, ...]
 
 
 class ResumeFunctions(Protocol):
@@ -181,6 +182,7 @@ class _Splitter:
         self.carried: list[tuple[tuple[Path, Path], ...]] = []
         self.names: list[dict[Path, str]] = []
         self.varying: list[tuple[Path, ...]] = []
+        self.places: list[UserFrame] = []
 
     def split(self) -> SplitCall:
         step, before = self.innermost(len(self.frames) - 1)
@@ -188,7 +190,7 @@ class _Splitter:
         for level in range(len(self.frames) - 2, -1, -1):
             step, before = self.around(level, step)
             state = self.state(self.frames[level], before, state)
-        return SplitCall(state, step, tuple(self.chosen), tuple(self.carried), tuple(self.names), tuple(self.varying))
+        return SplitCall(state, step, tuple(self.chosen), tuple(self.carried), tuple(self.names), tuple(self.varying), tuple(self.places))
 
     def state(self, frame: SplitFrame, before: Layout, inner: Object | None) -> Object:
         """The tuple that a step unpacks."""
@@ -293,6 +295,7 @@ class _Splitter:
         self.carried.append(tuple(self.carried_in(level, state, layout)))
         self.names.append(dict(self.names_in(level, state, layout, results)))
         self.varying.append(tuple(self.varying_in(level, state, layout, results)))
+        self.places.append(UserFrame.of(self.frames[level].code, self.frames[level].position))
         return len(self.chosen) - 1
 
     def carried_in(self, level: int, state: Path, layout: Layout) -> Iterator[tuple[Path, Path]]:
@@ -318,10 +321,14 @@ class _Splitter:
         The state has the name of the function's first argument, which is also one of the program's variables; it is told apart here.
         """
         yield state, f"what {self.frames[0].code.co_qualname} goes on with"
-        for number, frame in enumerate(self.frames[: level + 1]):
-            slots = layout.slots if number == level else frame.live_after
-            within = f"{frame.code.co_name}:" if number else ""
-            yield from ((item_path(state, position), within + frame.decoded.slots[slot]) for position, slot in enumerate(slots))
+        slots_of = [layout.slots if number == level else frame.live_after for number, frame in enumerate(self.frames[: level + 1])]
+        taken: dict[str, Object | Source | None] = {}
+        for number, (frame, slots) in enumerate(zip(self.frames, slots_of)):
+            for position, slot in enumerate(slots):
+                name, value = frame.decoded.slots[slot], frame.locals[slot]
+                held = value if value is None or value.source is None else value.source
+                is_first = taken.setdefault(name, held) is held
+                yield item_path(state, position), name if is_first else f"{frame.code.co_name}'s {name}"
             stack = layout.stack if number == level else frame.lower
             first = len(slots) + (0 if number == level else 1)
             for place in range(len(stack)):
@@ -359,6 +366,8 @@ def result_text(frame: SplitFrame) -> str:
 def value_text(frame: SplitFrame, index: int) -> str:
     """What a frame has on its stack, as far as its user can tell."""
     value = frame.stack[index] if index < len(frame.stack) else None
+    if value is not None and value.source is not None and value.source.depth:
+        return value.source.told()
     if value is not None and classes.lookup(value.cls, "__next__") is not None:
         return f"the iterator of a loop in {frame.code.co_qualname}"
     return f"a value in use in line {frame.position.lineno} of {frame.code.co_qualname}"

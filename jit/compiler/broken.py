@@ -106,8 +106,8 @@ def plan_split_in(attempt: Attempt, reach: Sequence[Frame], broke: BreakNote, as
     tracer, request = attempt.tracer, attempt.request
     parts = split(split_frames(tracer, reach), request.family, isinstance(broke.reason, ON_DATA))
     resumes = tuple(
-        request.resume(function, broke, carried, names, varying)
-        for function, carried, names, varying in zip(parts.resumes, parts.carried, parts.names, parts.varying, strict=True)
+        request.resume(function, broke, place, carried, names, varying)
+        for function, place, carried, names, varying in zip(parts.resumes, parts.places, parts.carried, parts.names, parts.varying, strict=True)
     )
     if asked_by_torch:
         ecosystem.asked_for_errors(tracer)  # once more, for its guard: the trace has gone back

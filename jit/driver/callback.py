@@ -32,7 +32,7 @@ from framejit.guards.dynamic import FIXED, Dynamic, Size
 from framejit.guards.source import MISSING, Call, Path
 from framejit.one_at_a_time import ONE_AT_A_TIME, wait
 from framejit.report import STATISTICS, BreakNote, FrameNote, record
-from framejit.reporting import recompiles, stacks
+from framejit.reporting import arguments, recompiles, stacks
 
 FEW_BEYOND_LIMIT = 2
 """Entries of a function that is called by one that has reached a limit: what has changed so often there often changes here too."""
@@ -143,7 +143,7 @@ class Compiler:
             return
         failure = None if guard is None else recompiles.failure_of(entry, call)
         changing = "something that has changed back" if failure is None else failure.difference
-        name = recompiles.name_of(function, compiled_module.module_in(args[0]) if args else None)
+        name = recompiles.name_of(function, compiled_module.module_in(args[0]) if args else None, self.history.resumed_at)
         self._report(call, breaks.ChangesMeanwhile(name, changing))
 
     def refuted(self, prediction: Prediction, compiled: Any, error: BaseException | None, entry: Entry) -> None:
@@ -254,11 +254,12 @@ class Compiler:
 
     def _subject(self, call: Call, module: nn.Module | None, entries: tuple[Entry, ...]) -> Subject:
         return Subject(
-            name=recompiles.name_of(call.function, module),
+            name=recompiles.name_of(call.function, module, self.history.resumed_at),
             call=call,
             options=self.options,
             history=self.history,
             family=self.families.of(module),
+            module=module,
             resumed=self.resumed_after is not None,
             entries=entries,
             own=tuple(entry for entry in entries if entry not in self.history.preferred and entry.spec.origin.is_for(module)),
@@ -307,9 +308,10 @@ class Compiler:
     def _compile(self, subject: Subject, origin: Origin) -> Entry | None:
         call, history = subject.call, self.history
         function = call.function
+        names = history.names if subject.resumed else arguments.names(call, subject.module)
         resume = functools.partial(self._resume, subject.family)
         request = CompileRequest(
-            function, call.locals, self.options, subject.family, history.changing, self.dynamic(call), history.names, origin, self.resumed_after,
+            function, call.locals, self.options, subject.family, history.changing, self.dynamic(call), names, origin, self.resumed_after,
             self.upcall_use, resume,
         )  # fmt: skip
         Compiler.compilations += 1
@@ -344,6 +346,7 @@ class Compiler:
         family: Family,
         function: types.FunctionType,
         resumed_after: BreakNote,
+        place: UserFrame,
         carried: Carried,
         names: Mapping[Path, str],
         on_data: Iterable[Path],
@@ -361,7 +364,7 @@ class Compiler:
         history.inherit(self.history, carried)
         if self.options.learns_sizes:
             history.vary(dict.fromkeys(path for path in on_data if path not in history.varying))
-        history.names = names
+        history.names, history.resumed_at = names, place
         return compiled
 
     def _entries(self) -> tuple[Entry, ...]:

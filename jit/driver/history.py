@@ -96,6 +96,7 @@ class History:
         varying: the sizes of tensors, and the numbers, that were different in two calls, by path: they are symbolic in the next entries.
         varying_since: the number of the first entry in which they are, by path.
         names: what the program calls that which a resumed frame's state holds; for reports.
+        resumed_at: where the program goes on in a resume function, in the innermost frame; for reports.
         lessons: how often `changing` has grown.
         learnt_at: the number of the first entry made since it last did.
         limits_reported, observed_by: the limits, and the modes of the program's, that a user has been told of.
@@ -109,6 +110,7 @@ class History:
         self.varying: Mapping[Path, Dimensions] = {}
         self.varying_since: dict[Path, int] = {}
         self.names: Mapping[Path, str] = {}
+        self.resumed_at: UserFrame | None = None
         self.lessons = 0
         self.learnt_at = 0
         self.limits_reported: set[tuple[str, str]] = set()

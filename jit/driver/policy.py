@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import nn
+
 from framejit import config, logs, stance
 from framejit._runtime import Entry
 from framejit.driver import torch_stance
@@ -30,6 +32,7 @@ class Subject:
 
     Attributes:
         name: of the function or module, for reports.
+        module: the first argument of the call, if it is a module.
         resumed: whether the function is a resume function.
         entries: all of the function's, the latest first.
         own: those of them that were made for the module of this call (all, if it has none), without the preferred ones, which no limit counts.
@@ -40,6 +43,7 @@ class Subject:
     options: Options
     history: History
     family: Family
+    module: nn.Module | None
     resumed: bool
     entries: tuple[Entry, ...]
     own: tuple[Entry, ...]

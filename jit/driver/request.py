@@ -14,6 +14,7 @@ from framejit._runtime import CompiledFunction
 from framejit.driver.history import Family
 from framejit.driver.options import Options
 from framejit.driver.upcalls import UpcallUse
+from framejit.errors import UserFrame
 from framejit.guards.dynamic import Dynamic
 from framejit.guards.kinds import Change
 from framejit.guards.source import Path
@@ -59,8 +60,8 @@ class CompileRequest:
         resumed_after: the first graph break that led here, of a resume function; None for a call of the user's.
         upcall_use: of a function that native code calls.
         left_to_autograd: why the graph has another backend than the program has asked for, in words; None if it hasn't.
-        resume: makes the CompiledFunction of a resume function, given that, the break before it, what it finds of ours, the names in its state, and
-            the numbers in it that depend on data.
+        resume: makes the CompiledFunction of a resume function, given that, the break before it, where it goes on, what it finds of ours, the names in
+            its state, and the numbers in it that depend on data.
     """
 
     function: FunctionType
@@ -73,5 +74,5 @@ class CompileRequest:
     origin: Origin
     resumed_after: BreakNote | None
     upcall_use: UpcallUse | None
-    resume: Callable[[FunctionType, BreakNote, Carried, Mapping[Path, str], Iterable[Path]], CompiledFunction]
+    resume: Callable[[FunctionType, BreakNote, UserFrame, Carried, Mapping[Path, str], Iterable[Path]], CompiledFunction]
     left_to_autograd: str | None = None

@@ -12,7 +12,7 @@ from torch import nn
 
 from framejit import breaks, logs
 from framejit._runtime import Entry
-from framejit.errors import RecompileError, UserFrame, behind_break
+from framejit.errors import RecompileError, UserFrame, program_name
 from framejit.guards.dynamic import NONE, Dimensions
 from framejit.guards.kinds import Change, Guard
 from framejit.guards.source import Call, Path
@@ -29,11 +29,16 @@ def explain() -> Any:
     return importlib.import_module("framejit.guards.explain")
 
 
-def name_of(function: types.FunctionType, module: nn.Module | None) -> str:
-    """What to call the function in reports: the module's class, where it is only what runs every module's calls."""
-    if module is not None and function.__code__.co_filename == MODULE_CALLS:
-        return f"the module {type(module).__qualname__}"
-    return behind_break(function.__qualname__)
+def name_of(function: types.FunctionType, module: nn.Module | None, resumed_at: UserFrame | None = None) -> str:
+    """What to call the function in reports: the module's class, where it is only what runs every module's calls. `resumed_at`: of a resume function,
+    where the program goes on.
+    """
+    name = program_name(function.__qualname__)
+    owner = f"the module {type(module).__qualname__}" if module is not None and function.__code__.co_filename == MODULE_CALLS else name
+    if resumed_at is None:
+        return owner
+    inner = "" if resumed_at.function in (owner, program_name(function.__code__.co_qualname)) else f" of {resumed_at.function}"
+    return f"{owner}{',' if inner else ''} from line {resumed_at.lineno}{inner} on"
 
 
 def first_failing(entry: Entry, call: Call) -> Any:

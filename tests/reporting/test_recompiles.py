@@ -17,6 +17,7 @@ from torch import nn
 
 import framejit
 from framejit import config
+from framejit.errors import program_name
 from framejit.guards.kinds import KINDS
 
 x = torch.arange(6.0).reshape(2, 3)
@@ -534,9 +535,76 @@ def test_behind_a_break_variables_have_their_names(told):
     told()
     compiled(torch.ones(2), 2, {"mode": "a"})
     text = told()
-    assert "k: expected that it == 1; found 2" in text and "inner:scale: expected that it == 1; found 2" in text
+    assert "entry 0: k: expected that it == 1; found 2" in text and "entry 0: scale: expected that it == 1; found 2" in text
+    name, first = f.__qualname__, f.__code__.co_firstlineno
+    assert f"recompiling {program_name(name)} from line {first + 2} on: no entry fits" in text.replace(name, program_name(name))
+    assert f"f, from line {inner.__code__.co_firstlineno + 1} of {inner.__qualname__} on: no entry fits; this makes entry 1" in text
     compiled(torch.ones(2), 2, {"mode": "b"})
     assert "settings['mode']: expected that it == 'a'; found 'b'" in told()
+
+
+def test_variables_of_one_name_in_two_functions_are_told_apart(told):
+    def inner(t, k):
+        framejit.graph_break()
+        return t * k.scale
+
+    def f(t, k, other):
+        return inner(t, other) * k.scale
+
+    compiled = framejit.compile(f, backend="eager")
+    compiled(x, Thing(scale=1), Thing(scale=2)), compiled(x, Thing(scale=1), Thing(scale=3))
+    assert "entry 0: inner's k.scale: expected that it == 2; found 3, needed here:" in told()
+    compiled(x, Thing(scale=4), Thing(scale=3))
+    assert ": k.scale: expected that it == 1; found 4, needed here:" in told()
+
+
+class Talking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.n = nn.Parameter(torch.ones(3)), 1
+
+    def forward(self, first, *rest, scale=1, **options):
+        y = first * self.weight * scale
+        framejit.graph_break()
+        return y * self.n + sum(rest) + options.get("bias", 0)
+
+
+def test_arguments_of_a_module_have_the_names_that_forward_gives_them(told):
+    module = Talking()
+    compiled = eager(module)
+    compiled(x, 1, scale=2, bias=5)
+    told()
+    for args, options, source in [
+        ((x[:1], 1), {"scale": 2, "bias": 5}, "first"),
+        ((x, 1), {"scale": 3, "bias": 5}, "scale"),
+        ((x, 7), {"scale": 2, "bias": 5}, "rest[0]"),
+        ((x, 7), {"scale": 2, "bias": 6}, "options['bias']"),
+    ]:
+        assert torch.equal(compiled(*args, **options), module(*args, **options))
+        assert re.search(rf": {re.escape(source)}: expected that it ", text := told()), text
+
+
+def test_what_is_compiled_again_of_a_module_is_named_with_its_line(told):
+    module = Talking()
+    compiled = eager(module)
+    compiled(x)
+    module.n = 2
+    compiled(x)
+    text = told()
+    line = Talking.forward.__code__.co_firstlineno + 2
+    assert text.startswith(f"recompiling the module Talking, from line {line} of Talking.forward on: no entry fits; this makes entry 1"), text
+    assert "entry 0: self.n: expected that it == 1; found 2" in text
+
+
+@torch.no_grad()
+def without_gradients(t, n):
+    return t * n
+
+
+def test_a_function_that_torch_wraps_has_its_own_names(told):
+    compiled = eager(without_gradients)
+    compiled(x, 1), compiled(x, 2)
+    assert "entry 0: n: expected that it == 1; found 2" in told()
 
 
 def test_a_break_is_shown_once_and_numbered_when_it_is(caplog):

@@ -17,6 +17,7 @@ from traces.programs import PROGRAMS
 import framejit
 
 FOLDER = Path(__file__).parent
+LINE = re.compile(r" from line \d+ on")
 LEFT_OUT = ("torch's global state", "torch/nn/modules/module.py", "_error_on_graph_break")
 """Lines of guards that are the same in every entry, or torch's own affair, and differ between versions of torch."""
 
@@ -35,7 +36,7 @@ def page(name: str) -> str:
     parts = [f"# {name}", " ".join((source.__doc__ or "").split()), fenced("python", without_docstring(inspect.getsource(source)))]
     waiting = iter(graphs)
     for number, entry in enumerate(report.entries, 1):
-        name_of_entry = re.sub(r" \S+:\d+ in ", " a break of ", entry.function)
+        name_of_entry = LINE.sub(" from the break on", entry.function)
         parts.append(f"## Entry {number}: {name_of_entry}")
         parts.append(fenced("python", next(waiting)) if entry.operations is not None else "No graph.")
         parts.append(f"{len(entry.guards)} guards, among them:")
@@ -67,7 +68,7 @@ def guard(line: str) -> str:
     """A guard as the report has it, without the name of its kind and the line that needs it; empty for what is left out."""
     if any(text in line for text in LEFT_OUT):
         return ""
-    return re.sub(r"^\w+ +", "", line.partition("  # ")[0])
+    return LINE.sub(" from the break on", re.sub(r"^\w+ +", "", line.partition("  # ")[0]))
 
 
 def line_of(place: str) -> str:

@@ -1,0 +1,60 @@
+"""What the program calls the arguments of a call that goes through a wrapper: `x` of a module's `forward`, and not `args[0]` of what runs its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import FunctionType, MethodType
+from typing import Any
+
+from torch import nn
+
+from framejit import classes
+from framejit.guards.source import Call, Index, Item, Local, Path, Slot, typed_key
+from framejit.library import HIDDEN, MODULE_CALLS
+
+
+def names(call: Call, module: nn.Module | None) -> dict[Path, str]:
+    """The names of what lies in a wrapper's `*args` and `**kwargs`, by path; none for functions of the program's own."""
+    code = call.function.__code__
+    if not code.co_filename.startswith(HIDDEN):
+        return {}
+    target, first = wrapped(call.function), code.co_argcount
+    if module is not None and code.co_filename == MODULE_CALLS:
+        target, first = forward_of(module)
+    return {} if target is None else dict(named(call, target, first))
+
+
+def wrapped(function: Any) -> FunctionType | None:
+    """What a wrapper says that it is around, and that in turn, until it is no wrapper."""
+    found = None
+    while type(function) is FunctionType:
+        found, function = function, function.__dict__.get("__wrapped__")
+    return found
+
+
+def forward_of(module: nn.Module) -> tuple[FunctionType | None, int]:
+    """The function that a module's calls come to, and which of its parameters gets the first argument."""
+    own = object.__getattribute__(module, "__dict__").get("forward")
+    function = own if own is not None else classes.lookup(type(module), "forward")
+    if type(function) is MethodType:
+        return wrapped(function.__func__), 1
+    return wrapped(function), 0 if own is not None else 1
+
+
+def named(call: Call, target: FunctionType, first: int) -> Iterator[tuple[Path, str]]:
+    """The path and the name of each item of `*args` and `**kwargs`: those of `target`, whose parameter `first` gets the first one of `*args`."""
+    code, inner = call.function.__code__, target.__code__
+    parameters = inner.co_varnames[: inner.co_argcount + inner.co_kwonlyargcount]
+    slot = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & CO_VARARGS:
+        path: Path = ((Local, Slot(slot, code.co_varnames[slot])),)
+        for index in range(len(call.locals[slot])):
+            if first + index < inner.co_argcount:
+                yield (*path, (Index, index)), parameters[first + index]
+            elif inner.co_flags & CO_VARARGS:
+                yield (*path, (Index, index)), f"{inner.co_varnames[len(parameters)]}[{first + index - inner.co_argcount}]"
+        slot += 1
+    if code.co_flags & CO_VARKEYWORDS:
+        path = ((Local, Slot(slot, code.co_varnames[slot])),)
+        yield from ((((*path, (Item, typed_key(name)))), name) for name in call.locals[slot] if name in parameters)
