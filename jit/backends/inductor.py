@@ -17,7 +17,9 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.custom_graph_pass import CustomPartitionerFn, get_hash_for_files
+from torch._ops import OpOverload
 from torch.compiler import config as config_of_compiler
+from torch.utils._pytree import tree_leaves
 
 from framejit.backends import changed_inputs, memory
 from framejit.backends.contexts import share_memory
@@ -29,6 +31,7 @@ from framejit.backends.shared_numbers import compute_once
 from framejit.backends.translation_units import together
 from framejit.backends.view_geometry import has_offset
 from framejit.errors import ConfigError, UnknownMode, UnknownOption, suggestion
+from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
 from framejit.warning_filters import version_kept
 
@@ -96,7 +99,8 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     """torch's `compile_fx`, on graphs without what it compiles to a wrong result.
 
     AOTAutograd's cache doesn't tell in which places inputs that share memory lie in it (torch 2.13), though what it makes for a graph that changes one of them
-    depends on that. So graphs with such inputs are compiled without it. Nor does any of its caches tell where inputs begin in their storages: see `offsets_in`.
+    depends on that. So graphs with such inputs are compiled without it. Nor does any of its caches tell where inputs begin in their storages (see
+    `offsets_in`), or what the fake implementations of custom operators say (see `promises_in`).
 
     Runs under the lock under which torch compiles backward passes, when the first one comes: two threads are never in Inductor at once. That lock is taken
     after framejit's own (`one_at_a_time.py`), and never before it.
@@ -104,10 +108,10 @@ def compile_inductor(gm: fx.GraphModule, example_inputs: Sequence[Any], config_p
     patches = dict(config_patches or {})
     patches["custom_partitioner_fn"] = Partitioner(patches.get("custom_partitioner_fn", config.custom_partitioner_fn))
     shared = share_memory(example_inputs)
-    offsets = offsets_in(gm, example_inputs)
-    inner = functools.partial(compile_inner, memories=memory.Memories.of(gm.graph), offsets=offsets)
+    apart = offsets_in(gm, example_inputs) + promises_in(gm)
+    inner = functools.partial(compile_inner, memories=memory.Memories.of(gm.graph), apart=apart)
     uncached = functorch_config.patch(enable_autograd_cache=False) if shared else contextlib.nullcontext()
-    with compile_lock(), uncached, as_framejit_compiles(offsets):
+    with compile_lock(), uncached, as_framejit_compiles(apart):
         return compile_fx(gm, example_inputs, inner_compile=inner, config_patches=patches)
 
 
@@ -118,12 +122,29 @@ def offsets_in(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
     return f"offsets {[value.storage_offset() for value in inputs if isinstance(value, torch.Tensor) and value.layout is torch.strided]} "
 
 
+def promises_in(gm: fx.GraphModule) -> str:
+    """What the program's own operators return in a graph, as their fake implementations say. Inductor's code checks that, and the keys of its caches are the
+    same after a fake implementation has been corrected (torch 2.13)."""
+    calls = [node for node in nodes_inside(gm) if isinstance(node.target, OpOverload) and is_of_others(node.target)]
+    leaves = [(node.target, tree_leaves(node.meta.get("example_value"))) for node in calls]
+    promised = [f"{operator}: {[promise(leaf) for leaf in found]}" for operator, found in leaves]
+    return f"operators {promised} " if promised else ""
+
+
+def promise(result: Any) -> str:
+    """What is known beforehand of a result of an operator."""
+    if not isinstance(result, torch.Tensor):
+        return type(result).__name__
+    strides = result.stride() if result.layout is torch.strided else ()
+    return f"{result.dtype} {tuple(result.shape)} {tuple(strides)} {result.device}"
+
+
 @contextlib.contextmanager
-def as_framejit_compiles(offsets: str) -> Iterator[None]:
+def as_framejit_compiles(apart: str) -> Iterator[None]:
     """In force while Inductor compiles a graph, or loads it from its cache: there, what it makes for framejit is kept apart from torch.compile's, and what
-    it makes for inputs with some offsets from what it makes for others."""
+    it makes for graphs with other `apart` (see `compile_inductor`) from what it makes for this one."""
     tag = config_of_compiler.cache_key_tag
-    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + offsets + tag), together(), version_kept():
+    with config_of_compiler.patch(cache_key_tag=tag if tag.startswith(OWN_TAG) else OWN_TAG + apart + tag), together(), version_kept():
         yield
 
 
@@ -145,11 +166,11 @@ class Partitioner(CustomPartitionerFn):
 
 
 def compile_inner(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], memories: memory.Memories | None = None, offsets: str = "", **kwargs: Any
+    gm: fx.GraphModule, example_inputs: Sequence[Any], memories: memory.Memories | None = None, apart: str = "", **kwargs: Any
 ) -> Any:
     """torch's `compile_fx_inner`, on a graph of ATen's operators in other words.
 
-    `memories`: those of the inputs and results of the trace's graph; `offsets`: see `offsets_in`.
+    `memories`: those of the inputs and results of the trace's graph; `apart`: see `as_framejit_compiles`.
     """
     context = torch._guards.TracingContext.try_get()
     if memories is not None and not kwargs.get("is_backward") and context is not None and context.fw_metadata is not None:
@@ -161,7 +182,7 @@ def compile_inner(
     if computes_again(gm.graph):  # that pass costs most of the memory that checkpoints save: docs/checkpointing.md
         settings["reorder_for_locality"] = False
     keep_saved_tensors()
-    with config.patch(settings), as_framejit_compiles(offsets):
+    with config.patch(settings), as_framejit_compiles(apart):
         return compile_fx_inner(gm, example_inputs, **kwargs)
 
 

@@ -23,7 +23,7 @@ from framejit.backends.request import (
 )
 from framejit.backends.undefined_gradients import with_undefined_gradients
 from framejit.compiler.backward_guards import BackwardGuards
-from framejit.compiler.graph_errors import GraphErrors, of_graph
+from framejit.compiler.graph_errors import GraphErrors, OperatorErrors, of_graph, of_operators
 from framejit.compiler.planned import Planned
 from framejit.compiler.referee import referee
 from framejit.compiler.surroundings import as_the_program_has_it
@@ -52,7 +52,7 @@ class Compiled:
     fn: Callable[..., Any] | None
     boxed: bool
     guards: tuple[Guard, ...]
-    errors: GraphErrors | None = None
+    errors: GraphErrors | OperatorErrors | None = None
 
 
 def compile_planned(planned: Planned) -> Compiled:
@@ -64,7 +64,7 @@ def compile_planned(planned: Planned) -> Compiled:
         logs.info("graph_code", f"graph of {attempt.tracer.function.__qualname__}", graph.gm.print_readable(print_output=False))
     request = request_of(planned)
     reached = partly_reached(graph.gm.graph, graph.spent) if request.backend.one_autograd_node and records_gradients(request) else {}
-    errors = of_graph(graph.gm) if request.backend.runs_nodes else None
+    errors = of_graph(graph.gm) if request.backend.runs_nodes else of_operators(graph.gm)
     try:
         with as_the_program_has_it(attempt.collects):
             compiled = compile_graph(request)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -10,14 +12,19 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from framejit.backends import node_lines
 from framejit.codegen.tracebacks import Passed, without_variables
+from framejit.graph.fake import is_of_others
 from framejit.graph.inner import nodes_inside
 from framejit.graph.metadata import USER_PLACES, UserPlace
 
 DISPATCH = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_ops.py", "_higher_order_ops", "_functorch", "_compile.py", "_dynamo"))
 """Files of torch through which the nodes of AOTAutograd's graphs call operators, and a program's calls don't."""
+
+OPERATOR = re.compile(r"\btorch\.ops\.(\w+\.\w+\.\w+)")
+"""How generated code names an operator that it calls, or whose result it checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +38,36 @@ class GraphErrors:
         assert error is not None
         known = [(self.places[key], traceback) for key, traceback in node_lines.nodes_in(error.__traceback__) if key in self.places]
         if known:
-            inner = known[-1][1].tb_next
-            while inner is not None and inner.tb_frame.f_code.co_filename.startswith(DISPATCH):
-                inner = inner.tb_next
-            error.__traceback__ = of_program(compiled.function, nested([places for places, _ in known]), inner)
+            error.__traceback__ = of_program(compiled.function, nested([places for places, _ in known]), without_dispatch(known[-1][1].tb_next))
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorErrors:
+    """The `outcome` of an entry whose graph runs as code that a backend has generated, in which only the program's own operators are known by name.
+
+    `places`: where the program was at the one node that calls an operator, by the operator's name as in `torch.ops.mine.scaled.default`.
+    """
+
+    places: Mapping[str, tuple[UserPlace, ...]]
+
+    def __call__(self, compiled: Any, error: BaseException | None, entry: Any) -> None:
+        """Put the program's frames in the place of those of the code and of the backend's, where one of these operators has raised `error`."""
+        assert error is not None
+        traceback = error.__traceback__
+        while traceback is not None:
+            line = linecache.getline(traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
+            name = OPERATOR.search(line)
+            if name is not None and name[1] in self.places:
+                error.__traceback__ = of_program(compiled.function, self.places[name[1]], without_dispatch(traceback.tb_next))
+                return
+            traceback = traceback.tb_next
+
+
+def without_dispatch(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback from where it has left torch's dispatch of operators."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(DISPATCH):
+        traceback = traceback.tb_next
+    return traceback
 
 
 def nested(found: Sequence[tuple[UserPlace, ...]]) -> tuple[UserPlace, ...]:
@@ -59,3 +92,13 @@ def of_graph(gm: fx.GraphModule) -> GraphErrors | None:
     """For a graph that is still as it was traced; None where it has no nodes of which the place is known."""
     places = {node_lines.key(node.meta): node.meta[USER_PLACES] for node in nodes_inside(gm) if node.meta.get(USER_PLACES)}
     return GraphErrors(places) if places else None
+
+
+def of_operators(gm: fx.GraphModule) -> OperatorErrors | None:
+    """For a graph that is still as it was traced, which a backend generates code for; None where it calls no operators of the program's."""
+    calls: dict[str, set[tuple[UserPlace, ...]]] = {}
+    for node in nodes_inside(gm):
+        if isinstance(node.target, OpOverload) and is_of_others(node.target) and node.meta.get(USER_PLACES):
+            calls.setdefault(str(node.target), set()).add(node.meta[USER_PLACES])
+    places = {name: next(iter(found)) for name, found in calls.items() if len(found) == 1}
+    return OperatorErrors(places) if places else None

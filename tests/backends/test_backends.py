@@ -479,6 +479,29 @@ def test_views_at_other_places_of_a_changed_tensor_are_not_taken_from_the_cache(
         assert torch.equal(compiled(x, x[place]), change(y, y[place]))
 
 
+FAKE_SAYS = {"the truth": False}
+
+
+@torch.library.custom_op("framejit_backends::twice_as_long", mutates_args=())
+def twice_as_long(t: torch.Tensor) -> torch.Tensor:
+    return torch.cat([t, t])
+
+
+@twice_as_long.register_fake
+def fake_of_twice_as_long(t):
+    return t.new_empty(2 * t.shape[0]) if FAKE_SAYS["the truth"] else torch.empty_like(t)
+
+
+@pytest.mark.slow
+def test_code_for_a_wrong_fake_is_not_taken_from_the_cache_after_the_fake_is_corrected(monkeypatch):
+    x = torch.randn(4)
+    with pytest.raises(AssertionError):
+        framejit.compile(lambda t: twice_as_long(t.sin()) * 2, backend="inductor")(x)
+    monkeypatch.setitem(FAKE_SAYS, "the truth", True)
+    found = framejit.compile(lambda t: twice_as_long(t.sin()) * 2, backend="inductor")(x)
+    torch.testing.assert_close(found, twice_as_long(x.sin()) * 2)
+
+
 @pytest.fixture
 def compiles_of_inductor(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], int]]:
     """What Inductor is asked to compile of a graph, with one of the options then in force."""

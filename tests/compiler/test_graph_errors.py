@@ -235,3 +235,53 @@ def test_what_is_known_of_lines_goes_with_the_graph(backend):
     framejit.reset()
     gc.collect()
     assert not set(node_lines._lines) - before
+
+
+# ---- graphs that run as code which a backend has generated ----
+
+
+@torch.library.custom_op("framejit_graph_errors::halved", mutates_args=())
+def halved(a: torch.Tensor) -> torch.Tensor:
+    if len(a) % 2:
+        raise ValueError("an odd length")
+    return a[::2].clone()
+
+
+@halved.register_fake
+def _(a):
+    return a.new_empty((len(a) // 2, *a.shape[1:]))
+
+
+def halves(a):
+    b = a.sin()
+    return halved(b) * 2
+
+
+def halves_twice(a):
+    b = halved(a)
+    return halved(b) * 2
+
+
+def generated(gm, example_inputs):
+    """Stands for Inductor, whose code calls operators by such lines."""
+
+    def run(a):
+        return (torch.ops.framejit_graph_errors.halved.default(a.sin()) * 2,)
+
+    return run
+
+
+def test_an_operator_of_the_programs_that_fails_in_generated_code_is_found_by_its_name():
+    compiled = framejit.compile(halves, backend=generated, dynamic=False)
+    with pytest.raises(ValueError, match="odd length") as caught:
+        compiled(torch.ones(3))
+    frames = [frame for frame in traceback.extract_tb(caught.value.__traceback__)[1:] if "site-packages" not in frame.filename]
+    assert [(frame.name, frame.line) for frame in frames] == [("halves", "return halved(b) * 2"), ("halved", 'raise ValueError("an odd length")')]
+    assert torch.equal(compiled(torch.ones(4)), halves(torch.ones(4)))
+
+
+def test_an_operator_that_is_called_in_several_places_is_not_guessed_at():
+    compiled = framejit.compile(halves_twice, backend=generated, dynamic=False)
+    with pytest.raises(ValueError, match="odd length") as caught:
+        compiled(torch.ones(3))
+    assert "run" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
