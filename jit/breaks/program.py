@@ -195,7 +195,7 @@ class TooLong(Break):
     id = "FJ017"
     message = "the trace is too long: {what}"
     explanation = "Loops are unrolled into the trace, and their iterations reached the option unroll_limit."
-    hints = ("Compile the body of the loop in its place, or raise the option unroll_limit (FRAMEJIT_UNROLL_LIMIT).",)
+    hints = ("Compile the body of the loop instead, or raise the option unroll_limit (FRAMEJIT_UNROLL_LIMIT).",)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,10 @@ class IteratorFromOutside(Break):
     id = "FJ018"
     message = "step of {what}, an iterator made outside the compiled function"
     explanation = "Its next item cannot be known without taking it, and taking it while tracing would lose it."
-    hints = ("Pass the list or tuple that it runs over, or make the iterator inside the compiled function.",)
+    hints = (
+        "Pass the list or tuple that it runs over, or make the iterator inside the compiled function.",
+        "Take the item outside the compiled function, with next(), and pass it in.",
+    )
 
 
 @dataclass(frozen=True)
@@ -251,7 +254,10 @@ class FrameIntrospection(Break):
     id = "FJ020"
     message = "{what} looks at the frames of the program"
     explanation = "Inlined calls have no frames of their own, so what it would see is not there."
-    hints = ("Move it out of the compiled function.",)
+    hints = (
+        "Pass what it looks for (a name, a dict of values) as an argument.",
+        "Move it out of the compiled function.",
+    )
 
 
 @dataclass(frozen=True)

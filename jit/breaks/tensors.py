@@ -43,6 +43,7 @@ class OperatorRaises(Break):
     explanation = "The operator was run on tensors without data, to learn the shape of its result, and raised an error."
     hints = (
         "Check the shapes, dtypes and devices of the operands: the program probably fails here uncompiled too.",
+        "Where the program catches the exception, ask for the shapes or dtypes beforehand, with `if`.",
     )
 
 

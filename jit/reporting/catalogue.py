@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import fields
 from pathlib import Path
@@ -12,12 +13,14 @@ from framejit.reporting import programs
 
 WIDTH = 120
 INDEX = "README.md"
+ONLY_SPECIFICS = re.compile(r"^\{\w+\}\.$")
+"""A piece of advice of which nothing is known before it is given."""
 
 
 def page(reason: type[Break]) -> str:
     """One reason's page, in Markdown."""
     specifics = {field.name: f"<{field.name}>" for field in fields(reason)}
-    hints = [hint.format(**specifics) for hint in reason.hints]
+    hints = [ONLY_SPECIFICS.sub("Do what the report says about it.", hint).format(**specifics) for hint in reason.hints]
     first, _, rest = reason.page().partition("\n\n")
     parts = [
         f"# {reason.id}: {reason.__name__}",
@@ -45,7 +48,8 @@ def index() -> str:
     return "\n".join([
         "# Graph breaks, by reason",
         "",
-        "Made from `jit/breaks/` by `python -m framejit breaks --write docs/breaks`.",
+        "Each page shows a program with this break, what to do about it, and what framejit reports of the program before and after.",
+        "Written from `jit/breaks/` by `python -m framejit breaks --write docs/breaks`.",
         "",
         "| id | reason | |",
         "|---|---|---|",

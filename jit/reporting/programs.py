@@ -14,6 +14,14 @@ FOLDER = Path(breaks.__file__).parent / "programs"
 COMMAND = "python -m tools.bench.cures --times"
 
 
+WITHOUT = {
+    "FJ027": "No program of a few lines shows this reason each time: another thread has to change something just while framejit compiles.",
+    "FJ031": "There is no program that shows this reason and a cure, since it is an error of framejit's. Until it is mended, such calls run uncompiled.",
+    "FJ080": "There is no program that shows this reason and a cure, since it is an error of framejit's. Until it is mended, the function runs uncompiled.",
+}
+"""Why the pages of these reasons show no program."""
+
+
 @functools.cache
 def outcomes() -> dict[str, Any]:
     """What tools/bench/cures.py has written down of each reason's programs, by id."""
@@ -30,9 +38,9 @@ def section(identifier: str, form: str) -> list[str]:
 
 
 def costs(identifier: str) -> list[str]:
-    """The part of a reason's page that compares its programs, in Markdown; empty if it has none."""
+    """The part of a reason's page that compares its programs, in Markdown, or says why it has none."""
     found = outcomes().get(identifier)
-    return [] if found is None else ["## What it costs", table(found)]
+    return [WITHOUT[identifier]] if found is None else ["## What it costs", table(found)]
 
 
 def report(outcome: dict[str, Any]) -> str:
@@ -72,7 +80,13 @@ def table(found: dict[str, Any]) -> str:
     ]
     times, note = found.get("microseconds"), ""
     if times:
-        rows.append(("time of the last statement", [f"{times[form]:.1f} µs" for form in forms]))
-        note = f" Times: once all is compiled, backend {found['backend']}, on one core of a CPU."
+        rows.append(("time of the last statement", [duration(times[form]) for form in forms]))
+        note = f"\n\nTimes are of later calls, with the backend {found['backend']} where the program names none, on one core. The tensors are small: \
+times show what calls cost, and not what larger graphs save."
     lines = [f"| | {' | '.join(forms)} |", "|---" * (len(forms) + 1) + "|", *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows)]
     return "\n".join(lines) + f"\n\nPython {found['python']}, torch {found['torch']}; written by `{COMMAND}`.{note}"
+
+
+def duration(microseconds: float) -> str:
+    """A time in words."""
+    return f"{microseconds:.1f} µs" if microseconds < 1000 else f"{microseconds / 1000:.1f} ms"

@@ -17,13 +17,6 @@ from tools.measure import largest_error
 
 pytestmark = pytest.mark.only_eager("counts graphs and their operations as the pages do")
 
-WITHOUT_PROGRAM = {
-    "FJ027": "another thread changes something while framejit compiles: there is no program in which that happens each time",
-    "FJ031": "an error of framejit's: a program that shows one is a bug to be mended",
-    "FJ080": "an error of framejit's: a program that shows one is a bug to be mended",
-}
-"""Reasons whose page shows no program, and why."""
-
 WITH_OTHERS = {"FJ028": {"FJ012"}, "FJ029": {"FJ018"}, "FJ030": {"FJ012", "FJ018"}}
 """Reasons that come with others: one that concerns what follows a break, and iterators that are made natively and then come from outside."""
 
@@ -38,8 +31,8 @@ def run(id: str, form: str):
 
 
 def test_every_reason_has_a_program_or_a_reason_for_having_none():
-    assert set(cures.identifiers()) | set(WITHOUT_PROGRAM) == set(CATALOGUE)
-    assert not set(cures.identifiers()) & set(WITHOUT_PROGRAM)
+    assert set(cures.identifiers()) | set(programs.WITHOUT) == set(CATALOGUE)
+    assert not set(cures.identifiers()) & set(programs.WITHOUT)
     assert {path.stem for path in cures.PROGRAMS.glob("*.py")} == {f"{id}_{form}" for id in cures.identifiers() for form in cures.FORMS}
 
 
@@ -91,6 +84,12 @@ def test_a_page_shows_both_programs_with_reports_and_costs():
 def test_a_page_without_programs_has_the_rest():
     page = catalogue.page(CATALOGUE["FJ080"])
     assert "## Before" not in page and "## What it costs" not in page and "**What to do.**" in page and "## In detail" in page
+    assert programs.WITHOUT["FJ080"] in page
+
+
+def test_a_page_shows_no_advice_of_which_nothing_is_known():
+    page = catalogue.page(CATALOGUE["FJ019"])
+    assert "{advice_on_it}." in CATALOGUE["FJ019"].hints and "advice_on_it" not in page and "- Do what the report says about it." in page
 
 
 def test_a_report_names_no_folder_of_a_machine():

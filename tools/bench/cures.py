@@ -216,8 +216,8 @@ def main() -> None:
         if asked.times:
             row["backend"], row["microseconds"] = asked.backend, microseconds(identifier, asked.backend, asked.seconds)
         print(identifier, json.dumps(row, indent=1, ensure_ascii=False), flush=True)
-    ordered = {identifier: reasons[identifier] for identifier in identifiers() if identifier in reasons}
-    OUTCOMES.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
+        ordered = {identifier: reasons[identifier] for identifier in identifiers() if identifier in reasons}
+        OUTCOMES.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A module is imported inside a compiled function, and this is its first import."""
+"""A module is imported for the first time inside a compiled function. Later calls have no break there."""
 
 import torch
 

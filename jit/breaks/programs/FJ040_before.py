@@ -1,4 +1,4 @@
-"""The first step of a new Adam."""
+"""The first step of a new Adam runs uncompiled. Later steps are compiled."""
 
 import torch
 

@@ -1,27 +1,23 @@
-"""The program asks for what it wants to know by itself."""
+"""The method is called with an instance."""
 
 import torch
 
 import framejit
 
 
-class Base:
-    scale = 2.0
+class Layer(torch.nn.Identity):
+    def kind(self):
+        return super().__thisclass__.__name__
 
 
-class Layer(Base):
-    def owner(self):
-        return self
-
-
-def layer(x):
-    return x if Layer.owner(None) is None else -x
+SCALES = {"Layer": 2.0}
+layer = Layer()
 
 
 @framejit.compile
 def model(x):
     x = torch.relu(x)
-    return layer(x) * 2
+    return x * SCALES[layer.kind()]
 
 
 result = model(torch.arange(3.0))

@@ -1,27 +1,22 @@
-"""A method is called without an instance, and asks `super()`."""
+"""A method that uses `super()` is called without an instance."""
 
 import torch
 
 import framejit
 
 
-class Base:
-    scale = 2.0
+class Layer(torch.nn.Identity):
+    def kind(self):
+        return super().__thisclass__.__name__
 
 
-class Layer(Base):
-    def owner(self):
-        return super().__self__
-
-
-def layer(x):
-    return x if Layer.owner(None) is None else -x
+SCALES = {"Layer": 2.0}
 
 
 @framejit.compile
 def model(x):
     x = torch.relu(x)
-    return layer(x) * 2
+    return x * SCALES[Layer.kind(None)]
 
 
 result = model(torch.arange(3.0))

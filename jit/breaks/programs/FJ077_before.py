@@ -1,4 +1,4 @@
-"""The first call of a lazy layer, after the model has drawn noise."""
+"""The first call of a lazy layer, after the model has drawn noise, runs uncompiled. Later calls are compiled."""
 
 import torch
 
