@@ -9,6 +9,7 @@ import importlib
 import importlib.metadata
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -19,6 +20,16 @@ from urllib.parse import unquote, urlsplit
 def minor_version(version: str) -> str:
     """`major.minor` of a version string: `2.13.0+cpu` gives `2.13`."""
     return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def required_torch() -> str:
+    """The minor version of torch that the installed metadata require, which is the one that the build was for; empty where nothing is installed."""
+    try:
+        required = importlib.metadata.requires("framejit") or []
+    except importlib.metadata.PackageNotFoundError:
+        required = []
+    found = next(filter(None, (re.match(r"torch\b.*>=(\d+\.\d+)", text) for text in required)), None)
+    return found.group(1) if found else ""
 
 
 def source() -> tuple[str, bool]:
@@ -72,6 +83,9 @@ def check_build() -> None:
     try:
         runtime: Any = importlib.import_module("framejit._runtime")
     except ImportError as error:  # not built, or built against another torch whose symbols are missing here
+        built = required_torch()
+        if built and built != minor_version(torch.__version__):
+            raise ImportError(f"framejit was built for torch {built}, but torch {torch.__version__} is installed; {remedy(torch.__version__)}") from error
         raise ImportError(f"framejit's extension module cannot be loaded ({error}); {remedy(torch.__version__)}") from error
     python = ".".join(map(str, versions.CURRENT.number))
     check_versions(runtime.built_for_torch, runtime.built_for_python, torch.__version__, python)

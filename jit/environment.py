@@ -19,6 +19,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from framejit.build_check import required_torch
+
 VERSION = "0.1.0"
 PACKAGES = ("numpy", "sympy", "triton", "z3-solver", "transformers")
 """Packages whose versions matter to framejit, besides torch."""
@@ -67,7 +69,8 @@ def built_for() -> str:
     try:
         runtime: Any = importlib.import_module("framejit._runtime")
     except Exception as error:
-        return f"unknown: the extension module can't be loaded ({error})"
+        built = required_torch()
+        return f"torch {built}, by the metadata; the extension module can't be loaded" if built else f"unknown: the extension module can't be loaded ({error})"
     return f"Python {runtime.built_for_python}, torch {runtime.built_for_torch}"
 
 

@@ -66,6 +66,9 @@ def test_a_missing_extension_names_the_command_that_builds_it(monkeypatch):
     monkeypatch.setattr(build_check.importlib, "import_module", fail)
     with pytest.raises(ImportError, match=r"cannot be loaded \(undefined symbol: c10\); .* -m pip install "):
         build_check.check_build()
+    monkeypatch.setattr(build_check.importlib.metadata, "requires", lambda _: ["torchvision", "torch<2.10,>=2.9", "numpy"])
+    with pytest.raises(ImportError, match=r"built for torch 2\.9, but torch .* is installed; .* -m pip install "):
+        build_check.check_build()
 
 
 PRETENDED = "import torch; torch.__version__ = '2.99.0'"
