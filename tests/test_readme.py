@@ -1,4 +1,4 @@
-"""README.md: its examples run, one after the other, and give what is written beside them."""
+"""README.md: its examples run, one after the other, and print what stands after them; its figures are those of the pages; it stays short."""
 
 from __future__ import annotations
 
@@ -9,43 +9,38 @@ from pathlib import Path
 
 import pytest
 
+from tools.bench import figures
+
 README = Path(__file__).parent.parent / "README.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
-GIVEN = """
-import linecache, sys, types
-import torch, framejit
-from framejit import error_on_graph_break
-
-def fn(x):
-    return x.sin() + 1
-
-def encoder(ids, mask):
-    return ids + mask
-
-model, x, batch = torch.nn.Linear(8, 8), torch.randn(3), torch.randn(32, 8)
-loader = [torch.randn(rows, 8) for rows in (32, 32, 7)]
-library = types.SimpleNamespace(in_c=torch.sin)
-
-def run(name, source):
-    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-    exec(compile(source, name, "exec"), globals())
-    framejit.set_stance("default")
-    framejit.reset()
-"""
-"""What the examples use without saying what it is."""
+EXAMPLES = re.findall(r"^```python\n(.*?)^```(?:\n+```text\n(.*?)^```)?", README.read_text(), re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
-def test_the_examples_run(tmp_path: Path) -> None:
-    told = [f"run('example{i}.py', {checked(example)!r})" for i, example in enumerate(EXAMPLES)]
+def test_the_examples_run_and_print_what_stands_after_them(tmp_path: Path) -> None:
     program = tmp_path / "examples.py"
-    program.write_text(GIVEN + "\n".join(told))
+    program.write_text("\n".join(code for code, _ in EXAMPLES))
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=280, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for printed in re.findall(r"^# (region .*|  smallest: .*|  raises .*)$", README.read_text(), re.MULTILINE):
-        assert printed in done.stdout.splitlines(), done.stdout
+    assert EXAMPLES and done.stdout == "".join(printed for _, printed in EXAMPLES)
 
 
-def checked(example: str) -> str:
-    """An example in which what is said to be True is asserted."""
-    return re.sub(r"^(\S.*?) +# True(?=$|:)", r"assert \1  # True", example, flags=re.MULTILINE)
+def test_it_is_read_in_minutes() -> None:
+    assert len(README.read_text().splitlines()) <= 150
+
+
+def test_its_table_and_plot_are_what_the_pages_of_the_benchmarks_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert figures.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_a_page_that_has_changed_makes_the_figures_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
+    for name in ("bench.md", "training.md", "zoo.md", "figures.svg"):
+        text = (figures.ROOT / "docs" / name).read_text()
+        (tmp_path / "docs" / name).write_text(text.replace("| 0.805 |", "| 0.905 |"))
+    (tmp_path / "README.md").write_text(README.read_text())
+    for name, path in (("ROOT", tmp_path), ("README", tmp_path / "README.md"), ("PLOT", tmp_path / "docs" / "figures.svg")):
+        monkeypatch.setattr(figures, name, path)
+    assert figures.main(["--check"]) == 1
+    assert "README.md isn't what the pages" in (said := capsys.readouterr().out) and "docs/figures.svg isn't" in said
+    assert figures.main([]) == 0 and figures.main(["--check"]) == 0
+    assert "| 0.905 s | 0.20 |" in (tmp_path / "README.md").read_text() and ">0.905 s<" in (tmp_path / "docs" / "figures.svg").read_text()
