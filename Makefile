@@ -14,6 +14,7 @@
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
 #   make features              small programs, one for each feature, beside torch.compile; installs the packages
 #   make scripts               training scripts of other packages against eager; installs the packages
+#   make docs                  the documentation's site, in build/site
 #   make build                 only (re)build the extension and refresh the editable install
 #   make PYTHON=python3.12 TORCH=2.11.0 VENV=.venv312 test
 
@@ -43,7 +44,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-slow test-aot test-logs lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts clean force
+.PHONY: all setup build demo test test-fast test-slow test-aot test-logs lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts docs clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -139,6 +140,9 @@ scripts features: $(INSTALLED)
 		> build/requirements-$@.txt
 	$(BIN)/python -m pip install --quiet "torch==$$($(BIN)/python -c 'import torch; print(torch.__version__)')" --requirement build/requirements-$@.txt
 	$(BIN)/python tools/bench/$@.py $(ARGS)
+
+docs: $(INSTALLED)
+	$(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(DEPENDENCIES)
