@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 BLOCK = re.compile(r"^( *)```(\S*)([^\n]*)\n(.*?)^\1```[ ]*$", re.MULTILINE | re.DOTALL)
 END_OF_BLOCK = "-- end of block --"
+NEEDS_LIBRARIES = f"import sys\nsys.path.insert(0, {str(ROOT / 'tools')!r})\nimport libraries\n"
+"""What the processes of a page with models run first, so that transformers can be imported beside a torchvision that can't."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ def printed(name: str, blocks: list[Example], folder: Path, timeout: float = 280
     """
     program = folder / f"{name}.py"
     program.write_text("".join(f"{block.code}print({END_OF_BLOCK!r})\n" for block in blocks))
-    quiet = {"HF_HUB_OFFLINE": "1", "FRAMEJIT_STRICT": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
+    (folder / "startup").mkdir(exist_ok=True)
+    (folder / "startup" / "sitecustomize.py").write_text(NEEDS_LIBRARIES if any("transformers" in block.code for block in blocks) else "")
+    quiet = {"HF_HUB_OFFLINE": "1", "FRAMEJIT_STRICT": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120", "PYTHONPATH": str(folder / "startup")}
     environment = {variable: value for variable, value in os.environ.items() if not variable.startswith("FRAMEJIT_")} | quiet
     done = subprocess.run(
         [sys.executable, program.name], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout
