@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch.optim import Optimizer
+
 from framejit.errors import RESUMED, behind_break, program_name
 from framejit.guards.build import check_all
 from framejit.guards.global_state import GlobalState, told_setting
@@ -119,8 +121,13 @@ PER_THREAD = "a thread begins with torch's defaults: set the modes in the functi
 ONLY_PASSED_ON = "a number that is only passed on, or counted up and stored, needs no guard: use its value outside the compiled function"
 
 
-def hint(guard: Guard, value: Any) -> str | None:
-    """What would avoid that `guard` fails for `value`; None where there is nothing to say."""
+FIRST_STEP = "nothing needs to be done: an optimizer makes its state in its first step, and later steps share what is compiled for them"
+
+
+def hint(guard: Guard, value: Any, call: Call) -> str | None:
+    """What would avoid that `guard` fails for `value` in `call`; None where there is nothing to say."""
+    if is_of_optimizer(guard.source, call) and not isinstance(guard, (Equals, TensorMatch)):
+        return FIRST_STEP
     if not isinstance(guard, IsPresent) and is_of_iteration(guard.source) and (value is MISSING) != isinstance(guard, IsMissing):
         return ITERATIONS
     if isinstance(guard, TensorMatch):
@@ -131,6 +138,17 @@ def hint(guard: Guard, value: Any) -> str | None:
 def is_of_hooks(source: Source) -> bool:
     """Whether a path leads to the hooks of a module, or to torch's hooks of all modules."""
     return isinstance(source, Item) and isinstance(source.payload, str) and source.payload.endswith("_hooks")
+
+
+def is_of_optimizer(source: Source | None, call: Call) -> bool:
+    """Whether a path leads to the state of an optimizer of torch's, or to something in it."""
+    while source is not None:
+        if isinstance(source, Item) and source.payload == "state" and isinstance(source.base, InstanceDict):
+            assert source.base.base is not None
+            if issubclass(type(source.base.base.fetch(call)), Optimizer):
+                return True
+        source = source.base
+    return False
 
 
 def is_of_iteration(source: Source | None) -> bool:
@@ -190,8 +208,9 @@ def failure_of(guard: Guard, call: Call) -> Failure:
         about, expected, line = guard.failure(demand)
         return Failure(guard, about, expected, guard.found(value, call), line, guard.advice)
     numbers = guard.differences(value) if isinstance(guard, TensorMatch) else ()
-    resumed = RESUMED in call.function.__qualname__
-    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value), numbers, resumed=resumed)
+from torch.optim import Optimizer
+
+from framejit.errors import RESUMED, behind_break, program_name
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:

@@ -168,6 +168,14 @@ class Source:
         name = root.names.get(self.path()) if root.names else None
         return self.text(Source.told) if name is None else name
 
+    def is_called(self, name: str) -> None:
+        """Reports call what the path leads to by a name of the program's."""
+        root = self
+        while root.base is not None:
+            root = root.base
+        assert isinstance(root, Root)
+        root.names.setdefault(self.path(), name)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.describe()}>"
 
@@ -185,7 +193,7 @@ class Root(Source):
 
     def __init__(self, names: Mapping[Path, str] | None = None) -> None:
         super().__init__(None, None)
-        self.names = names or {}
+        self.names = dict(names or {})
 
     def text(self, of: Callable[[Source], str]) -> str:
         return "<call>"
@@ -449,7 +457,7 @@ class CAttr(Source):
 
     def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{of(self.base)}.{self.payload}"
+        return f"{of(self.base)}'s self" if self.payload == "__self__" else f"{of(self.base)}.{self.payload}"
 
 
 class TypeAttr(Source):
@@ -533,7 +541,7 @@ class MethodField(Source):
 
     def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"{of(self.base)}.__{'func' if self.payload == 'function' else 'self'}__"
+        return f"{of(self.base)}.__func__" if self.payload == "function" else f"{of(self.base)}'s self"
 
 
 class DequeIndex(Source):
@@ -595,7 +603,7 @@ class IteratorItem(Source):
 
     def text(self, of: Callable[[Source], str]) -> str:
         assert self.base is not None
-        return f"item {self.payload} ahead of {of(self.base)}"
+        return f"list({of(self.base)})[{self.payload}]" if self.payload else f"next({of(self.base)})"
 
 
 class IteratorField(Source):

@@ -23,12 +23,14 @@ from framejit.bytecode.liveness import live_slots
 from framejit.bytecode.splice import Failed, Item, ItemKind, Layout, Outcome, RaisedAt, Writer
 from framejit.codegen.recorder import CannotGenerate
 from framejit.errors import RESUMED, UserFrame
-from framejit.guards.source import CellContents, Index, Local, Path, Slot, Source
+from framejit.guards.source import CAttr, CellContents, Index, Local, MethodField, Path, Slot, Source
+from framejit.objects.builtinobject import BuiltinMethodObject
 from framejit.objects.cellobject import CellObject
 from framejit.objects.constobject import NONE
 from framejit.objects.delivery import Delivery, How
 from framejit.objects.finalizers import outlives_reads
-from framejit.objects.object import Object
+from framejit.objects.funcobject import MethodObject
+from framejit.objects.object import Object, settle
 from framejit.objects.tupleobject import TupleObject
 
 PEEKS = frozenset({"LIST_APPEND", "LIST_EXTEND", "SET_ADD", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE", "MAP_ADD"})
@@ -334,7 +336,11 @@ class _Splitter:
             for place in range(len(stack)):
                 below = len(stack) - place - 1  # the stack lies in the state with its top first
                 is_result = number == level and below >= len(stack) - results
-                yield item_path(state, first + place), result_text(frame) if is_result else value_text(frame, below)
+                path = item_path(state, first + place)
+                yield path, result_text(frame) if is_result else value_text(frame, below)
+                receiver = None if is_result else receiver_text(frame, below)
+                if receiver is not None:
+                    yield from (((*path, step), receiver) for step in RECEIVERS)
             state = item_path(state, len(slots))
             if number < level:
                 yield state, f"what {self.frames[number + 1].code.co_qualname} goes on with"
@@ -363,14 +369,43 @@ def result_text(frame: SplitFrame) -> str:
     return f"`{text}`" if 0 < len(text) <= LONGEST_EXPRESSION else f"a value computed in line {frame.position.lineno}"
 
 
+RECEIVERS: Path = ((MethodField, "self"), (CAttr, "__self__"))
+"""The steps from a bound method to what it is bound to."""
+
+
 def value_text(frame: SplitFrame, index: int) -> str:
     """What a frame has on its stack, as far as its user can tell."""
     value = frame.stack[index] if index < len(frame.stack) else None
-    if value is not None and value.source is not None and value.source.depth:
-        return value.source.told()
+    name = name_of(frame, value)
+    if name is not None:
+        return name
     if value is not None and classes.lookup(value.cls, "__next__") is not None:
-        return f"the iterator of a loop in {frame.code.co_qualname}"
+        return f"the loop in {loop_text(frame, index)}"
     return f"a value in use in line {frame.position.lineno} of {frame.code.co_qualname}"
+
+
+def name_of(frame: SplitFrame, value: Object | None) -> str | None:
+    """What the program calls a value: the path by which it has come, or the variable that holds it."""
+    if value is None:
+        return None
+    if value.source is not None and value.source.depth:
+        return value.source.told()
+    return next((name for name, held in zip(frame.decoded.slots, frame.locals) if held is value), None)
+
+
+def loop_text(frame: SplitFrame, index: int) -> str:
+    """Where the loop is whose iterator lies on the stack: its line; the function, where that isn't known."""
+    iterators = [place for place, value in enumerate(frame.stack) if value is not None and classes.lookup(value.cls, "__next__") is not None]
+    loops = [step for place, step in enumerate(frame.decoded.instructions) if step.op == "FOR_ITER" and place <= frame.index < step.value]
+    line = loops[iterators.index(index)].position.lineno if len(loops) == len(iterators) else None
+    return frame.code.co_qualname if line is None else f"line {line}"
+
+
+def receiver_text(frame: SplitFrame, index: int) -> str | None:
+    """What the program calls that which a bound method on the stack is bound to; None of anything else."""
+    held = frame.stack[index] if index < len(frame.stack) else None
+    method = None if held is None else settle(held)
+    return name_of(frame, method.receiver) if isinstance(method, (MethodObject, BuiltinMethodObject)) else None
 
 
 def item_path(state: Path, position: int) -> Path:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from framejit import classes
 from framejit.guards.source import Source
 from framejit.objects import abstract, operators, text
 from framejit.objects.delivery import Delivery
@@ -154,7 +155,14 @@ class FieldGetterObject(Object):
         items = obj.items(vm)
         if position >= len(items):
             vm.raise_(IndexError, "tuple index out of range")
-        return items[position]
+        item, name = items[position], self.name_in(obj)
+        if item.source is not None and item.source.base is obj.source and obj.source is not None and name is not None:
+            item.source.is_called(f"{obj.source.told()}.{name}")
+        return item
+
+    def name_in(self, obj: Object) -> str | None:
+        """What the field is called in the class of a named tuple."""
+        return next((name for name, found in classes.class_dict(obj.cls).items() if found is self.value), None)
 
     def descriptor_set(self, vm: VM, obj: Object, value: Object | None, delivery: Delivery | None = None) -> bool:
         vm.raise_(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")

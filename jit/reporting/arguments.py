@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType, MethodType
@@ -19,27 +20,31 @@ def names(call: Call, module: nn.Module | None) -> dict[Path, str]:
     code = call.function.__code__
     if not code.co_filename.startswith(HIDDEN):
         return {}
-    target, first = wrapped(call.function), code.co_argcount
-    if module is not None and code.co_filename == MODULE_CALLS:
-        target, first = forward_of(module)
-    return {} if target is None else dict(named(call, target, first))
+    runs_module = module is not None and code.co_filename == MODULE_CALLS
+    target, first = forward_of(module) if runs_module else (call.function, code.co_argcount)
+    target, first = wrapped(target, first)
+    return {} if target is None or target is call.function else dict(named(call, target, first))
 
 
-def wrapped(function: Any) -> FunctionType | None:
-    """What a wrapper says that it is around, and that in turn, until it is no wrapper."""
-    found = None
-    while type(function) is FunctionType:
-        found, function = function, function.__dict__.get("__wrapped__")
-    return found
-
-
-def forward_of(module: nn.Module) -> tuple[FunctionType | None, int]:
-    """The function that a module's calls come to, and which of its parameters gets the first argument."""
+def forward_of(module: Any) -> tuple[Any, int]:
+    """What a module's calls come to, and which of its parameters gets the first argument."""
     own = object.__getattribute__(module, "__dict__").get("forward")
-    function = own if own is not None else classes.lookup(type(module), "forward")
-    if type(function) is MethodType:
-        return wrapped(function.__func__), 1
-    return wrapped(function), 0 if own is not None else 1
+    return (classes.lookup(type(module), "forward"), 1) if own is None else (own, 0)
+
+
+def wrapped(target: Any, first: int) -> tuple[FunctionType | None, int]:
+    """The function that a callable says that it is around, and that in turn, with the parameter that gets the first argument; None if it is in C."""
+    found: tuple[FunctionType | None, int] = None, first
+    while True:
+        if type(target) is MethodType:
+            target, first = target.__func__, first + 1
+        elif type(target) is functools.partial:
+            target, first = target.func, first + len(target.args)
+        elif type(target) is FunctionType:
+            found = target, first
+            target = target.__dict__.get("__wrapped__")
+        else:
+            return found
 
 
 def named(call: Call, target: FunctionType, first: int) -> Iterator[tuple[Path, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import sys
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
 from types import SimpleNamespace
 
 import numpy
@@ -579,7 +580,7 @@ def test_arguments_of_a_module_have_the_names_that_forward_gives_them(told):
         ((x, 1), {"scale": 3, "bias": 5}, "scale"),
         ((x, 7), {"scale": 2, "bias": 5}, "rest[0]"),
         ((x, 7), {"scale": 2, "bias": 6}, "options['bias']"),
-    ]:
+    ]:  # fmt: skip
         assert torch.equal(compiled(*args, **options), module(*args, **options))
         assert re.search(rf": {re.escape(source)}: expected that it ", text := told()), text
 
@@ -596,9 +597,107 @@ def test_what_is_compiled_again_of_a_module_is_named_with_its_line(told):
     assert "entry 0: self.n: expected that it == 1; found 2" in text
 
 
+class Scale:
+    def __init__(self, n):
+        self.n = n
+
+    def times(self, t):
+        return t * self.n
+
+
+Pair = namedtuple("Pair", "first second")
+scale = Scale(1)
+
+
+def talks(t):
+    framejit.graph_break()
+    return t
+
+
+def times_global(t):
+    return scale.times(talks(t))
+
+
+def times_argument(t, other):
+    return other.times(talks(t))
+
+
+def adds(t):
+    return t.add(talks(t))
+
+
+def in_a_loop(t, numbers):
+    for n in numbers:
+        t = t * n
+        framejit.graph_break()
+    return t
+
+
+NAMED = {
+    # the function, the first call's arguments, the second one's, what the log calls that which has changed
+    "a bound method": (lambda t, f: f(t), lambda: (x, Scale(1).times), lambda: (x, Scale(2).times), "f's self.n"),
+    "a bound method of a tensor": (lambda t, f: f(t), lambda: (x, x.add), lambda: (x, x.double().add), "f's self"),
+    "a method whose call a break interrupts": (times_argument, lambda: (x, Scale(1)), lambda: (x, Scale(2)), "other.n"),
+    "a global's method": (times_global, lambda: (setattr(scale, "n", 1), (x,))[1], lambda: (setattr(scale, "n", 2), (x,))[1], "scale.n"),
+    "a tensor's method": (adds, lambda: (x,), lambda: (x.double(),), "t"),
+    "a field of a named tuple": (lambda p: p.first * p.second, lambda: (Pair(x, 1),), lambda: (Pair(x, 2),), "p.second"),
+    "an item of an iterator": (lambda t, i: t * next(i), lambda: (x, iter([1])), lambda: (x, iter([2])), "next(i)"),
+    "a later item of an iterator": (lambda t, i: t * (next(i) + next(i)), lambda: (x, iter([1, 2])), lambda: (x, iter([1, 3])), "list(i)[1]"),
+    "an item of a loop": (in_a_loop, lambda: (x, [1, 1]), lambda: (x, [1, 2]), f"next(the loop in line {in_a_loop.__code__.co_firstlineno + 1})"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_things_are_called_what_the_program_calls_them(told, name):
+    f, first, second, source = NAMED[name]
+    compiled = eager(f)
+    compiled(*first())
+    told()
+    assert torch.equal(compiled(*second()), f(*second()))
+    text = told()
+    assert f": {source}: expected that it " in text and "__self__" not in text and "a value in use" not in text, text
+
+
+def test_state_that_an_optimizer_makes_needs_no_advice_on_lengths(told):
+    module = nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(module.parameters(), momentum=0.9)
+
+    def step(t):
+        optimizer.zero_grad()
+        module(t).sum().backward()
+        optimizer.step()
+
+    compiled = eager(step)
+    for _ in range(4):
+        compiled(x)
+    text = told()
+    assert "entry 0: optimizer.state: expected that it has length 0; found length 2" in text
+    assert "to avoid it: nothing needs to be done: an optimizer makes its state in its first step" in text and "number of items" not in text
+    assert framejit.statistics()["recompiles"] == 1
+
+
 @torch.no_grad()
 def without_gradients(t, n):
     return t * n
+
+
+def test_a_patched_forward_has_its_own_names(told):
+    module = Scaled(2)
+    original = module.forward
+
+    @functools.wraps(original)
+    def patched(*a, **k):
+        return original(*a, **k)
+
+    module.forward = patched
+    compiled = eager(module)
+    compiled(x), compiled(x.double())
+    assert "entry 0: t: expected that it is a Tensor" in told()
+    module = Scaled(2)
+    module.forward = functools.partial(Scaled.forward, module)
+    compiled = eager(module)
+    compiled(x), told(), compiled(x.double())
+    assert ": t: expected that it is a Tensor" in told()
 
 
 def test_a_function_that_torch_wraps_has_its_own_names(told):
