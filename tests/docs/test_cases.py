@@ -45,6 +45,7 @@ def test_a_transcript_notices_what_has_changed(tmp_path):
 @pytest.mark.parametrize(("expected", "printed", "same"), [
     ("a\n...\nb\n", "a\nb\n", True), ("a\n...\nb\n", "a\n1\n2\nb\n", True), ("a ... b\n", "a 1 b\n", True), ("a\n", "a\nb\n", False), ("a 1\n", "a 2\n", False),
     ("compiled in 1.5 ms: trace 1.0, plan 0.5\n", "compiled in 20.1 ms: trace 19.0, plan 1.1\n", True), ("8 guards: .guards\n", "9 guards: .guards\n", True),
+    ("for torch 2.13.0+cpu, in a\n", "for torch 2.15.0, in a\n", True), ("torch:   2.13.0\n", "torch:   2.15.0\n", True),
     ('  File ".../torch/a.py", line 3, in f\n', '  File ".../torch/a.py", line 4, in f\n', True), ('  File "a.py", line 3\n', '  File "a.py", line 4\n', False),
 ])  # fmt: skip
 def test_what_differs_from_machine_to_machine(expected, printed, same):

@@ -26,9 +26,10 @@ VARYING = [
     (r"\b(trace|plan|backend|guards|emit) \d+\.\d", r"\1 #"),
     (r"\d[\d.]*(?= (?:ms|s|seconds|guards?)\b)", "#"),
     (r'(File "\.\.\..*", line) \d+', r"\1 #"),
+    (r"\b((?:Python|torch):? +)\d[\w.+]*", r"\1#"),
     (r"0x[0-9a-f]+", "0x#"),
 ]
-"""What differs from machine to machine, and with the version of torch."""
+"""What differs from machine to machine, and with the versions of Python and torch."""
 
 
 @dataclass(frozen=True)
