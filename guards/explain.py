@@ -208,9 +208,8 @@ def failure_of(guard: Guard, call: Call) -> Failure:
         about, expected, line = guard.failure(demand)
         return Failure(guard, about, expected, guard.found(value, call), line, guard.advice)
     numbers = guard.differences(value) if isinstance(guard, TensorMatch) else ()
-from torch.optim import Optimizer
-
-from framejit.errors import RESUMED, behind_break, program_name
+    resumed = RESUMED in call.function.__qualname__
+    return Failure(guard, guard.source.told(), guard.expected(), guard.found(value, call), guard.line, hint(guard, value, call), numbers, resumed=resumed)
 
 
 def explain_failure(guards: Iterable[Guard], call: Call) -> Failure | None:
