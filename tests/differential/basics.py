@@ -88,7 +88,7 @@ def refuse(k):
 def tried(function, *args, **kwargs):
     try:
         return function(*args, **kwargs)
-    except framejit.InternalError:
+    except (framejit.InternalError, RecursionError):
         raise
     except Exception as error:
         return type(error).__name__, str(error).partition(" at 0x")[0]

@@ -9,10 +9,12 @@ import itertools
 import linecache
 import os
 import re
+import signal
 import sys
 import traceback
 import types
 import unittest.mock
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import torch
 from agreement import ATOMS, Comparison
 from differential.basics import PRELUDE
 from differential.programs import programs
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 import framejit
@@ -138,6 +140,39 @@ class Close(Comparison):
         torch.testing.assert_close(a.detach(), b.detach(), rtol=1e-5, atol=1e-6, equal_nan=True, msg=lambda text: f"{path}: {text}")
 
 
+class TooLong(BaseException):
+    """A program doesn't end: it calls itself, and handles the RecursionError of each call."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise TooLong in what runs longer, again and again, as the program may handle it."""
+
+    def stop(*args: Any) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def ends(source: str, calls: list[tuple[Any, ...]], path: Path) -> bool:
+    """Whether a program comes to an end without framejit, and not because the stack is full."""
+    path.write_text(source)
+    linecache.checkcache(str(path))
+    program = module(source, path)
+    try:
+        with limited(20.0):
+            seen = [run(program, program.main, arguments(program, *call[:4], *call[5:]), *call[4:5])[0] for call in calls]
+    except TooLong:
+        return False
+    return "RecursionError" not in repr(seen)
+
+
 def check(source: str, calls: list[tuple[Any, ...]], path: Path, backend: str = "eager") -> dict[str, Any]:
     """Whether `main` of the program does the same compiled as it does eagerly, call after call; the statistics of that."""
     framejit.reset()
@@ -207,6 +242,7 @@ def agrees(tmp_path_factory: Any, source: str, calls: list[tuple[Any, ...]], bac
     gc.collect()
     gc.freeze()  # this program's garbage is collected after each call: what hypothesis remembers of thousands before it isn't looked at
     try:
+        assume(ends(source, calls, path))
         check(source, calls, path, backend)
     finally:
         path.unlink(missing_ok=True)
