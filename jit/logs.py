@@ -190,22 +190,22 @@ def _is_new(*key: object) -> bool:
 
 
 def graph_break(broke: BreakNote) -> None:
-    """Tracing stopped here, and goes on behind it in a resume function. Once for each place and reason."""
+    """Tracing stopped here, and goes on after it in a resume function. Once for each place and reason."""
     if not enabled("graph_breaks"):
         return
     where = broke.stack[-1].range if broke.stack else None
     if _is_new("break", str(broke.reason), where):
         broke.number = next(_break_numbers)
-        cost = f"Cost: the graph ends here, after {counted(broke.before, 'operation')}, and another begins behind it; the two are not optimized together."
+        cost = f"Cost: the graph ends here, after {counted(broke.before, 'operation')}, and another begins after it; the two are not optimized together."
         info("graph_breaks", f"graph break {broke.number}: {broke.reason}", f"{explain_break(broke.reason, broke.stack)}\n{cost}")
 
 
 def behind_break(broke: BreakNote, count: int | None) -> None:
-    """The code behind a break was compiled: into a graph of so many operations; None: into none."""
+    """The code after a break was compiled: into a graph of so many operations; None: into none."""
     if enabled("graph_breaks") and broke.number is not None and _is_new("behind", broke.number):
         found = "no graph, for it has no tensor operations" if count is None else f"a graph of {counted(count, 'operation')}"
         before = f"{counted(broke.before, 'operation')} {'was' if broke.before == 1 else 'were'} before it"
-        info("graph_breaks", f"behind graph break {broke.number} ({place(broke.stack)}): {found}; {before}")
+        info("graph_breaks", f"after graph break {broke.number} ({place(broke.stack)}): {found}; {before}")
 
 
 def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected: bool = False) -> None:

@@ -88,7 +88,7 @@ STAGES = ("trace", "plan", "backend", "guards", "emit")
 
 @dataclass
 class BreakNote:
-    """A graph break that split a call. `before`: operations in the graph up to it; `after`: in each graph that goes on behind it.
+    """A graph break that split a call. `before`: operations in the graph up to it; `after`: in each graph that goes on after it.
 
     `number`: in the log, where it was shown.
     """

@@ -397,7 +397,7 @@ class StepInPlace(Break):
     what: str
     id = "FJ079"
     message = "a step of a learning rate scheduler that is made between two graphs: {what}"
-    explanation = "The step can't wait until the graph has run, so the graph ends before it, and another begins behind it."
+    explanation = "The step can't wait until the graph has run, so the graph ends before it, and another begins after it."
     hints = (
         "Make the steps of schedulers outside the compiled function.",
         "Of several schedulers for one optimizer, make one with torch.optim.lr_scheduler.ChainedScheduler.",
