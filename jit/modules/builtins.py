@@ -406,10 +406,10 @@ def str_format(vm: VM, template: Object, /, *args: Object, **kwargs: Object) -> 
     observed = [vm.observe(arg) for arg in args]
     named = {name: vm.observe(arg) for name, arg in kwargs.items()}
     given = [*observed, *named.values()]
-    if all(would_be_knowable(arg) and arg.cls in FOLDABLE and not waits(vm, arg) for arg in given):
+    pieces = template_fields(template.constant(vm), len(args))
+    if all(would_be_knowable(arg) and arg.cls in FOLDABLE and (pieces is None or not waits(vm, arg)) for arg in given):
         real = {name: arg.constant(vm) for name, arg in named.items()}
         return fold(vm, template.constant(vm).format, *[arg.constant(vm) for arg in observed], **real)
-    pieces = template_fields(template.constant(vm), len(args))
     if pieces is None:
         vm.unsupported(breaks.UnsupportedCall("str.format() of a template that it refuses"))
     positional, by_name = TupleObject(list(args)), dict_of(vm, [(vm.const(name), value) for name, value in kwargs.items()])

@@ -21,9 +21,9 @@ from framejit.objects.object import VM, Namespace, Object, Raise
 from framejit.objects.setobject import SetObject, set_of
 from framejit.objects.sliceobject import SliceObject
 from framejit.objects.tupleobject import TupleObject
-from framejit.objects.waitingtext import joined
+from framejit.objects.waitingtext import StringObject, joined
 
-CONST_CLASSES |= dict.fromkeys((int, float), NumberObject)
+CONST_CLASSES |= {int: NumberObject, float: NumberObject, str: StringObject}
 
 
 def const(vm: VM, value: Any) -> Object:

@@ -45,9 +45,12 @@ def ascii_(vm: VM, obj: Object) -> Object:
 
 def waiting_text(vm: VM, obj: Object, conversion: str | None, spec: str) -> Object | None:
     """The text of what varies or depends on the data of tensors, to be made by the generated code; None where somebody has to ask for it now."""
-    if waitingtext.is_waiting(obj):
-        return obj if conversion in (None, "s") and not spec else None
-    return waitingtext.formatted(vm, obj, format if conversion is None else waitingtext.format_as_text, spec)
+    if waitingtext.is_waiting(obj) or waitingtext.is_from_outside(obj):
+        if conversion in (None, "s") and not spec:
+            return obj
+        if waitingtext.is_waiting(obj):
+            return None
+    return waitingtext.formatted(vm, obj, waitingtext.CONVERSIONS[conversion], spec)
 
 
 def _text(vm: VM, obj: Object, special: str, real: Callable[[Any], str]) -> Object:

@@ -1,4 +1,4 @@
-"""Texts with numbers in them that the trace doesn't rest on: f"step {i}: {loss.item():.3f}". The generated code writes them, in each call again."""
+"""Texts made of numbers and strings that the trace doesn't rest on: f"{name}, step {i}: {loss.item():.3f}". The generated code writes them in each call."""
 
 from __future__ import annotations
 
@@ -11,32 +11,47 @@ from framejit.objects.object import VM, Codegen, Object
 from framejit.objects.unbackednumber import MANY_BITS, UnbackedNumber, UnbackedValue, bits_of
 
 SAMPLES: dict[type, tuple[Any, ...]] = {
-    int: (0, 1, -1, 10**30), float: (0.0, -1.5, 1e300, float("nan"), float("inf")), bool: (True, False),
+    int: (0, 1, -1, 10**30), float: (0.0, -1.5, 1e300, float("nan"), float("inf")), bool: (True, False), str: ("", "a", "\u20ac\n"),
 }  # fmt: skip
-"""A format that has no error for these has none for any number of their type."""
+"""A format that has no error for these has none for any value of their type."""
 
 Part = str | tuple[Object, Callable[[Any, str], str], str]
-"""A piece of a text, or a number in it, with the function that writes it, and how that is to write it."""
+"""A piece of a text, or a number or string in it, with the function that writes it, and how that is to write it."""
+
+
+class StringObject(ConstObject):
+    """An exact str."""
+
+    __slots__ = ()
+
+    def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
+        return added(vm, symbol, self, other, reflected) if is_from_outside(self) or is_from_outside(other) else None
 
 
 class DeferredText(Deferred):
-    """A text with numbers in it that vary from call to call. Their values are guarded only where something asks for the text."""
+    """A text with numbers and strings in it that come from outside. Their values are guarded only where something asks for the text."""
 
     __slots__ = ("parts", "operands")
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        numbers = [part[0] for part in parts if not isinstance(part, str)]
         super().__init__("".join([part if isinstance(part, str) else part[1](part[0].value, part[2]) for part in parts]), None, pending=True)
         self.parts = parts
-        self.operands = tuple(number for number in numbers if isinstance(number, NumberObject))
+        self.operands = tuple(value for value in self.values() if isinstance(value, NumberObject))
+
+    def values(self) -> list[Object]:
+        """The numbers and strings in it."""
+        return [part[0] for part in self.parts if not isinstance(part, str)]
+
+    def referents(self) -> list[Object]:
+        return self.values() if self.pending else []
 
     def constant(self, vm: VM) -> Any:
         if self.pending:
-            for number in self.operands:
-                if number.source is not None:
-                    ConstObject.constant(number, vm)  # a guard on its value, not a relation of symbols, says what changes from call to call
+            for value in self.values():
+                if isinstance(value, NumberObject) and value.source is not None:
+                    ConstObject.constant(value, vm)  # a guard on its value, not a relation of symbols, says what changes from call to call
                 else:
-                    number.constant(vm)
+                    value.constant(vm)
             vm.trail.set(self, "pending", False)
         return self.value
 
@@ -93,33 +108,54 @@ def format_as_text(number: Any, spec: str) -> str:
     return format(str(number), spec)
 
 
+def format_as_repr(value: Any, spec: str) -> str:
+    """`f"{value!r:spec}"`."""
+    return format(repr(value), spec)
+
+
+def format_as_ascii(value: Any, spec: str) -> str:
+    """`f"{value!a:spec}"`."""
+    return format(ascii(value), spec)
+
+
+CONVERSIONS: dict[str | None, Callable[[Any, str], str]] = {None: format, "s": format_as_text, "r": format_as_repr, "a": format_as_ascii}
+"""What writes a value in an f-string, by the letter after the exclamation mark."""
+
+
 def format_by_percent(number: Any, template: str) -> str:
-    """A number by a printf-style template with one conversion."""
+    """A number or string by a printf-style template with one conversion."""
     return template % (number,)
 
 
+def is_from_outside(obj: Object) -> bool:
+    """Whether an Object is a str from outside whose value nothing has asked for."""
+    return isinstance(obj, StringObject) and obj.pending
+
+
 def waits(vm: VM, obj: Object) -> bool:
-    """Whether an Object is a number that the trace doesn't rest on, or a text with such a number in it."""
+    """Whether an Object is a number or string that the trace doesn't rest on, or a text with such in it."""
+    if is_from_outside(obj):
+        return True
     if isinstance(obj, NumberObject):
         return obj.pending and has_symbols(vm, obj)
     return isinstance(obj, UnbackedNumber) or is_waiting(obj)
 
 
 def formatted(vm: VM, number: Object, function: Callable[[Any, str], str] = format, spec: str = "") -> Object | None:
-    """The text of a number that the trace doesn't rest on; None of others, and where making it may fail."""
-    if is_waiting(number) or not waits(vm, number) or bits_of(number) >= MANY_BITS:
+    """The text of a number or string that the trace doesn't rest on; None of others, and where making it may fail."""
+    if is_waiting(number) or not waits(vm, number) or (number.cls is not str and bits_of(number) >= MANY_BITS):
         return None
     try:
         for sample in SAMPLES[number.cls]:
             function(sample, spec)
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return text_of([(number, function, spec)])
 
 
 def joined(vm: VM, texts: Sequence[Object], separator: str = "") -> Object | None:
     """Texts one after the other; None where the values of all are known."""
-    if not any(map(is_waiting, texts)):
+    if not any(is_waiting(text) or is_from_outside(text) for text in texts):
         return None
     parts: list[Part] = []
     for index, text in enumerate(texts):
@@ -127,6 +163,8 @@ def joined(vm: VM, texts: Sequence[Object], separator: str = "") -> Object | Non
             parts.append(separator)
         if isinstance(text, (DeferredText, UnbackedText)) and is_waiting(text):
             parts += text.parts
+        elif is_from_outside(text):
+            parts.append((text, format, ""))
         else:
             parts.append(text.constant(vm))
     return text_of(parts)
@@ -145,6 +183,6 @@ def is_waiting(text: Object) -> bool:
 
 def added(vm: VM, symbol: str, text: Object, other: Object, reflected: bool) -> Object | None:
     """`text + other`, or the other way round; None of what is no text, or would have to be asked for its value."""
-    if symbol not in ("+", "+=") or other.cls is not str or not (other.is_known() or is_waiting(other)):
+    if symbol not in ("+", "+=") or other.cls is not str or not (other.is_known() or is_waiting(other) or is_from_outside(other)):
         return None
     return joined(vm, [other, text] if reflected else [text, other])
