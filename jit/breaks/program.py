@@ -54,6 +54,8 @@ class UnsupportedOperation(Break):
     """An operation on values that are modelled, but not this operation, or not with these operands."""
 
     what: str
+    instead: str = ""
+    """What to do in this case, where the general advice doesn't help."""
     id = "FJ003"
     message = "operation that framejit cannot trace: {what}"
     explanation = "The types are known, but this operation on them, or with these operands, is not."
@@ -61,6 +63,9 @@ class UnsupportedOperation(Break):
         "Compute the same with other operations; torch.where chooses between two results.",
         "Move it out of the compiled function: torch.utils.checkpoint and backward() can be called around compiled functions.",
     )
+
+    def advice(self) -> tuple[str, ...]:
+        return (self.instead,) if self.instead else super().advice()
 
 
 @dataclass(frozen=True)

@@ -195,13 +195,18 @@ class UnknownNumber(Break):
     number: str
     lineno: int
     check: str
+    """What `torch._check` would have to be given; empty where the number is a statistic, such as a loss, or must be known itself."""
     id = "FJ039"
     message = "{needing} needs the value of `{number}` (line {lineno}), which depends on the data of a tensor"
     explanation = "The graph has not run yet where the program is traced, so numbers that come out of it are not known."
     hints = (
         "If the answer is always the same, say so before: torch._check({check}), or the opposite.",
         "Keep it in tensors: choose with torch.where, multiply by a mask.",
+        "Return the number, or a tensor that holds it, and do this outside the compiled function.",
     )
+
+    def advice(self) -> tuple[str, ...]:
+        return super().advice() if self.check else super().advice()[1:]
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ class FirstStep(SkippedFrame):
     id = "FJ040"
     message = "the first step of {reason}, which makes its state: this call runs uncompiled"
     explanation = "The graph of a first step would run once. The next call is compiled."
-    hints = ("There is nothing to do. To have the first step compiled too, use fullgraph=True.",)
+    hints = ("Nothing: the next call is compiled. With fullgraph=True, the first step is compiled too.",)
 
 
 @dataclass(frozen=True)
@@ -366,7 +371,7 @@ class LazyModuleCall(SkippedFrame):
     id = "FJ077"
     message = "the first call of a lazy module, {reason}, which makes its parameters: this call runs uncompiled"
     explanation = "A graph of the first call would run once. The next call is compiled."
-    hints = ("There is nothing to do. With fullgraph=True, call the module once before it is compiled.",)
+    hints = ("Nothing: the next call is compiled. With fullgraph=True, call the module once before it is compiled.",)
 
 
 @dataclass(frozen=True)

@@ -396,7 +396,8 @@ class Unbacked:
         self._graph.vm.unsupported(reason)
 
     def _asks(self, number: UnbackedNumber) -> breaks.Break:
-        return number.leaf().why(f"`{self._place()[0]}`", number.told if number.cls is bool else f"{number.told} == ...")
+        is_a_condition = number.cls is bool and number.leaf().cls is not float
+        return number.leaf().why(f"`{self._place()[0]}`", number.told if is_a_condition else "")
 
     def _need(self, condition: sympy.Basic) -> None:
         """An operator that comes needs what a condition, or a number, is worth: stop the trace, if that isn't known."""
@@ -420,8 +421,9 @@ class Unbacked:
         symbols = sorted(condition.free_symbols & self._told.keys(), key=str)
         place = self._place()
         expression, lineno = self._told[symbols[0]] if symbols else place
-        text = self._text(condition)
-        return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, text if isinstance(condition, BOOLEAN) else f"{text} == ...")
+        told = {self._text(part) for part in condition.args}
+        is_a_condition = isinstance(condition, BOOLEAN) and len(told) == len(condition.args)  # items of one list have the same text
+        return breaks.UnknownNumber(f"`{place[0]}`", expression, lineno, self._text(condition) if is_a_condition else "")
 
     def _text(self, condition: sympy.Basic) -> str:
         """An expression in terms of the program's."""

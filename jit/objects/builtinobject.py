@@ -31,6 +31,13 @@ from framejit.objects.signatures import by_registry
 from framejit.objects.torchcall import torch_call
 from framejit.objects.torchfunctions import operation_of
 
+AutogradNode: type = torch._C._FunctionBase
+"""The class in C under `torch.autograd.Function` whose instances are passed as `ctx`."""
+TRACED_AS_A_WHOLE = (
+    "Remove what splits the graph where the function is applied, or in its backward: another break says what that is. Without it, forward and backward are"
+    " traced together, and `ctx` is no obstacle."
+)
+
 
 def call_builtin(vm: VM, function: Any, args: list[Object], kwargs: dict[str, Object]) -> Object:
     """Call a C function: as an operation on tensors, by its model, by its stand-in in Python, or for real on constants."""
@@ -129,6 +136,8 @@ class BuiltinObject(IdentityConstant):
                 return True
             if self.value.__name__ == "__dict__" and value is not None and obj.share_dict(vm, vm.observe(value)):
                 return True
+            if self.value.__objclass__ is AutogradNode:
+                vm.unsupported(breaks.UnsupportedOperation("a change of the ctx of an autograd.Function that runs uncompiled", TRACED_AS_A_WHOLE))
             vm.unsupported(breaks.UnsupportedOperation(f"storing to {text_of(self.value)}, which C code handles"))
         return False
 

@@ -203,7 +203,7 @@ class Computed(UnbackedNumber):
 
     @property
     def told(self) -> str:
-        texts = [part.told if isinstance(part, UnbackedNumber) else repr(part) for part in self.operands]
+        texts = [part.told if isinstance(part, UnbackedNumber) else repr(part) if part.source is None else part.source.told() for part in self.operands]
         if self.operation == "not":
             return f"not {texts[0]}"
         if self.operation in FUNCTIONS:

@@ -13,10 +13,12 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 import zlib
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -617,6 +619,8 @@ HINTS: list[tuple[str, Any, Any, Any, Any]] = [
     ("FJ037", imports, None, imports, None),
     ("FJ038", counts_flops(plain), None, plain, None),
     ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t, None, lambda t: torch.where(t.sum() > 0, t * 2, -t), None),
+    ("FJ039", lambda t: t * 2 if t.sum().item() > 0 else -t, None, lambda t: (t * 2, -t, t.sum().item()), None),
+    ("FJ039", lambda t: t * 2 if int(t.argmax()) >= 0 else -t, None, lambda t: (torch._check((n := int(t.argmax())) >= 0), t * 2 if n >= 0 else -t)[1], None),
     ("FJ043", lambda t: (logging.getLogger("framejit.tests.reports"), t + 1)[1], None, warns, None),
     ("FJ062", lambda t: torch.cond(t.sum() > 0, keeps_twice, torch.sum, (t,)), None, lambda t: torch.cond(t.sum() > 0, plain, torch.neg, (t,)), None),
     ("FJ065", lambda t: torch.func.grad(keeps_twice)(t), None, lambda t: torch.func.grad(lambda a: (a.sum(), a * 2), has_aux=True)(t), None),
@@ -720,6 +724,63 @@ def test_advice_about_a_clock():
     assert "What to do: Read a clock, such as `time.perf_counter()`, before and after the call" in str(found)
     other = framejit.explain(lambda t: t + zlib.crc32(b"3"))(x)
     assert "custom operator" not in found.breaks[0].text and "Read a clock" not in other.breaks[0].text
+
+
+class Checked(torch.autograd.Function):
+    """Its backward looks at data."""
+
+    @staticmethod
+    def forward(ctx, t):
+        ctx.save_for_backward(t)
+        return t.clamp(0, 1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (t,) = ctx.saved_tensors
+        if not torch.isfinite(gradient).all():
+            warnings.warn("not finite", stacklevel=1)
+        return gradient * (t >= 0)
+
+
+class Masked(Checked):
+    """What the advice about it makes of it."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (t,) = ctx.saved_tensors
+        return torch.where(torch.isfinite(gradient), gradient, 0) * (t >= 0)
+
+
+def test_advice_on_the_context_of_an_autograd_function():
+    stops = framejit.explain(lambda t: Checked.apply(t * 2) + 1)(leaf()).breaks
+    [saving] = [stop for stop in stops if "save_for_backward" in stop.text]
+    assert saving.id == "FJ003" and "ctx of an autograd.Function that runs uncompiled" in saving.reason
+    assert "What to do: Remove what splits the graph" in saving.text and "torch.where chooses" not in saving.text
+    assert framejit.explain(lambda t: Masked.apply(t * 2) + 1)(leaf()).breaks == []
+
+
+STATISTIC = SimpleNamespace(best=0.0)
+
+
+def improves(t):
+    loss = t.mean()
+    return t * 2 if loss.item() > STATISTIC.best else t
+
+
+def counts_up_to(t):
+    return [t + i for i in range(int(t.argmax()))]
+
+
+def has_rows(t):
+    n = int(t.argmax())
+    return t * 2 if n > 3 else t
+
+
+@pytest.mark.parametrize(("program", "check"), [(improves, None), (counts_up_to, None), (has_rows, "torch._check(int(t.argmax()) > 3)")])
+def test_a_check_is_advised_where_it_can_be_made(program, check):
+    [stop] = framejit.explain(program)(x).breaks
+    assert stop.id == "FJ039" and ("_check" in stop.text) == (check is not None) and (check or "") in stop.text, stop.text
+    assert "Return the number, or a tensor that holds it, and do this outside the compiled function." in stop.text and "..." not in stop.text
 
 
 def test_advice_is_one_list():
