@@ -54,8 +54,6 @@ def report(outcome: dict[str, Any]) -> str:
         text += f", and reports {' and '.join(kinds)}:\n\n```text\n" + "\n".join([*split, *uncompiled]) + "\n```"
     else:
         text += ", without a break."
-    if outcome["elsewhere"]:
-        text += f"\n\nIt reports {outcome['elsewhere']} more inside of libraries."
     if outcome["raises"]:
         text += f"\n\nThe program raises {outcome['raises']}, compiled or not."
     return text
@@ -75,7 +73,7 @@ def table(found: dict[str, Any]) -> str:
     rows = [
         ("graphs", [str(len(found[form]["operations"])) for form in forms]),
         ("operations in graphs", [str(sum(found[form]["operations"])) for form in forms]),
-        ("graph breaks", [str(len(found[form]["breaks"]) + found[form]["elsewhere"]) for form in forms]),
+        ("graph breaks", [str(len(found[form]["breaks"])) for form in forms]),
         ("functions that run uncompiled", [str(len(found[form]["uncompiled"])) for form in forms]),
     ]
     times, note = found.get("microseconds"), ""

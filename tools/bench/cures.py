@@ -41,15 +41,14 @@ FORMS = ("before", "after")
 
 @dataclass
 class Outcome:
-    """What framejit reports of one run of a program. `operations`: in each graph; `breaks`, `uncompiled`: a text of a few lines for each.
+    """What framejit reports of one run of a program. `operations`: in each graph of its functions; `breaks`, `uncompiled`: a text of a few lines for each.
 
-    `elsewhere`: breaks, and functions that run uncompiled, of which no line of the program is to blame. `raises`: the class of what the program raises.
+    Those of which no line of the program is to blame are left out. `raises`: the class of what the program raises.
     """
 
     operations: list[int]
     breaks: list[str]
     uncompiled: list[str]
-    elsewhere: int = 0
     raises: str = ""
 
     @property
@@ -147,10 +146,9 @@ def outcome(notes: list[FrameNote], path: Path, raised: str) -> Outcome:
     breaks = [told(note.broke.reason, note.broke.stack, path) for note in notes if note.broke is not None]
     uncompiled = [told(note.fallback, note.fallback_stack, path) for note in notes if note.fallback is not None]
     return Outcome(
-        [note.operations for note in notes if note.operations is not None],
+        [note.operations for note in notes if note.operations is not None and note.filename == str(path)],
         list(filter(None, breaks)),
         list(filter(None, uncompiled)),
-        (breaks + uncompiled).count(""),
         raised,
     )
 
