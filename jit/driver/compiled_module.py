@@ -139,9 +139,19 @@ def caller_of(target: Callable[..., Any]) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         return target(*args, **kwargs)
 
+    own = call.__qualname__
     with contextlib.suppress(AttributeError, TypeError):
         functools.update_wrapper(call, target, updated=())
+    if call.__qualname__ == own:
+        call.__qualname__ = name_of(target)
     return call
+
+
+def name_of(target: Callable[..., Any]) -> str:
+    """What reports call a callable without a name of its own: by the function of a partial, by the `__call__` of an object."""
+    if type(target) is functools.partial:
+        return f"a partial of {getattr(target.func, '__qualname__', None) or name_of(target.func)}"
+    return f"{type(target).__qualname__}.__call__"
 
 
 def raw_call(cls: type) -> Any:

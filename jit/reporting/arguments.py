@@ -11,8 +11,8 @@ from typing import Any
 from torch import nn
 
 from framejit import classes
-from framejit.guards.source import Call, Index, Item, Local, Path, Slot, typed_key
-from framejit.library import HIDDEN, MODULE_CALLS
+from framejit.guards.source import Call, CellContents, ClosureCell, FrameFunction, Index, Item, Local, Path, Slot, typed_key
+from framejit.library import HIDDEN, MODULE_CALLS, OURS
 
 
 def names(call: Call, module: nn.Module | None) -> dict[Path, str]:
@@ -23,7 +23,16 @@ def names(call: Call, module: nn.Module | None) -> dict[Path, str]:
     runs_module = module is not None and code.co_filename == MODULE_CALLS
     target, first = forward_of(module) if runs_module else (call.function, code.co_argcount)
     target, first = wrapped(target, first)
-    return {} if target is None or target is call.function else dict(named(call, target, first))
+    found = {} if target is None or target is call.function else dict(named(call, target, first))
+    return found | dict(bound(call.function, target))
+
+
+def bound(function: FunctionType, target: FunctionType | None) -> Iterator[tuple[Path, str]]:
+    """The path and the name of the object that framejit calls for a program which has compiled the object."""
+    free = function.__code__.co_freevars
+    if function.__code__.co_filename.startswith(OURS) and "target" in free and target is not None and target.__code__.co_name == "__call__":
+        cell: Path = ((FrameFunction, None), (ClosureCell, Slot(free.index("target"), "target")), (CellContents, None))
+        yield cell, target.__code__.co_varnames[0]
 
 
 def forward_of(module: Any) -> tuple[Any, int]:
@@ -43,6 +52,9 @@ def wrapped(target: Any, first: int) -> tuple[FunctionType | None, int]:
         elif type(target) is FunctionType:
             found = target, first
             target = target.__dict__.get("__wrapped__")
+        elif target is not None:
+            caller = classes.lookup(type(target), "__call__")
+            return (caller, first + 1) if type(caller) is FunctionType else found
         else:
             return found
 

@@ -658,6 +658,29 @@ def test_things_are_called_what_the_program_calls_them(told, name):
     assert f": {source}: expected that it " in text and "__self__" not in text and "a value in use" not in text, text
 
 
+class Callable:
+    def __init__(self):
+        self.n = 1
+
+    def __call__(self, t, k):
+        return t * self.n * k
+
+
+def test_objects_that_are_called_and_partials_have_names(told):
+    called = Callable()
+    compiled = eager(called)
+    compiled(x, 1), compiled(x, 2)
+    text = told()
+    assert text.startswith("recompiling Callable.__call__: no entry fits") and "entry 0: k: expected that it == 1; found 2" in text
+    called.n = 2
+    compiled(x, 2)
+    assert ": self.n: expected that it == 1; found 2" in told()
+    compiled = eager(functools.partial(Callable.__call__, called))
+    compiled(x, 1), told(), compiled(x, 2)
+    text = told()
+    assert text.startswith("recompiling a partial of Callable.__call__: no entry fits") and ": k: expected that it == 1; found 2" in text
+
+
 def test_state_that_an_optimizer_makes_needs_no_advice_on_lengths(told):
     module = nn.Linear(3, 3)
     optimizer = torch.optim.SGD(module.parameters(), momentum=0.9)
