@@ -17,7 +17,7 @@ from framejit.guards.kinds import DictKeys, IsPresent, KeyAbsent, Length
 from framejit.guards.source import MISSING, DictKey, DictValueAt, InstanceDict, Item, Source
 from framejit.objects.constobject import ConstObject, c_new, is_plain
 from framejit.objects.iterobject import IteratorObject
-from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, settle
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, settle, tell_keys_apart
 from framejit.objects.registry import wraps
 
 Entry = tuple[Object, Object]
@@ -67,6 +67,8 @@ class DictObject(Namespace):
                 return self._look_outside(vm, name)
             return None if found is None else found[1]
         found = self.entries.get(name)
+        if found is None:
+            tell_keys_apart(vm, name, self.entries)
         return None if found is None else found[1]
 
     def known(self, name: str) -> Object | None:
@@ -175,9 +177,9 @@ class DictObject(Namespace):
 
     def put(self, vm: VM, hash_key: Any, key: Object, value: Object) -> None:
         """Set the value of a key whose hash key is known; a key that is there already stays the object it was."""
+        if type(hash_key) is not str and not is_plain(hash_key):
+            self.lookup(vm, hash_key)  # which opens a dict from outside
         if self.source is not None:
-            if not self.complete and type(hash_key) is not str and not is_plain(hash_key):
-                self.open(vm)
             self._put(vm, self.stores, hash_key, key, value)
             vm.effects.mutated(self)
             if not self.complete:

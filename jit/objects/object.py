@@ -14,7 +14,7 @@ Conventions
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -43,6 +43,9 @@ class Object:
 
     depends_on_data: ClassVar[bool] = False
     """Whether its truth may depend on the data of tensors."""
+
+    is_address: ClassVar[bool] = False
+    """Whether it is the address of a tensor's data, which stands for itself as a hash key though numbers may be equal to it."""
 
     def __init__(self, cls: type, source: Source | None = None, value: Any = MISSING) -> None:
         self.cls = cls
@@ -585,6 +588,44 @@ def object_setattr(vm: VM, obj: Object, name: str, value: Object | None, deliver
         namespace.store(vm, name, value)
     elif not namespace.delete(vm, name):
         vm.raise_(AttributeError, f"'{obj.type_name}' object has no attribute '{name}'")
+
+
+LOWEST_ADDRESS = 1 << 12
+"""No data lies below: Linux maps nothing to the first page."""
+
+
+def tell_keys_apart(vm: VM, key: Any, table: Iterable[Any]) -> None:
+    """Break where a hash key that a table doesn't have may be equal to one that it has, which only running the program tells."""
+    if may_be_address(key):
+        for other in table:
+            _tell_apart(vm, key, other)
+
+
+def tell_tables_apart(vm: VM, a: Collection[Any], b: Collection[Any]) -> None:
+    """Break where a hash key of one table may be equal to one of the other, which only running the program tells."""
+    if any(may_be_address(key) and type(key) is not int for key in (*a, *b)):
+        for key in a:
+            tell_keys_apart(vm, key, () if key in b else b)
+
+
+def may_be_address(key: Any) -> bool:
+    """Whether a hash key, or a part of it, is or may be the address of some data."""
+    if type(key) is tuple:
+        return any(map(may_be_address, key))
+    return key >= LOWEST_ADDRESS if type(key) is int else isinstance(key, Object) and key.is_address
+
+
+def _tell_apart(vm: VM, key: Any, other: Any) -> None:
+    if type(key) is tuple:
+        if type(other) is tuple and len(key) == len(other):
+            for pair in zip(key, other):
+                _tell_apart(vm, *pair)
+    elif may_be_address(key) and may_be_address(other) and (type(key) is int) != (type(other) is int):
+        vm.unsupported(breaks.UnsupportedOperation(ON_ADDRESSES))
+
+
+ON_ADDRESSES = "on the address of a tensor's data, of which a trace knows only whether it is another's"
+"""What programs do with addresses apart from comparing them with one another."""
 
 
 def drop_end(vm: VM, exc: Object) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from framejit import breaks
 from framejit.objects import abstract, operators
 from framejit.objects.constobject import NOT_IMPLEMENTED, would_be_knowable
-from framejit.objects.object import VM, Object, fold
+from framejit.objects.object import VM, Object, fold, tell_tables_apart
 from framejit.objects.sliceobject import SliceObject
 
 MAX_REPEAT = 1 << 16
@@ -100,6 +100,7 @@ COMPARISONS = {"__lt__": "<", "__le__": "<=", "__eq__": "==", "__ne__": "!=", "_
 def compare_sets(vm: VM, symbol: str, left: Collection[Any], right: Collection[Any]) -> Object:
     """Sets, frozensets and views of keys and items, given their hash keys."""
     a, b = dict.fromkeys(left), dict.fromkeys(right)
+    tell_tables_apart(vm, a, b)
     below, above = all(key in b for key in a), all(key in a for key in b)
     same = below and above
     return vm.const({"==": same, "!=": not same, "<=": below, ">=": above, "<": below and not above, ">": above and not below}[symbol])

@@ -9,7 +9,7 @@ from framejit.guards.source import MISSING
 from framejit.objects import abstract, text, typefields
 from framejit.objects.constobject import NONE, NOT_IMPLEMENTED
 from framejit.objects.dictobject import DictObject
-from framejit.objects.object import VM, Object
+from framejit.objects.object import VM, Object, tell_keys_apart, tell_tables_apart
 from framejit.objects.registry import models
 from framejit.objects.sequence import COMPARISONS, compare_sets
 from framejit.objects.setlayout import EMPTY, ITSELF, SetLayout, laid_out, stand_ins
@@ -67,6 +67,12 @@ def symmetric_difference(a: Table, b: Table) -> Table:
     return {**difference(a, b), **difference(b, a)}
 
 
+def combined(vm: VM, operate: Callable[[Table, Table], Table], a: Table, b: Table) -> Table:
+    """What an operation makes of two tables."""
+    tell_tables_apart(vm, a, b)
+    return operate(a, b)
+
+
 OPERATIONS: dict[str, tuple[Callable[[Table, Table], Table], str]] = {
     "union": (union, "or"),
     "intersection": (intersection, "and"),
@@ -91,7 +97,7 @@ def with_others(vm: VM, operate: Callable[[Table, Table], Table], self: SetObjec
             args.append(stand_ins(table))
         else:
             elements, arg = operand(vm, other)
-            table = operate(table, elements)
+            table = combined(vm, operate, table, elements)
             args.append(arg)
     return table, args
 
@@ -105,6 +111,8 @@ def elements_in(vm: VM, table: Table, iterable: Object) -> Table:
             found.setdefault(key, item)
             if len(found) == len(table):
                 break
+        else:
+            tell_keys_apart(vm, key, table)
     return found
 
 
@@ -134,7 +142,7 @@ def updating(name: str) -> Callable[..., Object]:
                     self.step(vm, update, [])  # a table with many deleted entries is made smaller at last
             else:
                 elements, arg = changing(vm, self, other)
-                self.replace(vm, operate(self.open(vm), elements), update, arg)
+                self.replace(vm, combined(vm, operate, self.open(vm), elements), update, arg)
         return NONE
 
     return model
@@ -162,7 +170,7 @@ def operator_of(name: str, reflected: bool) -> Callable[..., Object]:
             return NOT_IMPLEMENTED
         left, right = (other, self) if reflected else (self, other)
         layout = laid_out(None, getattr(left.family, f"__{short}__"), left.operand(vm), right.operand(vm))
-        return SetObject(operate(left.open(vm), right.open(vm)), left.family, layout=layout)
+        return SetObject(combined(vm, operate, left.open(vm), right.open(vm)), left.family, layout=layout)
 
     return model
 
@@ -176,7 +184,7 @@ def inplace(name: str) -> Callable[..., Object]:
         if not isinstance(other, SetObject):
             return NOT_IMPLEMENTED
         elements, arg = changing(vm, self, other)
-        self.replace(vm, operate(self.open(vm), elements), getattr(set, f"__i{short}__"), arg)
+        self.replace(vm, combined(vm, operate, self.open(vm), elements), getattr(set, f"__i{short}__"), arg)
         return self
 
     return model
@@ -327,7 +335,7 @@ def issuperset(vm: VM, self: SetObject, other: Object) -> Object:
     other = vm.observe(other)
     if isinstance(other, SetObject):
         return compare_sets(vm, ">=", self.open(vm), table_of(vm, other))
-    return vm.const(all(vm.observe(item).hash_key(vm) in self.open(vm) for item in abstract.each(vm, other)))
+    return vm.const(all(self.holds(vm, vm.observe(item).hash_key(vm)) for item in abstract.each(vm, other)))
 
 
 @models(set.isdisjoint, frozenset.isdisjoint)
@@ -335,8 +343,8 @@ def isdisjoint(vm: VM, self: SetObject, other: Object) -> Object:
     """set_isdisjoint, which goes through an instance of a subclass as through any iterable."""
     other = vm.observe(other)
     if isinstance(other, SetObject) and (other.cls is other.family or other is self):
-        return vm.const(not intersection(self.open(vm), table_of(vm, other)))
-    return vm.const(all(vm.observe(item).hash_key(vm) not in self.open(vm) for item in abstract.each(vm, other)))
+        return vm.const(not combined(vm, intersection, self.open(vm), table_of(vm, other)))
+    return vm.const(all(not self.holds(vm, vm.observe(item).hash_key(vm)) for item in abstract.each(vm, other)))
 
 
 @models(frozenset.__hash__)

@@ -13,7 +13,7 @@ from framejit.guards.source import MISSING, Source
 from framejit.objects.constobject import CONST_BUILDERS, c_new, is_plain, would_be_knowable
 from framejit.objects.dictobject import attr_values, fill_attrs, has_attrs, instance_dict
 from framejit.objects.iterobject import IteratorObject
-from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object
+from framejit.objects.object import VM, Codegen, Namespace, NotConstant, Object, tell_keys_apart
 from framejit.objects.registry import wrapper_for, wraps
 from framejit.objects.setlayout import ARBITRARY, EMPTY, Operand, SetLayout, laid_out, merged, played, stand_in, stand_ins
 
@@ -116,6 +116,7 @@ class SetObject(Operand):
         table = self.open(vm)
         if key in table:
             return
+        tell_keys_apart(vm, key, table)
         table[key] = item
         vm.trail.log(table.pop, key)
         self.step(vm, set.update, stand_ins([key]))
@@ -124,6 +125,7 @@ class SetObject(Operand):
         """Remove the element with this hash key; False where there is none."""
         table = self.open(vm)
         if key not in table:
+            tell_keys_apart(vm, key, table)
             return False
         self.replace(vm, {other: element for other, element in table.items() if other != key}, set.discard, stand_in(key))
         return True
@@ -159,7 +161,14 @@ class SetObject(Operand):
         """Membership; a set is looked up as the frozenset of its elements (Objects/setobject.c: set_contains)."""
         item = vm.observe(item)
         key = frozenset(item.open(vm)) if isinstance(item, SetObject) and item.family is set else item.hash_key(vm)
-        return key in self.open(vm)
+        return self.holds(vm, key)
+
+    def holds(self, vm: VM, key: Any) -> bool:
+        """Membership of what has this hash key."""
+        table = self.open(vm)
+        if key not in table:
+            tell_keys_apart(vm, key, table)
+        return key in table
 
     def is_known(self) -> bool:
         if self.table is None:

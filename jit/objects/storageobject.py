@@ -8,7 +8,7 @@ import torch
 
 from framejit import breaks
 from framejit.guards.source import MISSING
-from framejit.objects.object import VM, Codegen, Object
+from framejit.objects.object import ON_ADDRESSES, VM, Codegen, Object
 from framejit.torch_classes import address_of, storage_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class AddressObject(Object):
     """The address of some data: an int of which the trace knows whether it is that of other data, and whether it is zero."""
 
     __slots__ = ("storage", "tensor")
+    is_address = True
 
     def __init__(self, storage: StorageObject, tensor: TensorObject | None) -> None:
         self.cls = int
@@ -99,7 +100,7 @@ class AddressObject(Object):
         return self
 
     def refuse(self, vm: VM) -> NoReturn:
-        vm.unsupported(breaks.UnsupportedOperation("on the address of a tensor's data, of which a trace knows only whether it is another's"))
+        vm.unsupported(breaks.UnsupportedOperation(ON_ADDRESSES))
 
     def binary_op(self, vm: VM, symbol: str, other: Object, reflected: bool) -> Object | None:
         self.refuse(vm)

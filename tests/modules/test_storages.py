@@ -172,3 +172,46 @@ def test_a_subclass_is_asked_for_what_the_program_calls_only():
     asked.clear()
     framejit.compile(f, backend="eager")(x)
     assert asked == expected
+
+
+LOOKS_AMONG_NUMBERS = [
+    lambda x, known: x + 1 if x.data_ptr() in known else x - 1,
+    lambda x, known: x + 1 if x.untyped_storage().data_ptr() in dict.fromkeys(known) else x - 1,
+    lambda x, known: x * dict.fromkeys(known, 5).get(x.data_ptr(), 1),
+    lambda x, known: x * len({x.data_ptr()} | set(known)),
+    lambda x, known: x * len({x.data_ptr(), (x + 1).data_ptr()} - set(known)),
+    lambda x, known: x * len(set(known).intersection([x.data_ptr()])),
+    lambda x, known: x + 1 if {x.data_ptr()} <= set(known) else x - 1,
+    lambda x, known: x + 1 if set(known).isdisjoint([x.data_ptr()]) else x - 1,
+    lambda x, known: x + 1 if next(iter(known)) in {x.data_ptr()} else x - 1,
+    lambda x, known: x + 1 if (x.data_ptr(), 3) in {(address, 3) for address in known} else x - 1,
+]
+
+
+@pytest.mark.parametrize("kind", [set, dict.fromkeys, tuple])
+@pytest.mark.parametrize("program", LOOKS_AMONG_NUMBERS)
+def test_an_address_is_found_among_numbers_from_outside(program, kind):
+    """As where a program notes which tensors it has seen: whether a number is the address of a tensor, only the program can tell."""
+    x, y = torch.randn(3), torch.randn(3)
+    compiled = framejit.compile(program, backend="eager", isolate_recompiles=True)
+    for known in (kind([x.data_ptr()]), kind([y.data_ptr()])):
+        for argument in (x, y):
+            assert torch.equal(compiled(argument, known), program(argument, known))
+
+
+def test_a_number_from_outside_is_no_key_of_what_the_trace_keeps_by_address():
+    def noted(x, seen):
+        seen.setdefault(x.data_ptr(), []).append(1)
+        return x + len(seen)
+
+    compiled, x = framejit.compile(noted, backend="eager"), torch.randn(3)
+    seen, expected = {}, {}
+    for _ in range(3):
+        assert torch.equal(compiled(x, seen), noted(x, expected))
+    assert seen == expected and list(seen) == [x.data_ptr()]
+
+
+def test_small_numbers_are_no_addresses():
+    program = lambda x, known: x + 1 if x.data_ptr() in known else x - 1
+    x = torch.randn(3)
+    assert torch.equal(framejit.compile(program, backend="eager", fullgraph=True)(x, {0: "a", 1: "b"}), x - 1)
