@@ -10,6 +10,7 @@
 #   make conformance           CPython's own tests called from compiled functions       (make conformance ARGS="test_int test_dict")
 #   make sanitize              tests of the native parts under sanitizers and the debugging allocator   (make sanitize ARGS="tests/behaviour/test_threads.py")
 #   make stress                long runs that must not grow                            (make stress ARGS="models --share 10")
+#   make wheel                 a wheel for each supported Python, tried in an empty environment
 #   make test-matrix           the tests on every supported pair of Python and torch, in environments outside the repository
 #   make bench, make zoo       side by side with torch.compile; thirty more architectures
 #   make features              small programs, one for each feature, beside torch.compile; installs the packages
@@ -50,6 +51,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --confi
 setup build: $(INSTALLED)
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 12) else "framejit needs Python 3.11 or 3.12; $(PYTHON) is %d.%d" % v)'
 	$(PYTHON) -m venv $(VENV)
 
 $(DEPENDENCIES): pyproject.toml setup.py | $(BIN)/python
@@ -127,6 +129,10 @@ test-matrix:
 			$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$python.*/bin/python$$python; do "$$p" -V >/dev/null 2>&1 && { echo "$$p"; break; }; done)" \
 			TORCH="$$torch" VENV="$$folder/venv" test; \
 	done
+
+.PHONY: wheel
+wheel: $(INSTALLED)
+	$(BIN)/python tools/wheels.py --torch "$(TORCH)" --cache "$(CACHE)" $(ARGS)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m tools.bench $(ARGS)

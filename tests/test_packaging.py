@@ -6,10 +6,13 @@ import importlib
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
 import types
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import torch
 
 import framejit
 from framejit import _runtime, build_check
+from tools import wheels
 
 ROOT = Path(__file__).parent.parent
 
@@ -140,3 +144,76 @@ def test_z3_is_asked_for_where_it_is_needed():
     done = run("-c", f"{NOT_THERE}; framejit.valid_inputs(torch.sin, (torch.ones(2),))", FRAMEJIT_CHECK="")
     assert done.stderr.endswith("FramejitError: valid_inputs() needs z3, which is not installed: pip install z3-solver\n")
     assert "shapes needs z3, which is not installed: pip install z3-solver" in run("-c", NOT_THERE, FRAMEJIT_CHECK="shapes").stderr
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the files that git knows, new ones included, as a clone has them."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("this isn't a checkout")
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith(("docs/", "tests/")):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def pip(python: Path | str, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """pip with the packages that are here, unoptimised code and no isolation, for which it would download setuptools."""
+    given = {**wheels.clean(), "PIP_NO_BUILD_ISOLATION": "0", "CFLAGS": "-O0", **variables}
+    done = subprocess.run([python, "-m", "pip", *arguments], capture_output=True, text=True, env=given, cwd="/", timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def pretend(folder: Path, version: str) -> Path:
+    """A folder with a package `torch` that has the installed torch's headers and libraries, but says that it is another version."""
+    package = folder / "torch"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "version.py").write_text(f"__version__ = {version!r}\n")
+    for name in ("include", "lib"):
+        (package / name).symlink_to(Path(torch.__file__).parent / name)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_checkout_is_packed_installed_and_built_again_beside_another_torch(checkout: Path, tmp_path: Path) -> None:
+    """What is built is always for the torch that is there, and the command in the message of a wrong build sets it right."""
+    environment = wheels.empty_environment(tmp_path / "environment", sys.executable)
+    major, minor = map(int, build_check.minor_version(torch.__version__).split("."))
+
+    pip(environment, "wheel", "--no-deps", "--wheel-dir", tmp_path / "dist", checkout)
+    (wheel,) = (tmp_path / "dist").iterdir()
+    with zipfile.ZipFile(wheel) as packed:
+        names = {name.partition("/")[2] for name in packed.namelist() if name.startswith("framejit/")}
+        (metadata,) = (packed.read(name).decode() for name in packed.namelist() if name.endswith("/METADATA"))
+    (required,) = re.findall(r"^Requires-Dist: torch(\S*)$", metadata, re.MULTILINE)
+    assert set(required.split(",")) == {f">={major}.{minor}", f"<{major}.{minor + 1}"}
+    assert re.findall(r"^Requires-Dist: ([^;\s]+)$", metadata, re.MULTILINE)[1:] == ["numpy", "sympy"]
+    python_files = {str(path.relative_to(checkout / "jit")) for path in (checkout / "jit").rglob("*.py")}
+    python_files |= {f"guards/{path.relative_to(checkout / 'guards')}" for path in (checkout / "guards").rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == python_files
+    assert {"py.typed", "_runtime.pyi"} < names and sum(name.endswith(".so") for name in names) == 1
+
+    pip(environment, "install", "--no-deps", wheel)
+    done = wheels.attempt(environment)
+    assert done.returncode == 0, done.stderr
+
+    (next((checkout / "build").glob("lib*")) / "framejit" / "removed.py").touch()  # as a module that an earlier version had
+    other = pretend(tmp_path, f"{major}.{minor + 1}.0.dev20300101+cpu")
+    pip(environment, "install", "--no-deps", "--force-reinstall", checkout, PYTHONPATH=str(other))
+    installed = next((tmp_path / "environment").glob("lib/*/site-packages/framejit"))
+    assert not (installed / "removed.py").exists()
+    assert f"torch<{major}.{minor + 2},>={major}.{minor + 1}.0.dev0" in (next(installed.parent.glob("framejit-*")) / "METADATA").read_text()
+    done = wheels.attempt(environment)
+    assert f"ImportError: framejit was built for torch {major}.{minor + 1}.0.dev20300101+cpu, but torch {torch.__version__} is installed" in done.stderr
+
+    python, *command = shlex.split(done.stderr.rpartition("build it again: ")[2])
+    assert command[:2] == ["-m", "pip"]
+    pip(python, *command[2:])
+    done = wheels.attempt(environment)
+    assert done.returncode == 0, done.stderr
