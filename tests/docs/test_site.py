@@ -60,13 +60,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages_in_nav() -> list[str]:
     """The pages that the navigation of mkdocs.yml names, which holds nothing but titles, files and lists of them."""
     lines = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].splitlines()
-    return [line.rpartition(": ")[2].removeprefix("- ").strip() for line in lines if line.strip().endswith(".md")]
+    return [line.strip().removeprefix("- ").rpartition(": ")[2] for line in lines if line.strip().endswith(".md")]
 
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_has_every_page(site: Path) -> None:
     missing = [page for page in pages_in_nav() if not (site / Path(page.replace("README", "index"))).with_suffix(".html").exists()]
     assert pages_in_nav() and not missing
+
+
+@pytest.mark.slow
+def test_blocks_of_code_are_shown_as_code(site: Path) -> None:
+    assert not [page for page in site.glob("**/*.html") if "```" in page.read_text()]
 
 
 @pytest.mark.slow
