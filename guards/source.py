@@ -637,10 +637,13 @@ class UserLine:
     function: str
     columns: tuple[int | None, int | None, int | None] = field(default=(None, None, None), compare=False)
     """Last line, first and last column (UTF-8 bytes), as in `co_positions`."""
+    caller: UserLine | None = field(default=None, compare=False)
+    """Of a line in a library: the line of the program that led there."""
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.lineno} in {self.function}"
 
     def render(self) -> str:
-        """The line as a traceback entry, with the source text and carets."""
-        return UserFrame(self.filename, self.function, self.lineno, *self.columns).render()
+        """The line as a traceback entry, with the source text and carets, after that of the program's line that led there."""
+        led_here = "" if self.caller is None else f"{self.caller.render()}\n"
+        return led_here + UserFrame(self.filename, self.function, self.lineno, *self.columns).render()

@@ -124,6 +124,7 @@ def over_limit(name: str, limit: str, entry: Entry, call: Call) -> tuple[breaks.
     if failure is None:
         return breaks.RecompileLimit(name, limit, "unknown", "Call it with fewer kinds of arguments"), []
     line = failure.line
-    where = [] if line is None else [UserFrame(line.filename, line.function, line.lineno, *line.columns)]
+    lines = [] if line is None else [line] if line.caller is None else [line.caller, line]
+    where = [UserFrame(line.filename, line.function, line.lineno, *line.columns) for line in lines]
     advice = failure.hint or "keep it the same on every call"
     return breaks.RecompileLimit(name, limit, failure.difference, advice[0].upper() + advice[1:]), where

@@ -125,7 +125,7 @@ class Tracer:
         self.rest_on_bases = lookups.rest_on_bases
         self._namespaces: dict[int, DictObject] = {}
         self._told_apart: dict[int, tuple[Object, bool]] = {}
-        self._lines: dict[Instruction, UserLine] = {}
+        self._lines: dict[tuple[Instruction, Instruction | None], UserLine] = {}
         self._frames: dict[Instruction, UserFrame] = {}
 
     # Running the traced frame.
@@ -429,11 +429,21 @@ class Tracer:
             return None
         if frame.code.co_filename.startswith(library.HIDDEN):
             frame = stacks.caller(frame)
+        caller = frame.parent if library.is_library_file(frame.code.co_filename) else None
+        while caller is not None and library.is_library_file(caller.code.co_filename):
+            caller = caller.parent
+        return self._line(frame, caller)
+
+    def _line(self, frame: Frame, caller: Frame | None) -> UserLine:
+        """Where a frame is; of a library's function, the program's line that led there goes with it."""
         instruction = frame.decoded.instructions[frame.pc]
-        line = self._lines.get(instruction)
+        key = instruction, None if caller is None else caller.decoded.instructions[caller.pc]
+        line = self._lines.get(key)
         if line is None:
             columns = (instruction.position.end_lineno, instruction.position.column, instruction.position.end_column)
-            line = self._lines[instruction] = UserLine(frame.code.co_filename, frame.lineno, program_name(frame.code.co_qualname), columns)
+            led_here = None if caller is None else self._line(caller, None)
+            line = UserLine(frame.code.co_filename, frame.lineno, program_name(frame.code.co_qualname), columns, led_here)
+            self._lines[key] = line
         return line
 
     # Guards.

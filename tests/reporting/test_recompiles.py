@@ -658,6 +658,19 @@ def test_things_are_called_what_the_program_calls_them(told, name):
     assert f": {source}: expected that it " in text and "__self__" not in text and "a value in use" not in text, text
 
 
+def test_the_line_of_the_program_comes_before_that_of_a_library(told):
+    layer = nn.Linear(3, 3)
+
+    def program(t):
+        return layer(t)
+
+    compiled = eager(program)
+    compiled(x), compiled(x[:1])
+    lines = [line.strip() for line in told().splitlines() if line.startswith("  File")]
+    assert [line.rpartition(", in ")[2] for line in lines] == [program.__qualname__, "Linear.forward"]
+    assert lines[0].startswith(f'File "{__file__}", line {program.__code__.co_firstlineno + 1},')
+
+
 class Callable:
     def __init__(self):
         self.n = 1
