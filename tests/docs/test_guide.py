@@ -46,7 +46,7 @@ def test_a_page_that_is_not_in_the_order_is_noticed(tmp_path: Path) -> None:
         limits.assembled(tmp_path)
 
 
-@pytest.mark.parametrize("page", [*GUIDE, DOCS / "limits.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*GUIDE, DOCS / "limits.md", DOCS / "faq.md"], ids=lambda page: page.stem)
 def test_links_lead_to_pages_and_headings(page: Path) -> None:
     for link in limits.LINK.findall(page.read_text()):
         target, _, anchor = link.partition("#")
