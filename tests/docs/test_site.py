@@ -25,7 +25,6 @@ WITHOUT_EXAMPLES = {
     "breaks-table.md": "a generated table",
     "boundary-table.md": "a generated table",
     "breaks/README.md": "a list of the break reasons, each with a page that has a program",
-    "limits.md": "a list by subject; the pages of the subjects have the examples",
     "cases/index.md": "a list of the cases, each with a transcript",
 }
 """Pages that have no example, and why."""
