@@ -30,9 +30,9 @@ class Config:
     """
 
     strict: bool = False
-    """Raise framejit's own internal errors instead of running the frame as written."""
+    """Raise framejit's own internal errors instead of running the frame uncompiled."""
     disable: bool = False
-    """Compile nothing: decorated functions run as written (TORCH_COMPILE_DISABLE does so too)."""
+    """Compile nothing: decorated functions run uncompiled (TORCH_COMPILE_DISABLE does so too)."""
     logs: str = ""
     """Comma-separated log names, `+name` for more and `-name` for less."""
     logs_out: str = ""
@@ -40,17 +40,17 @@ class Config:
     backend: str = "inductor"
     """The backend of `compile()` where none is given."""
     recompile_limit: int = 8
-    """Entries of a compiled function, or of one module where its first argument is a module; beyond it a call that no entry matches runs
-    as written."""
+    """Entries of a compiled function, or of one module where its first argument is a module; beyond it a call that no entry matches
+    runs uncompiled."""
     accumulated_recompile_limit: int = 256
-    """Entries of a compiled function for all modules that it is called with together; beyond it a call that no entry matches runs as written."""
+    """Entries of a compiled function for all modules that it is called with together; beyond it a call that no entry matches runs uncompiled."""
     cause_limit: int = 256
     """Entries that may differ in what one and the same guard expects. Lower than recompile_limit, it keeps room for other differences; as
     it is, the other limits are reached first."""
     fail_on_recompile: bool = False
     """Raise RecompileError where a function would be compiled once more."""
     fail_on_recompile_limit: bool = False
-    """Raise RecompileError where a limit is reached, instead of running the call as written."""
+    """Raise RecompileError where a limit is reached, instead of running the call uncompiled."""
     inline_depth_limit: int = 200
     """Depth of inlined calls at which tracing stops, well before Python's own recursion limit."""
     unroll_limit: int = 100_000

@@ -91,7 +91,7 @@ class UnsupportedOpcode(Break):
 class ExceptionEscapes(Break):
     """The traced program raises an exception that nothing in the compiled function catches.
 
-    The frame then runs uncompiled, so that the exception has its own traceback, context and side effects. A break is impossible: behind the exception there
+    The frame then runs uncompiled, so that the exception has its own traceback, context and side effects. A break is impossible: after the exception there
     is no code of the frame to go on with. The functions that the frame calls are compiled by themselves from the second such call on.
 
     If the program has asked whether it is compiled (`torch.compiler.is_compiling()`), the trace is restarted before that, and answers "no": an exception
@@ -161,7 +161,7 @@ class CannotReconstruct(Break):
     """A value that the trace made must exist for real (it is returned or stored) and there is no way to build it.
 
     Where it is returned, or held by every frame that could be split, the compiled function runs uncompiled, and what it calls is compiled by itself. A
-    break is impossible: at each place behind the one where the value was made, the code that goes on there would have to be given it.
+    break is impossible: at each place after the one where the value was made, the code that goes on there would have to be given it.
     """
 
     what: str
@@ -251,7 +251,7 @@ class FrameIntrospection(Break):
     """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`.
 
     The call is split there, and the look runs natively. A function runs uncompiled as a whole if it looks at its variables more than once around `exec()`
-    and the like, keeps its own frame, or reads `f_locals`: a break is impossible in it, for behind a break its variables are in another frame than the one
+    and the like, keeps its own frame, or reads `f_locals`: a break is impossible in it, for after a break its variables are in another frame than the one
     that was looked at. Its callers are split around it.
     """
 
@@ -272,7 +272,7 @@ class GlobalStateUnsupported(Break):
     Of context variables, plain constants are read and guarded; other contents, and changes, are left to the program.
 
     A function that returns while an inference mode is in force that it has entered runs uncompiled. A break is impossible: it would have to be at the
-    return, behind which there is nothing to resume.
+    return, after which there is nothing to resume.
     """
 
     what: str
@@ -298,7 +298,7 @@ class ComparesByPython(Break):
 
 @dataclass(frozen=True)
 class SkippedFrame(Break):
-    """The program asked for its frame to run as written, with `framejit.skip_frame()` or `torch._dynamo.skip_frame()`.
+    """The program asked for its frame to run uncompiled, with `framejit.skip_frame()` or `torch._dynamo.skip_frame()`.
 
     The function that asks runs uncompiled: where it was inlined, its caller is split around the call. What it calls is compiled by itself. A break in it
     would compile the rest, which the program asks not to be done.
@@ -392,7 +392,7 @@ class InterruptedIterator(Break):
 
 @dataclass(frozen=True)
 class DidNotRaise(Break):
-    """A trace saw the program raise an exception, and the program, run as written, did not raise it.
+    """A trace saw the program raise an exception, and the program, run uncompiled, did not raise it.
 
     The trace was wrong: framejit takes some operation for one that raises. From then on calls like this one run uncompiled, and the functions that they
     call are compiled by themselves; the first one gives a warning, and raises InternalError under FRAMEJIT_STRICT=1. A break is impossible: the trace knows
@@ -410,8 +410,8 @@ class DidNotRaise(Break):
 class Debugger(Break):
     """The program calls a debugger: `breakpoint()`, `pdb.set_trace()`, or another one's function.
 
-    The call runs as written, from its beginning: so the debugger shows the program's own frames with all their variables, and steps through them. Where
-    part of the call has been compiled already, up to an earlier graph break, the rest runs as written. A break at the call would be possible, and of no
+    The call runs uncompiled, from its beginning: so the debugger shows the program's own frames with all their variables, and steps through them. Where
+    part of the call has been compiled already, up to an earlier graph break, the rest runs uncompiled. A break at the call would be possible, and of no
     use: the frames of a split call have only those variables that are read later, and what was computed in a graph can't be stepped through.
     """
 

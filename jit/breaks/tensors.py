@@ -33,7 +33,7 @@ class OperatorRaises(Break):
     """A tensor operator rejects its arguments.
 
     The operator was tried on fake tensors (shapes and types, no data) and raised. Run uncompiled, the program most likely raises the same. Where the
-    program handles that exception, the call is split at the operator. Else the frame runs uncompiled, as for FJ007: behind the exception there is nothing
+    program handles that exception, the call is split at the operator. Else the frame runs uncompiled, as for FJ007: after the exception there is nothing
     to go on with.
     """
 
@@ -152,7 +152,7 @@ class OptimizerStep(SkippedFrame):
     """A step of an optimizer of torch.optim, or of a learning rate scheduler.
 
     With the backends "eager", "aot_eager" and "inductor", the arithmetic of torch's optimizers is part of the graph. It isn't for LBFGS and SparseAdam, nor
-    for settings such as `capturable=True`: then a step runs as written, as a whole. The model's forward and backward, and what a closure computes, are
+    for settings such as `capturable=True`: then a step runs uncompiled, as a whole. The model's forward and backward, and what a closure computes, are
     compiled. A step of a scheduler runs so too if it is compiled by itself, or looks at what the program has measured (`ReduceLROnPlateau`); for others see
     FJ079.
 
@@ -186,7 +186,7 @@ class UnknownNumber(Break):
     """The program asks for the value of a number that it has got out of a tensor, or for a size that depends on the contents of one.
 
     `n = x.max().item()` and `x[mask]` stay in the graph, and so does what is made of them: `torch.zeros(n)`, `n + 1`, `n > 3` as a value. Where the
-    program must know the number to go on (`if n > 3`, `range(n)`, `values[n]`, the text of it), the call is split, and behind the split the number is
+    program must know the number to go on (`if n > 3`, `range(n)`, `values[n]`, the text of it), the call is split, and after the split the number is
     known. An operator whose meaning depends on a size, as that of `+` does on whether one is 1, splits it too. `torch._check` says what always holds: it
     is checked in the graph, and the trace rests on it.
     """
@@ -215,7 +215,7 @@ class FirstStep(SkippedFrame):
 
     Later steps find the state there, and need another graph. So it is with observers of quantisation-aware training, whose statistics of channels have
     no size before the first call. With the backends "aot_eager" and "inductor" a graph with a backward and a step takes long to
-    compile, so the first call runs as written, and the second is compiled. The first step is compiled too with `fullgraph=True`, where the step
+    compile, so the first call runs uncompiled, and the second is compiled. The first step is compiled too with `fullgraph=True`, where the step
     stands in a loop of the compiled function, so that there may be no second call, and where first steps come again, with new optimizers. A break would have
     the model's forward and backward compiled apart from the step, and the second call, which has the step in its graph, would compile all of it once more.
     """
@@ -378,23 +378,23 @@ class LazyModuleCall(SkippedFrame):
 class LaterValue(Break):
     """The program looks at what a step of a learning rate scheduler has changed, in the same call: `if scheduler.get_last_lr()[0] < 1e-6`.
 
-    Such steps run as written, behind the graph, so that no schedule costs a compilation. What they give may be returned, stored, computed with and made text
-    of. Where the program must know it to go on, or a tensor is computed with it, the call is split, and behind the split it is known.
+    Such steps run uncompiled, after the graph, so that no schedule costs a compilation. What they give may be returned, stored, computed with and made text
+    of. Where the program must know it to go on, or a tensor is computed with it, the call is split, and after the split it is known.
     """
 
     needing: str
     number: str
     id = "FJ078"
-    message = "{needing} needs {number}, which a learning rate scheduler changes behind the graph"
+    message = "{needing} needs {number}, which a learning rate scheduler changes after the graph"
     explanation = "The scheduler's step has not run yet where the program is traced, so the new learning rate isn't known."
     hints = ("Look at the learning rate outside the compiled function, or before the scheduler's step.",)
 
 
 @dataclass(frozen=True)
 class StepInPlace(Break):
-    """A step of a learning rate scheduler that can't be made behind the graph: the call is split there, and the step is made between two graphs.
+    """A step of a learning rate scheduler that can't be made after the graph: the call is split there, and the step is made between two graphs.
 
-    Steps of torch's schedulers compute with nothing but Python's numbers. They are made behind the graph, which isn't split for them, unless a learning rate
+    Steps of torch's schedulers compute with nothing but Python's numbers. They are made after the graph, which isn't split for them, unless a learning rate
     is a tensor, the step may warn or has an argument, another step in the same call changes the same learning rates, or the schedule is code of the program's
     that does more than to compute a number.
     """

@@ -119,7 +119,7 @@ def error(name: str, why: str, entries: tuple[Entry, ...], call: Call) -> Recomp
 
 
 def over_limit(name: str, limit: str, entry: Entry, call: Call) -> tuple[breaks.Break, list[UserFrame]]:
-    """The reason to run a call as written because of a limit, and where to look: what changes between calls, seen from the latest entry."""
+    """The reason to run a call uncompiled because of a limit, and where to look: what changes between calls, seen from the latest entry."""
     failure = failure_of(entry, call)
     if failure is None:
         return breaks.RecompileLimit(name, limit, "unknown", "Call it with fewer kinds of arguments"), []

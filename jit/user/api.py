@@ -79,9 +79,9 @@ def compile(
 ) -> Any:
     """Compile a function, method, module or other callable; without a target, a decorator that does.
 
-    The first call traces and compiles; later calls run what was compiled as long as everything it rests on is unchanged, and
-    compile again where it isn't. Where tracing stops, the function is split: what it stops at runs as
-    written, and what is behind is compiled again; a function that can't be split runs uncompiled, with one logged reason.
+    The first call traces and compiles. Later calls run what was compiled as long as its guards hold, and compile again where they
+    don't. Where tracing stops, the function is split: what it stops at runs uncompiled, and what comes after it is compiled as a
+    graph of its own. A function that can't be split runs uncompiled, with one logged reason.
 
     Args:
         target: a function, a bound method, an `nn.Module`, or any callable object. A module gives a new object of a subclass

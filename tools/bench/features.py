@@ -105,7 +105,7 @@ def tried(name: str, compiler_name: str, backend: str, threads: int) -> Found:
     if verdict not in ("same",) and not verdict[0].isdigit():
         reasons, verdict = (f"wrong: {verdict}", *reasons), "WRONG"
     if counts.fallbacks:
-        verdict = f"{verdict}, as written"
+        verdict = f"{verdict}, uncompiled"
     return (verdict, str(counts.graphs), str(counts.graph_breaks)), tuple(dict.fromkeys(reasons))
 
 
@@ -161,7 +161,7 @@ def is_behind(row: tuple[str, ...]) -> bool:
         return False
     if ours[0] != "same" and not ours[0][0].isdigit():
         return True
-    if "as written" in ours[0]:
+    if "uncompiled" in ours[0]:
         return True
     return int(ours[1]) > int(theirs[1]) or int(ours[2]) > int(theirs[2])
 
@@ -196,7 +196,7 @@ def document(options: argparse.Namespace, sections: list[str], skipped: list[str
         "",
         f"Each row is a small program of `tools/bench/feature_cases`, called {CALLS} times with fresh arguments. *result* compares what it returns,",
         "its arguments afterwards and the gradients of what it returns with eager's: *same* is bit for bit, else the largest error relative to its",
-        "tensor; *WRONG*: something else than eager gives; an exception's name: the compiled program raises it; *as written*: it runs uncompiled.",
+        "tensor; *WRONG*: something else than eager gives; an exception's name: the compiled program raises it; *uncompiled*: it runs uncompiled.",
         "*graphs* and *breaks* are counted over all calls.",
         "",
         *skipped,

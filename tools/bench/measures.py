@@ -28,7 +28,7 @@ Numbers = dict[str, float | str]
 TOLERANCE = 1e-3
 """The error of a result, relative to the tensor compared."""
 MOST_GRAPHS = 6
-"""At most so many graphs are to be made: for the prompt, and for the tokens behind it, each of which attends to one position more."""
+"""At most so many graphs are to be made: for the prompt, and for the tokens after it, each of which attends to one position more."""
 
 PLACES = 8
 """So many compiles of one function lie at different places of memory."""

@@ -86,7 +86,7 @@ def region_of(program: Program, assumed: Sequence[Any], sizes: Sizes) -> tuple[I
     at, stopped = found.stopped_at, found.stopped
     if at is not None and any((frame.filename, frame.lineno) == (at.filename, at.lineno) for frame in frames):
         stopped = ""  # the error is raised where the trace ended
-    unknown = [f"what depends on {text}" for text in found.unfollowed] + ([f"what is behind {stopped}"] if stopped else [])
+    unknown = [f"what depends on {text}" for text in found.unfollowed] + ([f"what comes after {stopped}"] if stopped else [])
     texts = tuple(dict.fromkeys(condition.text for condition in conditions))
     return InputRegion(texts, guards, texts, sizes, found.graphs, None if error is None else told_error(error, frames), stopped, example), unknown
 

@@ -19,7 +19,7 @@ def accumulate(x: torch.Tensor) -> Any:
     return list(itertools.accumulate(x.unbind(), lambda a, b: a * b + 1))
 
 
-@feature("itertools.islice, count, repeat, compress with a break behind them")
+@feature("itertools.islice, count, repeat, compress with a break after them")
 def iterators_and_a_break(x: torch.Tensor) -> Any:
     numbers = itertools.count(1)
     chosen = itertools.compress(itertools.islice(x.unbind(), 1, None), itertools.repeat(True, 2))
