@@ -10,13 +10,11 @@ from pages import ROOT, Example, agrees, examples, printed
 
 RUN_ELSEWHERE = {"breaks": "tests/breaks/test_pages.py", "cases": "tests/docs/test_cases.py"}
 """Folders of docs/ with the tests that run their programs in another way."""
-FRAGMENTS = {"architecture.md"}
-"""Pages that show parts of programs only."""
 
 
 def pages_with_examples() -> list[Path]:
     pages = sorted((ROOT / "docs").glob("**/*.md"))
-    return [page for page in pages if page.parent.name not in RUN_ELSEWHERE and page.name not in FRAGMENTS and examples(page.read_text())]
+    return [page for page in pages if page.parent.name not in RUN_ELSEWHERE and examples(page.read_text())]
 
 
 @pytest.mark.slow
