@@ -102,6 +102,8 @@ class Operands:
         if obj.assumed is not None:
             made = self.with_assumed_shape(obj.assumed, dtype, storage._cdata)
         else:
+            if any(map(is_unbacked, (*fake.shape, *fake.stride(), fake.storage_offset()))):
+                self.vm.unsupported(breaks.DataDependent(f"the shape of an array that {self.name} takes"))
             shape = tuple(map(hint, fake.shape))
             strides = tuple(hint(stride) * dtype.itemsize for stride in fake.stride())
             buffer = self.memory.setdefault(storage._cdata, numpy.zeros(max(hint(storage.nbytes()), 1), numpy.uint8))

@@ -168,3 +168,13 @@ def test_what_numpy_raises_is_raised():
             return error.args
 
     agree(program, x)
+
+
+@pytest.mark.parametrize("program", [
+    lambda kept: float(numpy.sqrt(kept.mean() + 1)), lambda kept: torch.from_numpy(numpy.cumsum(kept)) + 1, lambda kept: (kept * 2).tolist(),
+    lambda kept: numpy.concatenate([kept, kept]).max(), lambda kept: kept[1:].sum(), lambda kept: numpy.where(kept > 1, 1, 0).sum(),
+    lambda kept: kept.reshape(-1, 1) @ numpy.ones((1, 2)), lambda kept: [float(value) for value in kept],
+])  # fmt: skip
+def test_functions_of_arrays_whose_size_depends_on_data_split_the_graph(program):
+    """NumPy was to be asked with a stand-in of the array's size, which nobody knows: an internal error."""
+    agree(lambda t: program(t[t > 0].numpy()), torch.tensor([1.0, -1.0, 2.0, 0.5, -3.0]), fullgraph=False)
