@@ -612,7 +612,9 @@ def may_be_address(key: Any) -> bool:
     """Whether a hash key, or a part of it, is or may be the address of some data."""
     if type(key) is tuple:
         return any(map(may_be_address, key))
-    return key >= LOWEST_ADDRESS if type(key) is int else isinstance(key, Object) and key.is_address
+    if type(key) is int:
+        return bool(key >= LOWEST_ADDRESS)
+    return issubclass(type(key), Object) and key.is_address  # isinstance would ask a class of the program's for its `__class__`
 
 
 def _tell_apart(vm: VM, key: Any, other: Any) -> None:
