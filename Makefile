@@ -45,7 +45,7 @@ INSTALLED := build/installed-$(subst /,_,$(VENV))
 NATIVE := $(wildcard runtime_c/*.[ch] runtime_c/cpython/*.[ch] guards/native/*.h guards/native/*.cpp)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-build-isolation --config-settings editable_mode=strict
 
-.PHONY: all setup build demo test test-fast test-slow test-aot test-logs lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts docs clean force
+.PHONY: all setup build demo test test-fast test-slow test-aot test-logs lint types test-matrix fuzz conformance sanitize stress bench zoo features scripts docs wheel clean force
 .DEFAULT_GOAL := build
 
 setup build: $(INSTALLED)
@@ -130,7 +130,6 @@ test-matrix:
 			TORCH="$$torch" VENV="$$folder/venv" test; \
 	done
 
-.PHONY: wheel
 wheel: $(INSTALLED)
 	$(BIN)/python tools/wheels.py --torch "$(TORCH)" --cache "$(CACHE)" $(ARGS)
 

@@ -137,7 +137,7 @@ def hint(guard: Guard, value: Any, call: Call) -> str | None:
 
 def is_of_hooks(source: Source) -> bool:
     """Whether a path leads to the hooks of a module, or to torch's hooks of all modules."""
-    return isinstance(source, Item) and isinstance(source.payload, str) and source.payload.endswith("_hooks")
+    return isinstance(source, Item) and isinstance(source.payload, str) and source.payload.startswith("_") and source.payload.endswith("_hooks")
 
 
 def is_of_optimizer(source: Source | None, call: Call) -> bool:

@@ -39,7 +39,7 @@ NAMES: dict[str, str] = {
     "checks": "the calls that FRAMEJIT_CHECK=results compared with eager, and why others could not be",
     "guards": "the guards of each entry",
     "graph_code": "the code of each graph",
-    "bytecode": "the bytecode of each frame, as written and as compiled",
+    "bytecode": "the bytecode of each frame, original and compiled",
     "trace": "the instructions as they are interpreted, with the depth of inlined calls",
     "resume": "the resume functions that calls go on in after a graph break, and where a call could not be split (+resume: their bytecode)",
     "backends": "what each backend was given, and how long it took",

@@ -186,6 +186,23 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+FEW = 8
+"""So many numbers are listed one by one."""
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Numbers as a sentence lists them; of many, the first ones."""
+    texts = [str(number) for number in numbers[:FEW]]
+    if len(numbers) > FEW:
+        return f"{', '.join(texts)}, ..."
+    return " and ".join([*filter(None, [", ".join(texts[:-1])]), *texts[-1:]])
+
+
+def graphs_of(operations: Sequence[int]) -> str:
+    """Graphs with so many operations each, in words: "2 graphs of 3 and 1 operations"."""
+    return f"{counted(len(operations), 'graph')} of {listed(operations)} {'operation' if list(operations) == [1] else 'operations'}"
+
+
 def place(stack: Sequence[UserFrame]) -> str:
     """The innermost frame of a stack as file:line; empty if unknown."""
     return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else ""

@@ -188,7 +188,7 @@ class UnknownNumber(Break):
     `n = x.max().item()` and `x[mask]` stay in the graph, and so does what is made of them: `torch.zeros(n)`, `n + 1`, `n > 3` as a value. Where the
     program must know the number to go on (`if n > 3`, `range(n)`, `values[n]`, the text of it), the call is split, and after the split the number is
     known. An operator whose meaning depends on a size, as that of `+` does on whether one is 1, splits it too. `torch._check` says what always holds: it
-    is checked in the graph, and the trace rests on it.
+    is checked in the graph, and the trace may depend on it.
     """
 
     needing: str

@@ -206,8 +206,8 @@ def report(planned: Planned, entry: Entry) -> None:
         logs.info("guards", f"guards of {function.__qualname__}", describe(guards))
     if logs.enabled("bytecode"):
         assert entry.code is not None
-        logs.info("bytecode", f"{function.__qualname__} as written", decode(function.__code__).listing())
-        logs.info("bytecode", f"{function.__qualname__} as compiled", decode(entry.code).listing())
+        logs.info("bytecode", f"{function.__qualname__}, original", decode(function.__code__).listing())
+        logs.info("bytecode", f"{function.__qualname__}, compiled", decode(entry.code).listing())
     if planned.behind is not None:
         report_break(planned, planned.behind)
 

@@ -42,9 +42,11 @@ def forward_of(module: Any) -> tuple[Any, int]:
 
 
 def wrapped(target: Any, first: int) -> tuple[FunctionType | None, int]:
-    """The function that a callable says that it is around, and that in turn, with the parameter that gets the first argument; None if it is in C."""
+    """The innermost function that a callable wraps, with the parameter that gets the first argument; None if the callable is in C."""
     found: tuple[FunctionType | None, int] = None, first
-    while True:
+    seen: set[int] = set()
+    while id(target) not in seen:  # a program may set `__wrapped__` to anything, the function itself included
+        seen.add(id(target))
         if type(target) is MethodType:
             target, first = target.__func__, first + 1
         elif type(target) is functools.partial:
@@ -56,7 +58,8 @@ def wrapped(target: Any, first: int) -> tuple[FunctionType | None, int]:
             caller = classes.lookup(type(target), "__call__")
             return (caller, first + 1) if type(caller) is FunctionType else found
         else:
-            return found
+            break
+    return found
 
 
 def named(call: Call, target: FunctionType, first: int) -> Iterator[tuple[Path, str]]:
@@ -74,4 +77,4 @@ def named(call: Call, target: FunctionType, first: int) -> Iterator[tuple[Path, 
         slot += 1
     if code.co_flags & CO_VARKEYWORDS:
         path = ((Local, Slot(slot, code.co_varnames[slot])),)
-        yield from ((((*path, (Item, typed_key(name)))), name) for name in call.locals[slot] if name in parameters)
+        yield from ((((*path, (Item, typed_key(name)))), name) for name in call.locals[slot] if type(name) is str and name in parameters)

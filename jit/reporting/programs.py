@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from framejit import breaks
-from framejit.report import counted
+from framejit.report import counted, graphs_of
 
 FOLDER = Path(breaks.__file__).parent / "programs"
 COMMAND = "python -m tools.bench.cures --times"
@@ -49,7 +49,7 @@ def report(outcome: dict[str, Any]) -> str:
     kinds = [counted(len(split), "break")] if split else []
     if uncompiled:
         kinds.append(f"{counted(len(uncompiled), 'function')} that {'runs' if len(uncompiled) == 1 else 'run'} uncompiled")
-    text = f"framejit compiles {graphs(outcome['operations'])}"
+    text = f"framejit compiles {graphs_of(outcome['operations']) if outcome['operations'] else 'no graph'}"
     if kinds:
         text += f", and reports {' and '.join(kinds)}:\n\n```text\n" + "\n".join([*split, *uncompiled]) + "\n```"
     else:
@@ -57,14 +57,6 @@ def report(outcome: dict[str, Any]) -> str:
     if outcome["raises"]:
         text += f"\n\nThe program raises {outcome['raises']}, compiled or not."
     return text
-
-
-def graphs(operations: list[int]) -> str:
-    """The graphs in words, with their sizes."""
-    if not operations:
-        return "no graph"
-    sizes = counted(operations[0], "operation") if len(operations) == 1 else f"{', '.join(map(str, operations[:-1]))} and {operations[-1]} operations"
-    return f"{counted(len(operations), 'graph')} of {sizes}"
 
 
 def table(found: dict[str, Any]) -> str:

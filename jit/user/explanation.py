@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +18,11 @@ from framejit.directives import untraced
 from framejit.driver import retained
 from framejit.driver.compiled_module import raw_call
 from framejit.errors import BadArgument, UserFrame, behind_break, explain_break, suggestion
-from framejit.report import STAGES, Recording, counted, place, recording
+from framejit.report import FEW, STAGES, Recording, counted, graphs_of, listed, place, recording
 from framejit.user.api import compile
 
 SHOWN = 3
 """How many different breaks, uncompiled frames and errors `str()` of an explanation shows of each."""
-FEW = 8
-"""Graphs whose sizes are shown one by one."""
 SLOW = 1.0
 """Seconds in the backend from which on there is something to be said about them."""
 SLOW_BACKEND = (
@@ -141,7 +138,7 @@ class Explanation:
             return counted(self.graphs, "graph")
         if self.graphs > FEW:
             return f"{self.graphs} graphs of {sum(self.operations)} operations in all"
-        return f"{counted(self.graphs, 'graph')} of {listed(self.operations)} {'operation' if self.operations == [1] else 'operations'}"
+        return graphs_of(self.operations)
 
 
 def shortened(texts: Sequence[str], attribute: str) -> list[str]:
@@ -162,14 +159,6 @@ def of_breaks(stops: Sequence[Stop]) -> str:
 def cure(stop: Stop) -> str:
     """The first thing to do about it, as the end of a line."""
     return f" What to do: {stop.advice[0]}" if stop.advice else ""
-
-
-def listed(numbers: Sequence[int]) -> str:
-    """Numbers as a sentence lists them; of many, the first ones."""
-    texts = [str(number) for number in numbers[:FEW]]
-    if len(numbers) > FEW:
-        return f"{', '.join(texts)}, ..."
-    return " and ".join([*filter(None, [", ".join(texts[:-1])]), *texts[-1:]])
 
 
 @untraced
@@ -218,8 +207,9 @@ def explain(
 def misused(name: str, arguments: tuple[Any, ...], unknown: Mapping[str, Any]) -> str:
     """How to call `explain`, for whoever has given it arguments that it doesn't take."""
     option = next(iter(unknown), "")
-    if not arguments and difflib.get_close_matches(option, OPTIONS):
-        return f"explain() has no option {option!r}{suggestion(option, OPTIONS)}"
+    meant = suggestion(option, OPTIONS)
+    if not arguments and meant:
+        return f"explain() has no option {option!r}{meant}"
     passed = ", ".join(["..." if arguments else "", *(f"{keyword}=..." for keyword in unknown if keyword not in OPTIONS)]).removeprefix(", ")
     call = f"framejit.explain({name})({passed})"
     return f"explain() takes the function and options by name ({', '.join(OPTIONS)}); the function's arguments go into a second call: {call}"

@@ -736,6 +736,18 @@ def test_a_patched_forward_has_its_own_names(told):
     assert ": t: expected that it is a Tensor" in told()
 
 
+def test_a_function_that_says_it_wraps_itself_is_compiled():
+    """Looking for the names of its parameters went round for ever."""
+
+    def forward(x):
+        return x + 1
+
+    forward.__wrapped__ = forward
+    model = nn.Linear(2, 2)
+    model.forward = forward
+    assert torch.equal(framejit.compile(model, backend="eager")(torch.ones(2)), torch.full((2,), 2.0))
+
+
 def test_a_function_that_torch_wraps_has_its_own_names(told):
     compiled = eager(without_gradients)
     compiled(x, 1), compiled(x, 2)

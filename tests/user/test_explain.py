@@ -289,7 +289,7 @@ def test_the_trace_log_costs_nothing_when_off(monkeypatch):
     ("backends", "eager compiled 2 operations, 1 input, 1 output of program"),
     ("guards", "tensor_match"),
     ("graph_code", "class "),
-    ("bytecode", "program as compiled"),
+    ("bytecode", "program, compiled"),
 ])  # fmt: skip
 def test_other_logs(caplog, name, expected):
     assert expected in "\n".join(logged(caplog, name))

@@ -62,7 +62,7 @@ def end_of(code: CodeType, instruction: dis.Instruction) -> int:
 
 
 def expand(instruction: dis.Instruction, keywords: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """What an instruction stands for. Only the last of its operations may break: a resume function starts at an instruction."""
+    """Gives the operations that an instruction stands for. Only the last of them may break: a resume function starts at an instruction."""
     name, arg, value = instruction.opname, instruction.arg or 0, instruction.argval
     if name in SKIPPED:
         return

@@ -26,7 +26,7 @@ LIMIT = 8
 
 @dataclass
 class Next:
-    """What a part of a split call gives: the resume function that comes next, and its arguments."""
+    """A part of a split call gives this: the resume function that comes next, and its arguments."""
 
     function: Compiled
     args: tuple[Any, ...]
@@ -34,7 +34,7 @@ class Next:
 
 @dataclass
 class Split:
-    """Where a call is split: the operation that runs natively, and the variables and the stack there.
+    """The place where a call is split: the operation that runs natively, and the variables and the stack there.
 
     `after`, `target`: the offsets in the original code where the function goes on after the operation, and where it does if that jumps.
     """
@@ -146,7 +146,7 @@ class Compiled:
         return Entry(list(tracer.guards.values()), graph, call_graph, tracer.inputs, outputs, result)
 
     def split(self, tracer: Tracer, stop: Break) -> Split | str:
-        """Where tracing has stopped, as a Split; or a text, where what stopped it has no native operation. (jit/compiler/broken.py)"""
+        """Makes a Split of the place where tracing has stopped, or a text if no native operation stopped it. (jit/compiler/broken.py)"""
         frame = tracer.frame
         op = frame.ops[frame.pc]
         if op.name not in OPERATIONS or OPERATIONS[op.name].native is None:
@@ -172,7 +172,7 @@ class Compiled:
         return Next(original.resumes[key], (*state, *(value for value, null in zip(stack, nulls) if not null)))
 
     def report(self) -> str:
-        """What was compiled: the guards, the graph and the end of each entry, resume functions last."""
+        """Lists the guards, the graph and the end of each entry, resume functions last."""
         lines = []
         for part in (self, *self.resumes.values()):
             for entry in part.entries:

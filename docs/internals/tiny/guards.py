@@ -109,7 +109,7 @@ def length_facts(value: Any) -> Any:
 
 
 def hooks_of(module: nn.Module) -> int:
-    """How many hooks a call of a module runs: its own, and those of all modules."""
+    """Counts the hooks that a call of a module runs: its own, and those of all modules."""
     names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return sum(len(getattr(module, name)) + len(getattr(nn.modules.module, f"_global{name}")) for name in names)
 
@@ -136,7 +136,7 @@ class Guard:
     where: str
 
     def holds(self, call: Call) -> bool:
-        """Whether the value is still there, and as expected."""
+        """Says if the value is still there, and as expected."""
         try:
             return bool(FACTS[self.kind](self.source.fetch(call)) == self.expected)
         except (AttributeError, LookupError):
