@@ -475,6 +475,7 @@ def run_in_place(function, *args):
         return str(error), [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__][1:]
 
 
+@pytest.mark.only_eager("the test names its backends")
 def test_checks_that_cannot_be_taken_back_are_made_natively():
     def of_a_float(x):
         torch._check(x.sum().item() > 0.5)
@@ -704,6 +705,7 @@ def test_branches_that_raise_under_a_handler_split():
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["nothing is changed", "an input is changed"])
+@pytest.mark.only_eager("the test names its backends")
 def test_branches_that_raise_under_finally_and_with_are_checked_in_the_graph(changed):
     class Block:
         def __enter__(self):
@@ -748,6 +750,7 @@ def test_sizes_out_of_tensors_that_an_operator_must_know():
     assert found["graph_breaks"] == 1 and found["fallbacks"] == 0, found["reasons"]
 
 
+@pytest.mark.only_eager("the test names its backends")
 def test_a_branch_that_raises_behind_a_change_of_an_input_splits_where_that_is_made_at_once():
     for backend in BACKENDS:
         assert agree(asserts_behind_a_change, (SOME,), (ALL,), backend=backend)["graph_breaks"] == (backend != "aot_eager")
