@@ -58,6 +58,18 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+def runs_with_both(request: pytest.FixtureRequest, name: str) -> bool:
+    """Whether a test that is running with the backend "eager" has a parameter `backend` with this name among its values, too."""
+    if getattr(request.node, "callspec", None) is None or request.node.callspec.params.get("backend") != "eager":
+        return False
+    for mark in request.node.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        if "backend" in (names := [text.strip() for text in names]):
+            rows = [getattr(row, "values", row) for row in mark.args[1]]  # of a pytest.param, its values
+            return name in ([row if isinstance(row, str) else row[names.index("backend")] for row in rows])
+    return False
+
+
 @pytest.fixture(autouse=True)
 def in_the_place_of_eager(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The backend that 'eager' stands for in this test; a test that is about the backend 'eager' itself is marked `only_eager`."""
@@ -66,6 +78,8 @@ def in_the_place_of_eager(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         reason = request.node.get_closest_marker("only_eager")
         if reason is not None:
             pytest.skip(str(reason.args[0]))
+        if runs_with_both(request, name):
+            pytest.skip(f"the test runs with {name} by itself")
         monkeypatch.setitem(registry._BUILTIN, "eager", registry._BUILTIN[name])
     return str(name)
 

@@ -107,6 +107,7 @@ def a_parameter(x):
     return weight, (x * weight).sum(), isinstance(weight, nn.Parameter), weight.is_leaf, weight.grad
 
 
+@pytest.mark.only_eager("a graph whose backward is made as a whole makes no leaf")
 def test_a_parameter_made_inside_is_a_leaf() -> None:
     weight, loss, *_ = same(a_parameter, torch.tensor([1.0, 2.0]))
     loss.backward()
@@ -118,6 +119,7 @@ def test_a_parameter_is_made_natively_where_the_backward_is_made_as_a_whole() ->
     assert type(weight) is nn.Parameter and weight.is_leaf and loss is None
 
 
+@pytest.mark.only_eager("a graph whose backward is made as a whole makes no leaf")
 def test_a_parameter_shares_the_memory_of_its_data() -> None:
     def program(x):
         y = x * 1
@@ -128,6 +130,7 @@ def test_a_parameter_shares_the_memory_of_its_data() -> None:
     same(program, torch.ones(2))
 
 
+@pytest.mark.only_eager("a graph whose backward is made as a whole makes no leaf")
 def test_a_module_made_inside() -> None:
     def program(x):
         layer = nn.Sequential(nn.Linear(2, 3), nn.ReLU())

@@ -95,6 +95,7 @@ def compare(module: nn.Module, compiled: Any, x: torch.Tensor) -> None:
     assert all(left.equal(right) for left, right in zip(*results, strict=True))
 
 
+@pytest.mark.only_eager("AOTAutograd isn't to trace into objects of TorchBind")
 def test_a_method_is_part_of_the_graph_and_what_its_object_holds_is_guarded():
     module = Adds(1, 2)
     compiled = framejit.compile(module, backend="eager", fullgraph=True)
@@ -130,6 +131,7 @@ def test_a_class_without_a_fake_one_runs_natively_and_says_so():
         torch._library.register_fake_class("_TorchScriptTesting::_Foo", FakeFoo)
 
 
+@pytest.mark.only_eager("AOTAutograd isn't to trace into objects of TorchBind")
 def test_an_operator_that_takes_an_object():
     operator = torch.ops._TorchScriptTesting.takes_foo.default
     if torch._C.DispatchKey.Meta not in operator.py_kernels:
@@ -174,6 +176,7 @@ def test_a_tensor_that_an_object_holds_is_changed_in_place():
         assert program(left, x).equal(compiled(right, x)) and left.get().equal(right.get())
 
 
+@pytest.mark.only_eager("AOTAutograd isn't to trace into objects of TorchBind")
 def test_no_entry_keeps_an_object():
     foo = CLASSES._Foo(1, 2)
     compiled = framejit.compile(lambda foo, x: foo.add_tensor(x) * 2, backend="eager", fullgraph=True)

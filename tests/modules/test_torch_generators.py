@@ -250,6 +250,7 @@ def test_epochs_of_a_data_loader(backend: str) -> None:
     lambda s: torch.randperm(4, generator=s.g).tolist()[2], lambda s: torch.randint(-4, 4, (2,))[1].item(), lambda s: random.randint(-4, 3),
     lambda s: np.random.randint(4), lambda s: s.r.randint(0, 3), lambda s: int(torch.randint(high=4, size=(1,), generator=s.g)),
 ])  # fmt: skip
+@pytest.mark.only_eager("with AOTAutograd, a view of a changed input at a drawn place splits the graph")
 def test_drawn_indices_need_no_check(draw: Callable[[State], int]) -> None:
     def fn(s):
         s.x.add_(1)

@@ -85,6 +85,7 @@ def test_an_index_is_drawn_in_the_graph() -> None:
         assert random.getstate() == state
 
 
+@pytest.mark.only_eager("AOTAutograd's graphs change their inputs at their end, after whatever may fail")
 def test_behind_a_change_it_is_computed_natively() -> None:
     """Nothing could be taken back there if it failed."""
     framejit.reset()

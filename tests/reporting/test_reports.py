@@ -647,7 +647,9 @@ def with_hook(t: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("id", "breaking", "arguments", "advised", "others"), HINTS)
-def test_advice_works(id, breaking, arguments, advised, others):
+def test_advice_works(id, breaking, arguments, advised, others, in_the_place_of_eager):
+    if breaking is asks_for_gradients and in_the_place_of_eager != "eager":
+        pytest.skip("AOTAutograd's graphs break there for FJ035")
     backend = "aot_eager" if id in ("FJ035", "FJ040") else "eager"
     sys.modules.pop("colorsys", None)
     with config.replace(inline_depth_limit=50, unroll_limit=200):
