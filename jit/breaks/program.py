@@ -124,7 +124,16 @@ class DisabledFunction(Break):
     id = "FJ009"
     message = "call of {what}, which is marked not to be compiled"
     explanation = "The function, or one of its wrappers, is decorated with disable."
-    hints = ("Remove the decorator if the function can be traced.", "Call it outside the compiled function.")
+    hints = (
+        "Remove the decorator if the function can be traced.",
+        "Call it outside the compiled function.",
+        "Put the block into a function decorated with framejit.disable: after a call of that, compiling goes on.",
+    )
+
+    def advice(self) -> tuple[str, ...]:
+        """The last one is for blocks, whose function runs uncompiled from there on, and the others for functions."""
+        hints = super().advice()
+        return hints[-1:] if self.what.startswith("`with") else hints[:-1]
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ FAMILY = Family(
         "LOG.append(tried(lambda: {j} == {j}))", "LOG.append(sorted(getattr(type({s}), '__abstractmethods__', ())))",
         "LOG.append(tried(issubclass, {j}, {j}))", "LOG.append(isinstance(o, Hooked) or n)",
         "LOG.append(tried(lambda: shown(s.__class__)))", "LOG.append(tried(lambda: type({s}).__name__))",
-        "LOG.append(tried(lambda: Shape.__subclasscheck__({j})))", "LOG.append(tried(lambda: {j}.__instancecheck__({s})))",
+        "LOG.append(tried(lambda: Shape.__subclasscheck__({j})))", "LOG.append(tried(lambda: ({j}).__instancecheck__({s})))",
         "abstract.bases = (*abstract.bases[:3], WithBases())", "LOG.append(issubclass(abstract.bases[0], abstract))",
         "LOG.append(tried(issubclass, Thing, Broken()))", "LOG.append(tried(lambda: type(int | str).__name__))",
         "LOG.append(tried(lambda: typing.get_args({j})))", "LOG.append(tried(lambda: shown(typing.get_origin({j}))))",
