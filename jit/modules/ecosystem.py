@@ -32,7 +32,7 @@ STOPS: dict[str, type[breaks.ExplicitBreak] | type[breaks.SkippedFrame]] = {
 
 Meaning = Callable[[VM, FunctionObject, list[Object], dict[str, Object]], Object | None]
 MEANINGS: dict[tuple[str, str], Meaning] = {}
-"""What calls of functions of torch's mean here, by module and qualified name. None: what the function's code does."""
+"""What calls of functions of torch's and of other packages mean here, by module and qualified name. None: what the function's code does."""
 
 
 def means(module: str, *names: str) -> Callable[[Meaning], Meaning]:

@@ -1,0 +1,29 @@
+"""einops in a process that has not called it yet: its search for the backend of tensors splits no graph."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import framejit
+import torch
+from einops import rearrange, reduce
+
+@framejit.compile(backend="eager", fullgraph=True)
+def pooled(x, weight):
+    y = rearrange(x, "b (h w) c -> b c h w", h=2) * rearrange(weight, "c -> c 1 1")
+    return reduce(y, "b c h w -> b c", "mean")
+
+x, weight = torch.randn(2, 4, 5), torch.nn.Parameter(torch.randn(5))
+assert torch.allclose(pooled(x, weight), (x * weight).mean(1))
+assert torch.allclose(pooled(x[:, :2], weight), (x[:, :2] * weight).mean(1))
+"""
+
+
+def test_the_first_call_of_a_process_is_one_graph():
+    pytest.importorskip("einops")
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
