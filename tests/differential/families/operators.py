@@ -239,11 +239,15 @@ class Named(str, enum.Enum):
 class Plain:
     def __repr__(self):
         return "Plain()"
+
+
+def hashed(value):
+    return "by its address" if isinstance(value, torch.Tensor) else hash(value)
 '''
 
 OPERATOR = "{+;-;*;/;//;%;**;@;<<;>>;&;|;^;==;!=;<;<=;>;>=;in;not in;is;and;or}"
 COMPARISON = "{==;!=;<;<=;>;>=}"
-UNARY = "{-;+;~;not ;abs;int;float;str;repr;bool;hash;len;complex;operator.index;round;list;tuple;bin;chr;iter;bytes;sum;range;type;next}"
+UNARY = "{-;+;~;not ;abs;int;float;str;repr;bool;hashed;len;complex;operator.index;round;list;tuple;bin;chr;iter;bytes;sum;range;type;next}"
 SAFE = "{3;2;0;-1;1;n}"
 
 FAMILY = Family(
