@@ -309,3 +309,19 @@ def test_a_view_without_record_is_asked_whether_it_is_a_leaf():
         return x * int(view.is_leaf)
 
     assert played(framejit.compile(f, backend="eager")) == played(f)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_view_made_without_gradients_may_be_changed_beside_its_base(backend):
+    def f(base, view):
+        half = view * 0.5
+        view.add_(1)
+        return view + half, base * 2
+
+    def played_with(function):
+        base = torch.tensor(NUMBERS, requires_grad=True) * 2
+        with torch.no_grad():
+            return *function(base, base.view(-1)), base.detach()
+
+    for ours, eagers in zip(played_with(framejit.compile(f, backend=backend, fullgraph=True)), played_with(f), strict=True):
+        assert torch.equal(ours, eagers) and ours.requires_grad == eagers.requires_grad
