@@ -18,16 +18,17 @@ LINK = re.compile(r"\]\((?!https?:)((?:[^)\s#]+\.md)?(?:#[^)\s]+)?)\)")
 """A link to a page of ours, a heading, or both."""
 INTRODUCTION = """# Limits
 
-What framejit doesn't put into a graph, and where compiled code is known to differ from eager. Each limit is tested or was measured. Anything else that
-differs from eager is a bug. This page is put together from the subjects' pages by `python tools/docs/limits.py --write`.
+This page lists what framejit doesn't put into a graph, and where compiled code is known to differ from eager. Each limit is tested or was measured. Any
+other difference from eager is a bug. This page is put together from the subjects' pages by `python tools/docs/limits.py --write`.
 
 Three things can happen to code that can't be traced. None of them changes a result.
 
-- It **splits the graph**: Python runs it, between two graphs. This is a graph break; `FRAMEJIT_LOGS=graph_breaks` names each with its id, FJ...
+- It **splits the graph**: Python runs it, between two graphs. This is a graph break; `FRAMEJIT_LOGS=graph_breaks` names each with its id, such as FJ001
   (see [the catalogue](breaks/README.md)).
-- It **runs natively**: the same, said of a single call.
+- A call **runs natively** if Python makes it, between two graphs.
 - The whole function **runs uncompiled**, with one logged line that says why, which `statistics()["uncompiled"]` and `explain()` repeat. The functions that
-  it calls are compiled by themselves, unless it makes an optimizer's or a lazy module's first step, or a mode of the program's must see each operation.
+  it calls are compiled by themselves, unless the call makes the first step of an optimizer or of a lazy module, or a mode that the program has set must
+  see each operation.
 """
 
 
