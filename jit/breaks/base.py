@@ -1,4 +1,4 @@
-"""What a break reason is: data that says how tracing stopped, and a page of documentation."""
+"""`Break`, the base class of break reasons: data that says why tracing stopped. The docstring of each reason is its page of documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons that lie in the program as Python runs it: calls, frames, iterators, exceptions, the limits of framejit."""
+"""Break reasons about Python itself: calls, frames, iterators, exceptions, and the limits of framejit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from framejit.breaks.base import Break
 class UnsupportedCall(Break):
     """The program calls something whose behaviour framejit does not know.
 
-    C functions run outside the interpreter, so nothing can be learnt by tracing them: each needs a model. What is safe to run on
-    constants, what is made of ATen operators, and most of the standard library in everyday use is known; this callable is not.
+    C functions run outside the interpreter, so they can't be traced: each needs a model. framejit knows which functions are safe to run on
+    constants, which are made of ATen operators, and what most of the commonly used standard library does. It doesn't know this callable.
     """
 
     what: str
@@ -51,16 +51,16 @@ class UnsupportedValue(Break):
 
 @dataclass(frozen=True)
 class UnsupportedOperation(Break):
-    """An operation on values that are modelled, but not this operation, or not with these operands."""
+    """The program uses an operation that framejit does not model, or not with these operands, on values whose types it does model."""
 
     what: str
     instead: str = ""
-    """What to do in this case, where the general advice doesn't help."""
+    """Advice for this case, in place of the general advice; empty if the general advice fits."""
     id = "FJ003"
     message = "operation that framejit cannot trace: {what}"
     explanation = "The types are known, but this operation on them, or with these operands, is not."
     hints = (
-        "Compute the same with other operations; torch.where chooses between two results.",
+        "Compute the same result with other operations; torch.where chooses between two results.",
         "Move it out of the compiled function: torch.utils.checkpoint and backward() can be called around compiled functions.",
     )
 
@@ -70,11 +70,11 @@ class UnsupportedOperation(Break):
 
 @dataclass(frozen=True)
 class UnsupportedOpcode(Break):
-    """An instruction of the interpreter that framejit refuses.
+    """The function contains a bytecode instruction that framejit does not interpret.
 
-    `except*`, the parts of `async` code, and type parameters (Python 3.12) compile to instructions of their own. They are decoded, and refused by name.
-    Callers of the function are split around it. The function itself is split where it can be. At an `except*` that has something to catch a break is
-    impossible: what is being handled changes from clause to clause, and nothing that code can read or write tells it. Then the function runs uncompiled.
+    `except*`, parts of `async` code, and type parameters (Python 3.12) compile to special instructions. Callers of the function are split around it. The
+    function itself is split where it can be. At an `except*` that has something to catch, a break is impossible: what is being handled changes from clause
+    to clause, and code can neither read nor write that state. Then the function runs uncompiled.
     """
 
     what: str
@@ -91,17 +91,17 @@ class UnsupportedOpcode(Break):
 class ExceptionEscapes(Break):
     """The traced program raises an exception that nothing in the compiled function catches.
 
-    The frame then runs uncompiled, so that the exception has its own traceback, context and side effects. A break is impossible: after the exception there
-    is no code of the frame to go on with. The functions that the frame calls are compiled by themselves from the second such call on.
+    The frame then runs uncompiled, so that the exception has its own traceback, context and side effects. A break is impossible: after the exception, no
+    code of the frame is left to continue with. The functions that the frame calls are compiled by themselves from the second such call on.
 
-    If the program has asked whether it is compiled (`torch.compiler.is_compiling()`), the trace is restarted before that, and answers "no": an exception
-    that comes only of the answer "yes" isn't the program's.
+    If the program has asked whether it is compiled (`torch.compiler.is_compiling()`), the trace is restarted before that question, and answers "no". If
+    only the answer "yes" leads to the exception, the program doesn't raise it uncompiled.
     """
 
     what: str
     id = "FJ007"
     message = "the program raises {what}"
-    explanation = "Nothing in the compiled function catches the exception, so there is no result to compile."
+    explanation = "Nothing in the compiled function catches the exception, so the function has no result that could be compiled."
     hints = ("Catch the exception inside the compiled function, or check the condition before calling it.",)
 
 
@@ -118,7 +118,7 @@ class ExplicitBreak(Break):
 
 @dataclass(frozen=True)
 class DisabledFunction(Break):
-    """A call of a function marked with `framejit.disable` or `torch.compiler.disable`."""
+    """The program calls a function that is marked with `framejit.disable` or `torch.compiler.disable`."""
 
     what: str
     id = "FJ009"
@@ -140,22 +140,22 @@ class DisabledFunction(Break):
 class GeneratorFrame(Break):
     """A generator, coroutine or async generator is not compiled on its own.
 
-    Its frame outlives the call, and is suspended in the middle. It can be traced where a compiled function consumes it. A break is impossible in a frame
-    that nothing compiles: whoever takes the generator's items runs it, and that needn't be compiled code.
+    Its frame outlives the call, and is suspended in the middle. It can be traced if a compiled function consumes it. On its own, a break is impossible in it:
+    the code that takes the generator's items runs it, and that code needn't be compiled.
     """
 
     what: str
     id = "FJ010"
     message = "{what} is not compiled on its own"
     explanation = "Generators and coroutines are suspended half-way; framejit compiles frames that run to their end."
-    hints = ("Compile the plain functions that it calls, or the function that runs over a generator.",)
+    hints = ("Compile the plain functions that it calls, or the function that iterates over the generator.",)
 
 
 @dataclass(frozen=True)
 class SideEffect(Break):
-    """Something the outside world sees: printing, reading or writing files, logging, warnings, the clock.
+    """The program does something that the outside world sees, such as printing, reading or writing files, logging, warning, or reading the clock.
 
-    It cannot be part of a graph, and doing it while tracing would do it once instead of on each call.
+    A side effect cannot be part of a graph. If it happened while tracing, it would happen once instead of on each call.
     """
 
     what: str
@@ -167,26 +167,26 @@ class SideEffect(Break):
 
 @dataclass(frozen=True)
 class CannotReconstruct(Break):
-    """A value that the trace made must exist for real (it is returned or stored) and there is no way to build it.
+    """A value that the trace made must become a real object, because it is returned or stored, and framejit can't build it.
 
-    Where it is returned, or held by every frame that could be split, the compiled function runs uncompiled, and what it calls is compiled by itself. A
-    break is impossible: at each place after the one where the value was made, the code that goes on there would have to be given it.
+    If the value is returned, or held by every frame that could be split, the compiled function runs uncompiled, and the functions that it calls are compiled
+    by themselves. A break is impossible: wherever the call is split after the value was made, the rest of the call would need the value.
     """
 
     what: str
     id = "FJ014"
     message = "{what} cannot be rebuilt for the code outside the trace"
-    explanation = "The value exists only in the trace; it leaves it here, and framejit has no code that builds one."
-    hints = ("Return or store its parts (tensors, numbers, lists) in its place.",)
+    explanation = "The value exists only in the trace. It leaves the trace here, and framejit has no code that builds such a value."
+    hints = ("Return or store its parts (tensors, numbers, lists) instead.",)
 
 
 @dataclass(frozen=True)
 class TooDeep(Break):
-    """Inlined calls are nested deeper than the limit; most often a recursion that a traced value should have stopped.
+    """Inlined calls are nested deeper than the limit. The usual cause is a recursion that a traced value should have stopped.
 
-    The call of the function that calls itself is split off, and runs natively. That function, and what it calls, runs uncompiled: a break at the limit would
-    rebuild as many frames as the limit says, and each of the nested calls would be traced down to the limit again. The same is done where Python's own stack
-    has no room for the compiler: then the call runs uncompiled, and a later one with more room may be compiled.
+    The call of the recursive function is split off, and runs natively. That function, and the functions that it calls, run uncompiled: a break at the limit
+    would rebuild as many frames as the limit says, and each of the nested calls would be traced down to the limit again. If Python's own stack has no room
+    for the compiler, the call runs uncompiled too, and a later call with more room may be compiled.
     """
 
     what: str
@@ -198,11 +198,11 @@ class TooDeep(Break):
 
 @dataclass(frozen=True)
 class TooLong(Break):
-    """The loops of one trace have more iterations in all than the limit; most often one that does not end while tracing.
+    """The loops of one trace have more iterations in all than the limit. The usual cause is a loop that does not end while tracing.
 
-    The call of the function that has the outermost loop is split off, and runs natively; what the loop calls is compiled by itself. Where the compiled
-    function is itself the one that loops, it runs uncompiled: a break inside of the loop would leave a graph with all iterations up to there, which no
-    backend compiles in time.
+    The call of the function that has the outermost loop is split off, and runs natively; the functions that the loop calls are compiled by themselves. If the
+    compiled function itself has the loop, it runs uncompiled: a break inside the loop would leave a graph with all iterations up to there, which no backend
+    compiles in reasonable time.
     """
 
     what: str
@@ -214,10 +214,10 @@ class TooLong(Break):
 
 @dataclass(frozen=True)
 class IteratorFromOutside(Break):
-    """Stepping an iterator that was made outside the compiled function and that cannot be looked into without advancing it.
+    """The program takes an item from an iterator that was made outside the compiled function, and framejit can't see that item without taking it.
 
-    Iterators of ranges, lists, tuples, dicts, strings and bytes can, but not very far ahead in one trace, and not while the trace changes what they
-    run over; so can enumerate, zip, map, filter and most of itertools. Generators, and iterators of sets and deques, can't.
+    framejit can look ahead in iterators over ranges, lists, tuples, dicts, strings and bytes, and in enumerate, zip, map, filter and most of itertools, but
+    not very far in one trace, and not while the trace changes the container. It can't look ahead in generators, and in iterators over sets and deques.
     """
 
     what: str
@@ -225,20 +225,20 @@ class IteratorFromOutside(Break):
     message = "step of {what}, an iterator made outside the compiled function"
     explanation = "Its next item cannot be known without taking it, and taking it while tracing would lose it."
     hints = (
-        "Pass the list or tuple that it runs over, or make the iterator inside the compiled function.",
+        "Pass the list or tuple that it iterates over, or make the iterator inside the compiled function.",
         "Take the item outside the compiled function, with next(), and pass it in.",
     )
 
 
 @dataclass(frozen=True)
 class RecompileLimit(Break):
-    """A function was compiled as often as a limit allows, and the call matches none of its entries: it runs uncompiled.
+    """A function was compiled as often as a limit allows, and the call matches none of its entries, so the call runs uncompiled.
 
-    Three options limit that: `recompile_limit` for a function (or for one module, where the first argument is a module),
-    `accumulated_recompile_limit` for all modules together, `cause_limit` for those that differ in what one and the same guard expects.
+    Three options limit the number of entries: `recompile_limit` for a function (or for one module, if the first argument is a module),
+    `accumulated_recompile_limit` for all modules together, and `cause_limit` for entries that were made because the same guard failed.
 
     A break is impossible: to know where, the call would have to be traced once more, which is what the limit forbids. The functions that it calls are
-    compiled by themselves, for two kinds of calls at most each.
+    compiled by themselves, each for at most two kinds of calls.
     """
 
     what: str
@@ -251,7 +251,7 @@ class RecompileLimit(Break):
     hints = (
         "{advice_on_it}.",
         "FRAMEJIT_LOGS=recompiles shows for each compilation why it was necessary.",
-        "Raise the option that is the limit if the calls really differ in so many ways.",
+        "Raise the limit if the calls really differ in so many ways.",
     )
 
 
@@ -259,15 +259,15 @@ class RecompileLimit(Break):
 class FrameIntrospection(Break):
     """The program looks at its own frames: `locals()` in an inlined function, `sys._getframe`, `inspect.stack`.
 
-    The call is split there, and the look runs natively. A function runs uncompiled as a whole if it looks at its variables more than once around `exec()`
-    and the like, keeps its own frame, or reads `f_locals`: a break is impossible in it, for after a break its variables are in another frame than the one
-    that was looked at. Its callers are split around it.
+    The call is split there, and the code that looks at frames runs natively. A function runs uncompiled as a whole if it looks at its variables more than
+    once around `exec()` and the like, keeps its own frame, or reads `f_locals`. A break is impossible in such a function: after a break, its variables would
+    be in another frame than the one that it has looked at. Its callers are split around it.
     """
 
     what: str
     id = "FJ020"
     message = "{what} looks at the frames of the program"
-    explanation = "Inlined calls have no frames of their own, so what it would see is not there."
+    explanation = "Inlined calls have no frames of their own, so it would not see what it sees in uncompiled code."
     hints = (
         "Pass what it looks for (a name, a dict of values) as an argument.",
         "Move it out of the compiled function.",
@@ -276,12 +276,12 @@ class FrameIntrospection(Break):
 
 @dataclass(frozen=True)
 class GlobalStateUnsupported(Break):
-    """The program reads or changes state of the interpreter or of torch that is not modelled: defaults, modes that were entered elsewhere.
+    """The program reads or changes state of the interpreter or of torch that is not modelled, such as defaults, or modes that were entered elsewhere.
 
-    Of context variables, plain constants are read and guarded; other contents, and changes, are left to the program.
+    Context variables that hold plain constants are read and guarded. If they hold something else, or are changed, the call is split.
 
-    A function that returns while an inference mode is in force that it has entered runs uncompiled. A break is impossible: it would have to be at the
-    return, after which there is nothing to resume.
+    A function that enters an inference mode and returns while it is in force runs uncompiled. A break is impossible: it would have to be at the return,
+    after which there is nothing to resume.
     """
 
     what: str
@@ -295,7 +295,7 @@ class GlobalStateUnsupported(Break):
 class ComparesByPython(Break):
     """A guard, a dict key or a set element would need the user's own `__eq__` or `__hash__`.
 
-    Guards run before each call; they run no code of the user's.
+    Guards are checked before each call, and must not run the user's code.
     """
 
     what: str
@@ -309,8 +309,8 @@ class ComparesByPython(Break):
 class SkippedFrame(Break):
     """The program asked for its frame to run uncompiled, with `framejit.skip_frame()` or `torch._dynamo.skip_frame()`.
 
-    The function that asks runs uncompiled: where it was inlined, its caller is split around the call. What it calls is compiled by itself. A break in it
-    would compile the rest, which the program asks not to be done.
+    The function that asks runs uncompiled. If it was inlined, its caller is split around the call. The functions that it calls are compiled by themselves. A
+    break in it would compile the rest of it, which the program asks not to do.
     """
 
     reason: str
@@ -324,7 +324,7 @@ class SkippedFrame(Break):
 class StanceChange(Break):
     """The program sets a stance (`set_stance`, framejit's or torch's) inside compiled code.
 
-    What compiled functions do from there on is decided while the program runs, so the call happens for real, between two graphs.
+    The stance decides what compiled functions do from there on, so the real call is made while the program runs, between two graphs.
     """
 
     id = "FJ025"
@@ -335,46 +335,46 @@ class StanceChange(Break):
 
 @dataclass(frozen=True)
 class CachedCall(Break):
-    """A call of a function under `functools.lru_cache` whose cache may know another answer than a computation today.
+    """The program calls a function under `functools.lru_cache`, whose cache may give another answer than running the function would.
 
-    A cached function that reads globals, attributes or settings may have been called before they changed; one that changes something does so at its
-    first call only; one that returns a list, a tensor or another object returns the same one each time. So it is never traced. The program's own
-    functions are called natively; caches of installed packages, of torch and of the standard library are asked while tracing, and by a guard.
+    A cached function that reads globals, attributes or settings may have been called before they changed. One that changes something does so at its
+    first call only. One that returns a list, a tensor or another object returns the same object each time. So such a function is never traced. The program's
+    own functions are called natively; caches of installed packages, of torch and of the standard library are looked up while tracing, and by a guard.
     """
 
     what: str
     id = "FJ026"
-    message = "call of {what}, whose cache may know another answer"
+    message = "call of {what}, whose cache may give another answer"
     explanation = "The cache knows what the function returned at an earlier call, and which object that was."
     hints = (
         "Call it outside the compiled function, and pass in what it returns.",
-        "Where it returns the same for the same arguments, decorate it with `torch.compiler.assume_constant_result` below the cache.",
+        "If it always returns the same for the same arguments, decorate it with `torch.compiler.assume_constant_result` below the cache.",
     )
 
 
 @dataclass(frozen=True)
 class ChangesFromCallToCall(Break):
-    """A value was different in so many calls that nothing more is compiled for one value of it: what looks at it runs between graphs."""
+    """A value differed in so many calls that nothing more is compiled for single values of it. Code that looks at the value runs between graphs."""
 
     what: str
     id = "FJ028"
     message = "{what} changes from call to call"
     explanation = (
-        "Entries for as many of its values as recompile_limit allows are there; so that the rest stays compiled, an entry that fits all values "
-        "leaves out the code that looks at it."
+        "There are entries for as many of its values as recompile_limit allows. To keep the rest compiled, the next entry fits all values, and leaves out "
+        "the code that looks at the value."
     )
     hints = (
         "Pad tensors to one size; pass numbers as tensors.",
-        "Raise the option recompile_limit if the value comes in a few more kinds only.",
+        "Raise the option recompile_limit if the value has only a few more kinds.",
     )
 
 
 @dataclass(frozen=True)
 class RunsAtEnd(Break):
-    """The program lets go of a generator that waits in a `try` or `with` block, or in a `yield from`: closing it runs code.
+    """The program releases a generator that waits in a `try` or `with` block, or in a `yield from`, and closing the generator runs code.
 
-    The place of that code is between what the program has done so far and what follows. So such a generator is made natively, and the
-    instruction of a resumed frame that lets go of it, or the call around that instruction, runs natively too.
+    That code must run after everything that the program has done so far, and before what follows. So such a generator is made natively, and the
+    instruction of a resumed frame that releases it, or the call around that instruction, runs natively too.
     """
 
     what: str
@@ -386,49 +386,51 @@ class RunsAtEnd(Break):
 
 @dataclass(frozen=True)
 class InterruptedIterator(Break):
-    """An iterator that the trace has made is in use at a graph break, and there is no making one that is half-way.
+    """An iterator that the trace has made is in use at a graph break, and framejit can't build one that is partly consumed.
 
-    So the trace is restarted, and what makes the iterator runs natively: each of its steps then is a break of its own. That concerns `groupby`,
-    `tee`, `product`, `permutations` and `combinations` of itertools, and iterators of sets.
+    So the trace is restarted, and the call that makes the iterator runs natively. Each of the iterator's steps is then a separate break. This concerns
+    `groupby`, `tee`, `product`, `permutations` and `combinations` of itertools, and iterators over sets.
     """
 
     what: str
     id = "FJ030"
     message = "making {what}, which a graph break interrupts"
-    explanation = "Behind the break the iterator has to go on where it was. framejit can't make one that is half-way, so the real one is used."
+    explanation = (
+        "After the break, the iterator must continue where it was. framejit can't build a partly consumed one, so the real one is used."
+    )
     hints = ("Take its items into a list before the loop, or remove the break from the loop.",)
 
 
 @dataclass(frozen=True)
 class DidNotRaise(Break):
-    """A trace saw the program raise an exception, and the program, run uncompiled, did not raise it.
+    """A trace saw the program raise an exception, but the program, run uncompiled, did not raise it.
 
-    The trace was wrong: framejit takes some operation for one that raises. From then on calls like this one run uncompiled, and the functions that they
-    call are compiled by themselves; the first one gives a warning, and raises InternalError under FRAMEJIT_STRICT=1. A break is impossible: the trace knows
-    nothing of what follows the operation that it takes for one that raises.
+    The trace was wrong about some operation. From then on, calls like this one run uncompiled, and the functions that they call are compiled by
+    themselves. The first such call gives a warning, and raises InternalError under FRAMEJIT_STRICT=1. A break is impossible: the trace knows nothing of
+    what follows the operation that seems to raise.
     """
 
     what: str
     id = "FJ031"
     message = "framejit was wrong about what the program raises: {what}"
-    explanation = "An operation was traced as one that raises, and it does not. This is an error of framejit: please report it."
+    explanation = "framejit traced an operation as one that raises, but it does not. This is a bug in framejit: please report it."
     hints = ("Move the operation out of the compiled function.",)
 
 
 @dataclass(frozen=True)
 class Debugger(Break):
-    """The program calls a debugger: `breakpoint()`, `pdb.set_trace()`, or another one's function.
+    """The program calls a debugger, with `breakpoint()`, `pdb.set_trace()` or a function of another debugger.
 
-    The call runs uncompiled, from its beginning: so the debugger shows the program's own frames with all their variables, and steps through them. Where
-    part of the call has been compiled already, up to an earlier graph break, the rest runs uncompiled. A break at the call would be possible, and of no
-    use: the frames of a split call have only those variables that are read later, and what was computed in a graph can't be stepped through.
+    The call runs uncompiled from its beginning, so that the debugger shows the program's own frames with all their variables, and can step through them. If
+    part of the call has been compiled already, up to an earlier graph break, the rest runs uncompiled. A break at the call would be possible, but useless:
+    the frames of a split call have only those variables that are read later, and code in a graph can't be stepped through.
     """
 
     what: str
     packages: ClassVar[frozenset[str]] = frozenset(
         {"pdb", "bdb", "ipdb", "pudb", "pdbpp", "debugpy", "pydevd", "web_pdb", "rpdb", "remote_pdb", "IPython", "code"}
     )
-    """Packages whose functions let somebody look at the frames of the program that calls them, and go on from there step by step."""
+    """Packages with functions that open a debugger in the frame that calls them."""
     id = "FJ033"
     message = "call of a debugger: {what}"
     explanation = "A debugger shows frames and variables, which compiled code doesn't have."
@@ -437,9 +439,9 @@ class Debugger(Break):
 
 @dataclass(frozen=True)
 class NotImported(Break):
-    """An import of a module, or of a name in one, that is not there yet.
+    """The program imports a module, or a name from one, that has not been imported yet.
 
-    Importing runs the module's code, the program's import hooks, and whatever they import, so the import statement is executed by itself. Once the
+    Importing runs the module's code, the program's import hooks, and whatever they import, so the import statement runs natively. Once the
     module is in `sys.modules`, the next call is compiled without the break.
     """
 
@@ -452,22 +454,22 @@ class NotImported(Break):
 
 @dataclass(frozen=True)
 class InsideLibrary(Break):
-    """A function of a library, called by the program, does something that can't be traced.
+    """A library function that the program calls does something that can't be traced.
 
     The standard library, torch's machinery (saving, loading, printing ...) and installed packages that don't work on tensors themselves are
-    not split in the middle: the program's call of them runs natively as a whole, and functions of the program that they call back are
-    compiled on their own. The message says what stopped the trace inside.
+    not split in the middle. The program's call of them runs natively as a whole, and functions of the program that they call back are
+    compiled by themselves. The message says what stopped the trace inside.
     """
 
     what: str
     why: str
     where: str
     gives: str = "a result"
-    """What the call is made for: "a result", which the program uses; "an effect"; "a message" to whoever reads logs or a terminal. "a hook": a module's call
-    makes it."""
+    """The purpose of the call: "a result", which the program uses; "an effect"; "a message" to people who read logs or a terminal; or "a hook", if a module's
+    call makes it."""
     id = "FJ043"
     message = "call of {what}, library code that cannot be traced to its end: {why} ({where})"
-    explanation = "Inside the call is something that framejit cannot trace. Library code is not split there; the whole call runs natively."
+    explanation = "Something inside the call cannot be traced. Library code is not split there, so the whole call runs natively."
     hints = (
         "Where the program uses what it returns: call it outside the compiled function, and pass in what it returns.",
         "Where the program doesn't: move the call out of the compiled function, to before or after it.",
@@ -482,32 +484,36 @@ class InsideLibrary(Break):
 
 @dataclass(frozen=True)
 class SuperOfNone(SkippedFrame):
-    """An attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
+    """The program reads an attribute of `super(cls, None)`, or of `super()` where `self` is None, in Python 3.12.
 
-    CPython's instruction for it gives two answers: at first the attribute of an unbound `super` object, and TypeError once the interpreter has specialised
-    the instruction, which it does after the first run. So the function that contains it runs uncompiled, and its callers are split around it: a step has the
-    instruction in code of its own, which CPython specialises by itself.
+    CPython's instruction for it behaves in two ways. At first it gives the attribute of an unbound `super` object; after the first run, the interpreter has
+    specialised the instruction, and it raises TypeError. So the function that contains it runs uncompiled, and its callers are split around it: in a step,
+    the instruction would be in another code object, which CPython specialises separately.
     """
 
     id = "FJ061"
     message = "attribute {reason!r} of super() of None"
-    explanation = "What Python 3.12 makes of it depends on how often it has run this instruction."
+    explanation = "The behaviour of Python 3.12 here depends on how often it has run this instruction."
     hints = ("Call the method with an instance.",)
 
 
 @dataclass(frozen=True)
 class FailedInside(Break):
-    """An error inside framejit itself, which failed to compile a frame: the frame runs uncompiled, and the functions that it calls are compiled by themselves.
+    """framejit failed to compile a frame because of an error in framejit itself.
 
-    A break is impossible: what a trace or a backend has come to when it fails isn't known to be right. With `fullgraph=True`, inside
-    `error_on_graph_break(True)`, and under FRAMEJIT_STRICT=1 the error is raised, as an InternalError.
+    The frame runs uncompiled, and the functions that it calls are compiled by themselves. A break is impossible: when a trace or a backend fails, its
+    results so far can't be trusted. With `fullgraph=True`, inside `error_on_graph_break(True)`, and under FRAMEJIT_STRICT=1 the error is raised, as an
+    InternalError.
     """
 
     what: str
     where: str
     id = "FJ080"
     message = "an error inside framejit, {what} ({where})"
-    explanation = "framejit failed while it compiled the function. Results are right, only not compiled. This is an error of framejit: please report it."
+    explanation = (
+        "framejit failed while it compiled the function. The function runs uncompiled, so its results are right. "
+        "This is a bug in framejit: please report it."
+    )
     hints = ("Set FRAMEJIT_STRICT=1 to see the traceback, and please report it.",)
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""The catalogue of break reasons as pages: made from the classes of breaks/, for docs/breaks and for the command line."""
+"""Makes the pages of the break reasons from the classes in breaks/, for docs/breaks and for the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from framejit.reporting import programs
 WIDTH = 120
 INDEX = "README.md"
 ONLY_SPECIFICS = re.compile(r"^\{\w+\}\.$")
-"""A piece of advice of which nothing is known before it is given."""
+"""Matches a piece of advice that consists of nothing but a field of the reason, so that a page can't show it."""
 
 
 def page(reason: type[Break]) -> str:
@@ -48,8 +48,8 @@ def index() -> str:
     return "\n".join([
         "# Graph breaks, by reason",
         "",
-        "Each page shows a program with this break, what to do about it, and what framejit reports of the program before and after.",
-        "Written from `jit/breaks/` by `python -m framejit breaks --write docs/breaks`.",
+        "Each page shows a program with this break, what to do about it, and what framejit reports about the program before and after.",
+        "`python -m framejit breaks --write docs/breaks` writes these pages from `jit/breaks/`.",
         "",
         "| id | reason | |",
         "|---|---|---|",
@@ -64,7 +64,7 @@ def pages() -> dict[str, str]:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write all pages into a folder; pages of reasons that are gone are removed. Gives what was changed. Raises OSError."""
+    """Write all pages into a folder, and remove the pages of reasons that no longer exist. Returns the files that were changed. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = pages()
     changed = []

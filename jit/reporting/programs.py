@@ -1,4 +1,4 @@
-"""The programs of the break pages: for each reason one that breaks and one that doesn't, with what framejit has reported of them."""
+"""Sections of the break pages: for each reason a program that breaks and one that doesn't, with the reports of framejit about both."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ COMMAND = "python -m tools.bench.cures --times"
 
 
 WITHOUT = {
-    "FJ027": "No program of a few lines shows this reason each time: another thread has to change something just while framejit compiles.",
-    "FJ031": "There is no program that shows this reason and a cure, since it is an error of framejit's. Until it is mended, such calls run uncompiled.",
-    "FJ080": "There is no program that shows this reason and a cure, since it is an error of framejit's. Until it is mended, the function runs uncompiled.",
+    "FJ027": "No short program shows this break reliably: another thread has to change something just while framejit compiles.",
+    "FJ031": "There is no program that shows this break and a cure, since it is a bug in framejit. Until it is fixed, such calls run uncompiled.",
+    "FJ080": "There is no program that shows this break and a cure, since it is a bug in framejit. Until it is fixed, the function runs uncompiled.",
 }
-"""Why the pages of these reasons show no program."""
+"""For reasons whose pages show no program: the sentence that says why."""
 
 
 @functools.cache
 def outcomes() -> dict[str, Any]:
-    """What tools/bench/cures.py has written down of each reason's programs, by id."""
+    """The outcomes of each reason's two programs, by id, as tools/bench/cures.py has recorded them in outcomes.json."""
     return dict(json.loads((FOLDER / "outcomes.json").read_text()))
 
 
 def section(identifier: str, form: str) -> list[str]:
-    """The part of a reason's page that shows its program "before" or "after" the cure, in Markdown; empty if it has none."""
+    """The part of a reason's page that shows its program "before" or "after" the cure, in Markdown. The list is empty if the reason has no such program."""
     found = outcomes().get(identifier, {})
     if form not in found:
         return []
@@ -60,7 +60,7 @@ def report(outcome: dict[str, Any]) -> str:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The costs of both forms side by side."""
+    """A Markdown table with the costs of a reason's two programs side by side, and a note about how they were measured."""
     forms = [form for form in ("before", "after") if form in found]
     rows = [
         ("graphs", [str(len(found[form]["operations"])) for form in forms]),
@@ -72,7 +72,7 @@ def table(found: dict[str, Any]) -> str:
     if times:
         rows.append(("time of the last statement", [duration(times[form]) for form in forms]))
         note = f"\n\nTimes are of later calls, with the backend {found['backend']} where the program names none, on one core. The tensors are small: \
-times show what calls cost, and not what larger graphs save."
+the times show what calls cost, and not what larger graphs save."
     lines = [f"| | {' | '.join(forms)} |", "|---" * (len(forms) + 1) + "|", *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows)]
     return "\n".join(lines) + f"\n\nPython {found['python']}, torch {found['torch']}; written by `{COMMAND}`.{note}"
 
