@@ -1,7 +1,7 @@
-"""What framejit tells the user while it works: standard logging under "framejit", switched by name with FRAMEJIT_LOGS.
+"""The logs of framejit: loggers of the standard library under "framejit", switched on and off by name with FRAMEJIT_LOGS.
 
-A name is a child logger: `graph_breaks` is `framejit.graph_breaks`. Switched on, it logs at INFO; `+name` adds DEBUG, `-name`
-leaves only errors. Fallbacks are reported in a line at WARNING without being asked for: nothing runs uncompiled in silence.
+Each name is a child logger: `graph_breaks` is `framejit.graph_breaks`. A log that is switched on logs at INFO; `+name` adds DEBUG, `-name`
+leaves only errors. A function that runs uncompiled is reported at WARNING, in one line, by default: nothing runs uncompiled in silence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from framejit.report import STATISTICS, BreakNote, counted, place, record_intern
 
 _break_numbers = itertools.count(1)
 NAMES: dict[str, str] = {
-    "fallbacks": "calls that run uncompiled: one line each without being asked for, -fallbacks: none, fallbacks: what to do about it",
+    "fallbacks": "functions that run uncompiled: one line each by default (fallbacks: also why, and what to do about it; -fallbacks: nothing)",
     "graph_breaks": "where tracing stopped, why, what it cost and what to do about it",
     "recompiles": "why a call matched no compiled entry: the guard that failed, the line that needs it, how to avoid it (+recompiles: all of them)",
     "dynamic": "which sizes and numbers were seen to vary, and are symbolic in what is compiled from then on",
@@ -41,13 +41,13 @@ NAMES: dict[str, str] = {
     "graph_code": "the code of each graph",
     "bytecode": "the bytecode of each frame, original and compiled",
     "trace": "the instructions as they are interpreted, with the depth of inlined calls",
-    "resume": "the resume functions that calls go on in after a graph break, and where a call could not be split (+resume: their bytecode)",
+    "resume": "the resume functions in which calls continue after a graph break, and where a call could not be split (+resume: their bytecode)",
     "backends": "what each backend was given, and how long it took",
     "effects": "the changes of outside values and modes that compiled code makes after its graph",
 }
-"""Every log name, with what it shows."""
+"""For each name of a log, the words that say what the log shows."""
 HELP = "help"
-"""The word that lists them."""
+"""The word in FRAMEJIT_LOGS that prints a list of all logs."""
 
 _root = logging.getLogger("framejit")
 _LOGGERS: dict[str, logging.Logger] = {name: _root.getChild(name) for name in NAMES}
@@ -57,7 +57,7 @@ _handler: logging.Handler | None = None
 
 
 def help_text() -> str:
-    """The names of all logs with what they show."""
+    """The text that FRAMEJIT_LOGS=help prints: all logs, each with the words that say what it shows."""
     width = max(map(len, NAMES))
     lines = [f"  {name:<{width}}  {shows}" for name, shows in NAMES.items()]
     return "\n".join([
@@ -67,18 +67,18 @@ def help_text() -> str:
 
 
 Complain = Callable[[FramejitError], object]
-"""What is called with an error in the place of raising it."""
+"""A function that is called with an error which might be raised: it raises the error, or only warns of it."""
 
 
 def refuse(error: FramejitError) -> None:
-    """The `Complain` that raises."""
+    """A `Complain` function that raises the error."""
     raise error
 
 
 def parse(text: str, origin: str = "FRAMEJIT_LOGS", complain: Complain = refuse) -> dict[str, int]:
     """The level of each log named in `text`, as in FRAMEJIT_LOGS: "guards,+graph_breaks,-recompiles".
 
-    Complains of a name that does not exist (UnknownLog), and goes on with the others.
+    For a name that does not exist, `complain` is called with an UnknownLog error. If that returns, the name is left out.
     """
     levels: dict[str, int] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -99,10 +99,11 @@ def configure(
     out_origin: str = "FRAMEJIT_LOGS_OUT",
     complain: Complain = refuse,
 ) -> None:
-    """Switch logs on and off as `text` says (the form of FRAMEJIT_LOGS); names that it leaves out return to their default.
+    """Switch logs on and off as `text` says, which has the form of FRAMEJIT_LOGS. Logs that it doesn't name return to their default.
 
-    They are appended to the file `out` where one is named, else shown on stderr unless the program has configured a handler.
-    The word `help` lists them on stderr. Complains of a name that does not exist (UnknownLog) and of a file that can't be written (ConfigError).
+    The logs are appended to the file `out` if one is named. Otherwise they are shown on stderr, unless the program has configured a handler. The word
+    `help` prints a list of the logs on stderr. `complain` is called for a name that does not exist (UnknownLog), and for a file that can't be
+    written (ConfigError).
     """
     global _handler
     levels = parse(text, origin, complain)
@@ -124,7 +125,7 @@ def configure(
 
 
 def file_handler(out: str, origin: str, complain: Complain) -> logging.Handler | None:
-    """What appends records to the file `out`; None where it can't be written, which is complained of."""
+    """A handler that appends records to the file `out`. If the file can't be written, `complain` is called, and the result is None."""
     try:
         return logging.FileHandler(out)
     except OSError as error:
@@ -134,15 +135,16 @@ def file_handler(out: str, origin: str, complain: Complain) -> logging.Handler |
 
 @untraced
 def set_logs(*names: str, out: str | None = None) -> None:
-    """Show the logs of these names ("graph_breaks", "+guards" for more, "-recompiles" for errors only), and no others.
+    """Show the logs with these names ("graph_breaks", "+guards" for more, "-recompiles" for errors only), and no others.
 
-    Each may hold several, separated by commas, as FRAMEJIT_LOGS does; "help" lists them. Without names, all return to their default.
+    Each argument may hold several names, separated by commas, as in FRAMEJIT_LOGS; "help" prints a list of all logs. Without names, all logs return
+    to their default.
 
     Args:
-        out: a file that they are appended to, in place of stderr.
+        out: a file to which the logs are appended, instead of stderr.
 
     Raises:
-        UnknownLog: a name that does not exist, with a suggestion. BadArgument: a name that is no string. ConfigError: `out` can't be written.
+        UnknownLog: a name does not exist; the message suggests one. BadArgument: a name isn't a string. ConfigError: `out` can't be written.
     """
     for name in names:
         if not isinstance(name, str):
@@ -151,38 +153,38 @@ def set_logs(*names: str, out: str | None = None) -> None:
 
 
 def enabled(name: str, detail: bool = False) -> bool:
-    """Whether the log is switched on (with `detail`: by `+name`), so that its text is worth making."""
+    """Whether a log is switched on (with `detail`: by `+name`). Callers make a text for the log only if it is."""
     return _LOGGERS[name].isEnabledFor(logging.DEBUG if detail else logging.INFO)
 
 
 def info(name: str, title: str, text: str = "") -> None:
-    """Write to a log: a title, and perhaps a text of several lines below it."""
+    """Write a title to a log, and perhaps a text of several lines below it."""
     _LOGGERS[name].info("%s\n%s" if text else "%s%s", title, text)
 
 
 def debug(name: str, title: str, text: str = "") -> None:
-    """Write to a log what only `+name` shows: a title, and perhaps a text of several lines below it."""
+    """Write a title to a log, and perhaps a text of several lines below it, which are shown only if the log is switched on by `+name`."""
     _LOGGERS[name].debug("%s\n%s" if text else "%s%s", title, text)
 
 
 def warn(text: str) -> None:
-    """Something that the program should know, once."""
+    """Warn the program of something. The same text is shown only once."""
     warn_once(text, text)
 
 
 def warn_once(key: str, text: str) -> None:
-    """Something that the program should know. Only the first text of this key is shown."""
+    """Warn the program of something. Of several texts with the same key, only the first is shown."""
     if _is_new("warning", key):
         _root.warning("%s%s", sender(_root), text)
 
 
 def sender(logger: logging.Logger) -> str:
-    """Says whose warning it is, where no handler of the program's does: then Python prints the bare text."""
+    """The prefix "framejit: " of a warning, or nothing if the program has a handler: without one, Python prints only the text."""
     return "" if logger.hasHandlers() else "framejit: "
 
 
 def _is_new(*key: object) -> bool:
-    """Whether this is reported for the first time."""
+    """Whether a report with this key hasn't been made before. The key is noted."""
     with _lock:
         known = key in _reported
         _reported.add(key)
@@ -190,7 +192,7 @@ def _is_new(*key: object) -> bool:
 
 
 def graph_break(broke: BreakNote) -> None:
-    """Tracing stopped here, and goes on after it in a resume function. Once for each place and reason."""
+    """Log a graph break: tracing stopped at a place, and a resume function continues after it. Each place and reason is logged once."""
     if not enabled("graph_breaks"):
         return
     where = broke.stack[-1].range if broke.stack else None
@@ -201,16 +203,17 @@ def graph_break(broke: BreakNote) -> None:
 
 
 def behind_break(broke: BreakNote, count: int | None) -> None:
-    """The code after a break was compiled: into a graph of so many operations; None: into none."""
+    """Log that the code after a break was compiled, into a graph with `count` operations, or without a graph if that is None."""
     if enabled("graph_breaks") and broke.number is not None and _is_new("behind", broke.number):
-        found = "no graph, for it has no tensor operations" if count is None else f"a graph of {counted(count, 'operation')}"
+        found = "no graph, since there are no tensor operations" if count is None else f"a graph of {counted(count, 'operation')}"
         before = f"{counted(broke.before, 'operation')} {'was' if broke.before == 1 else 'were'} before it"
         info("graph_breaks", f"after graph break {broke.number} ({place(broke.stack)}): {found}; {before}")
 
 
 def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected: bool = False) -> None:
-    """The frame of `code` runs uncompiled: it is counted. A warning of one line, once for each place and kind of reason; the logs say more. Where it was
-    `expected`, only they say so.
+    """Count that a frame with this code runs uncompiled, and report it.
+
+    There is a warning of one line, once for each place and kind of reason; the logs say more. If the fallback was `expected`, only the logs say so.
     """
     where = stack[-1] if stack else UserFrame(code.co_filename, code.co_qualname, code.co_firstlineno)
     name, logger = program_name(code.co_qualname), _LOGGERS["fallbacks"]
@@ -227,11 +230,11 @@ def fallback(code: CodeType, reason: Break, stack: Sequence[UserFrame], expected
 
 
 def internal_error(code: CodeType, error: BaseException, counted_already: bool = False) -> None:
-    """framejit itself failed on the frame of `code`, which runs uncompiled, and is counted. A warning, once for each code object's place."""
+    """Count and report that framejit itself failed on a frame with this code, which runs uncompiled. There is one warning for each code object's place."""
     found = place_noted(error)
     text = (
         f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) runs uncompiled because of an error inside framejit, {type(error).__name__}: {error}"
-        f"{f' ({found})' if found else ''}. Results are right, only not compiled. Set FRAMEJIT_STRICT=1 to see the traceback, and please report it."
+        f"{f' ({found})' if found else ''}. Its results are right. Set FRAMEJIT_STRICT=1 to see the traceback, and please report it."
     )
     record_internal_error(text)
     if not counted_already:
@@ -242,13 +245,13 @@ def internal_error(code: CodeType, error: BaseException, counted_already: bool =
 
 
 def forget() -> None:
-    """Report again what was reported before: part of `framejit.reset()`."""
+    """Forget what was reported, so that it is reported again. This is part of `framejit.reset()`."""
     with _lock:
         _reported.clear()
 
 
 def configure_from_environment() -> None:
-    """Do what FRAMEJIT_LOGS and FRAMEJIT_LOGS_OUT say, and warn of variables of framejit's that can't be followed: a program that worked goes on."""
+    """Apply FRAMEJIT_LOGS and FRAMEJIT_LOGS_OUT, and warn of wrong FRAMEJIT_ variables: an error would stop a program that worked."""
     complaints: list[str] = []
     configure(config.current().logs, config.current().logs_out, complain=lambda error: complaints.append(f"{error}. It is ignored."))
     for text in [*config.complaints, *complaints, *config.misspelt(os.environ)]:

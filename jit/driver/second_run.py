@@ -1,4 +1,4 @@
-"""Runs a compiled call once more, uncompiled, on copies of what it was given, and compares results and what the two have changed."""
+"""Runs a compiled call a second time, uncompiled, on copies of its arguments, and compares the results and the changes that both have made."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from framejit.torch_classes import is_jagged
 TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
     torch.float64: (1e-7, 1e-8), torch.complex128: (1e-7, 1e-8), torch.float16: (2e-2, 2e-3), torch.bfloat16: (3e-2, 1e-2),
 }  # fmt: skip
-"""(relative, absolute) by dtype; others: USUAL. Backends round in another order than eager does."""
+"""The relative and absolute tolerance for each dtype; USUAL for others. Backends don't round in the same order as eager."""
 USUAL = (1e-3, 1e-4)
 THEMSELVES = (
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, torch.dtype, torch.layout, torch.memory_format, weakref.ref,
     CompiledFunction,
 )  # fmt: skip
-"""Types of values that copies share with the original."""
+"""Types of values that aren't copied: copies share them with the original."""
 SCALARS = (int, bool, str, bytes, type(None), range, torch.Size, torch.device)
 DRAWS_OTHERWISE = frozenset({"inductor"})
-"""Backends whose random numbers are others than eager's."""
+"""Backends whose random numbers differ from eager's."""
 
 
 class CannotCompare(Exception):
-    """The call can't be run a second time on copies, or there is no telling whether two values are alike."""
+    """The call can't be run a second time on copies, or it can't be decided whether two values are alike."""
 
 
 def compare_with_eager(compiled: CompiledFunction, args: tuple[Any, ...], kwargs: dict[str, Any], backend: str) -> Any:
-    """The result of the compiled call. Raises CheckError where the uncompiled function does something else to copies.
+    """Make the compiled call and return its result. Raises CheckError if the uncompiled function, run on copies, behaves differently.
 
-    Copied is what the call reaches by its arguments, the closure and the defaults; what it does to globals or to the outside world
-    happens twice. The random state is that of the compiled call afterwards. What asks whether it is compiled (`is_compiling`) differs.
+    Everything that the call reaches through its arguments, the closure and the defaults is copied. Side effects on globals and on the outside world happen
+    twice. Afterwards, the random state is that after the compiled call. Programs that ask `is_compiling()` get different answers in the two runs.
     """
     function: Any = compiled.function
     name = function.__qualname__
@@ -79,7 +79,7 @@ def compare_with_eager(compiled: CompiledFunction, args: tuple[Any, ...], kwargs
 
 
 def outcome(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Exception | None]:
-    """What a call returns, or raises."""
+    """Call a function, and return its result, or None, and the exception that it has raised, or None."""
     try:
         return function(*args, **kwargs), None
     except FramejitError:
@@ -89,7 +89,7 @@ def outcome(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 
 def compare(name: str, ours: tuple[Any, Exception | None], eagers: tuple[Any, Exception | None], state: CallState, copies: CallState) -> None:
-    """Raises CheckError where results, exceptions or the states left behind differ."""
+    """Raise CheckError if results, exceptions, or the states after the two calls differ."""
     (result, raised), (expected, expected_raised) = ours, eagers
     if type(raised) is not type(expected_raised):
         raise CheckError(f"{name}: the compiled call {told(raised)}, and eager {told(expected_raised)}") from raised
@@ -104,7 +104,7 @@ def compare(name: str, ours: tuple[Any, Exception | None], eagers: tuple[Any, Ex
     except CannotCompare as why:
         logs.info("checks", f"{name} is not compared with eager: {why}")
     else:
-        logs.info("checks", f"{name} does as eager does")
+        logs.info("checks", f"{name} matches eager")
 
 
 def told(raised: Exception | None) -> str:
@@ -112,7 +112,7 @@ def told(raised: Exception | None) -> str:
 
 
 def refuse_stores_to_globals(code: types.CodeType) -> None:
-    """Globals aren't copied: what a second run stored there would stay."""
+    """Raise CannotCompare if code stores to globals. These aren't copied, so that values from the second run would stay there."""
     for instruction in decode(code).instructions:
         if instruction.op in ("STORE_GLOBAL", "DELETE_GLOBAL"):
             raise CannotCompare(f"it stores to the global {instruction.value!r}")
@@ -122,7 +122,7 @@ def refuse_stores_to_globals(code: types.CodeType) -> None:
 
 
 def contents(cell: types.CellType) -> Any:
-    """What a cell holds, MISSING if it is empty."""
+    """The value of a cell, or MISSING if the cell is empty."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -131,9 +131,9 @@ def contents(cell: types.CellType) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """What a call can change without leaving its arguments and its function.
+    """The values that a call can change through its arguments and its function.
 
-    `left_out`: of copies, by the id of the original: the attributes that the class leaves out when it is copied, if it orders or chooses them.
+    `left_out`: if this is a copy, the attributes that a class has left out of the copies of its objects, by the id of the original object.
     """
 
     args: tuple[Any, ...]
@@ -144,14 +144,14 @@ class CallState:
     left_out: Mapping[int, Set[str]] = field(default_factory=dict)
 
     def parts(self) -> list[tuple[str, Any]]:
-        """The state as it is now, with names for reports."""
+        """The values of this state as they are now, with names for reports."""
         return [
             ("the arguments", self.args), ("the keyword arguments", self.kwargs), ("the closure", tuple(map(contents, self.cells))),
             ("the defaults", self.defaults), ("the keyword-only defaults", self.kwdefaults),
         ]  # fmt: skip
 
     def copied(self) -> CallState:
-        """A deep copy. Raises CannotCompare, or what the copying of some class raises."""
+        """A deep copy of this state. Raises CannotCompare, or an error that a class raises when it is copied."""
         values = [value for _, value in self.parts()]
         memo: dict[int, Any] = {id(MISSING): MISSING}
         incomplete = []
@@ -185,7 +185,7 @@ class CallState:
         return CallState(args, kwargs, cells, defaults, kwdefaults, left_out)
 
     def function_like(self, function: Any) -> Any:
-        """The function with this state in place of its own."""
+        """A copy of the function that has this state's closure and defaults in place of its own."""
         made = types.FunctionType(function.__code__, function.__globals__, function.__name__, self.defaults, self.cells)
         made.__kwdefaults__ = self.kwdefaults
         made.__dict__.update(function.__dict__)
@@ -193,7 +193,7 @@ class CallState:
 
 
 def within(value: Any, seen: set[int]) -> Iterator[Any]:
-    """The values in nested builtin containers."""
+    """All values in a value of nested builtin containers."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -211,7 +211,7 @@ def within(value: Any, seen: set[int]) -> Iterator[Any]:
 
 
 class Comparison:
-    """Compares what the compiled call has left with what eager has left, including which values are one object."""
+    """Compares values after the compiled call with values after the eager call, including which of them are the same object."""
 
     def __init__(self, left_out: Mapping[int, Set[str]] | None = None) -> None:
         """`left_out`: as in CallState."""
@@ -246,7 +246,7 @@ class Comparison:
         return self.parts(mine, theirs, where)
 
     def parts(self, mine: Any, theirs: Any, where: str) -> str | None:
-        """The first difference between what two values of one type consist of: their items, their attributes; None if there is none."""
+        """The first difference between the items or attributes of two values of one type; None if there is none."""
         if isinstance(mine, (set, frozenset)):
             if any(not isinstance(element, (*SCALARS, float, tuple)) for element in mine):
                 raise CannotCompare("sets of objects have no order to compare them in")
@@ -313,7 +313,7 @@ def random_state() -> tuple[Any, ...]:
 
 
 def set_random_state(state: tuple[Any, ...]) -> None:
-    """Put the generators into a state that `random_state` gave."""
+    """Restore a state of the generators that `random_state` has returned."""
     random.setstate(state[0])
     torch.set_rng_state(state[1])
     if state[2]:
@@ -323,6 +323,6 @@ def set_random_state(state: tuple[Any, ...]) -> None:
 
 
 def same_random_state(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    """Whether nothing was drawn between the two. numpy's generator is compared as text."""
+    """Whether two states are equal, so that nothing was drawn in between. numpy's state is compared as text."""
     same = a[0] == b[0] and torch.equal(a[1], b[1]) and len(a[2]) == len(b[2]) and all(map(torch.equal, a[2], b[2]))
     return same and repr(a[3]) == repr(b[3])

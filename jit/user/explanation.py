@@ -1,4 +1,4 @@
-"""explain(): what compiling one call of a function comes to, as plain data that prints well."""
+"""explain(): compiles one call of a function, and reports graphs, breaks, guards and times as plain data that prints well."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from framejit.report import FEW, STAGES, Recording, counted, graphs_of, listed, 
 from framejit.user.api import compile
 
 SHOWN = 3
-"""How many different breaks, uncompiled frames and errors `str()` of an explanation shows of each."""
+"""`str()` of an explanation shows so many different breaks, so many uncompiled frames, and so many errors."""
 SLOW = 1.0
-"""Seconds in the backend from which on there is something to be said about them."""
+"""If the backend took more seconds than this, `str()` of an explanation says how to shorten that."""
 SLOW_BACKEND = (
-    "  Most of that is the backend. A model that repeats a block: compile each block, and not the model; blocks of one class share what is compiled."
+    "  Most of that time is the backend's. If the model repeats a block, compile each block instead of the model: blocks of one class share what is compiled."
 )
 OPTIONS = ("backend", "fullgraph", "dynamic", "mode", "options")
-"""The options of `explain`, all of them by name."""
+"""The names of the options that `explain` takes."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Stop:
     """A place where tracing stopped.
 
     Attributes:
-        id: of the reason; `python -m framejit explain ID` prints its page.
+        id: the id of the reason; `python -m framejit explain ID` prints its page.
         reason: what happened, in one line.
         place: file:line.
         text: the call stack, why it happened, and what to do.
         expression: the source text at the place.
         advice: what to do; each item is an alternative.
-        before: of a graph break, the operations in the graph up to it.
-        after: of a graph break, the operations in each graph that goes on after it.
-        function: the function that broke or, of a frame that runs uncompiled, the one that does.
+        before: for a graph break, the number of operations in the graph before it.
+        after: for a graph break, the number of operations in each graph after it.
+        function: the function in which tracing stopped; for a fallback, the function that runs uncompiled.
     """
 
     id: str
@@ -66,9 +66,10 @@ class Stop:
 
 @dataclass
 class CompiledEntry:
-    """One compiled frame: of the function itself, or of a resume function. `operations`: of its graph, None without one.
+    """One compiled frame, of the function itself or of a resume function.
 
-    `left_to_autograd`: why it runs with the backend eager, where another one was asked for.
+    `operations` is the number of operations in its graph, or None if it has no graph. `left_to_autograd` says why the graph runs with the backend eager
+    although another one was asked for.
     """
 
     function: str
@@ -81,17 +82,17 @@ class CompiledEntry:
 
 @dataclass(repr=False)
 class Explanation:
-    """The answer of `explain`: plain data (`dataclasses.asdict` makes it JSON). `str()` sums it up in about ten lines.
+    """The result of `explain`: plain data, which `dataclasses.asdict` turns into JSON. `str()` sums it up in about ten lines.
 
     Attributes:
-        function: its qualified name.
-        graphs: how many graphs were compiled.
-        operations: in each graph, in order.
+        function: the qualified name of the function.
+        graphs: the number of graphs that were compiled.
+        operations: the number of operations in each graph, in order.
         breaks: the graph breaks that split the call.
         fallbacks: the frames that run uncompiled, with the reason.
         entries: each compiled frame with its guards.
-        seconds: time per stage (trace, plan, backend, guards, emit), over all entries.
-        internal_errors: what failed inside framejit meanwhile, in any thread.
+        seconds: the time of each stage (trace, plan, backend, guards, emit), over all entries.
+        internal_errors: errors inside framejit during the call, in any thread.
     """
 
     function: str
@@ -105,7 +106,7 @@ class Explanation:
 
     @property
     def guards(self) -> list[str]:
-        """The guards of all entries, in order, a line each."""
+        """The guards of all entries, in order, one line for each guard."""
         return [guard for entry in self.entries for guard in entry.guards]
 
     def __str__(self) -> str:
@@ -142,13 +143,13 @@ class Explanation:
 
 
 def shortened(texts: Sequence[str], attribute: str) -> list[str]:
-    """The first few of several texts, and how many more there are and where."""
+    """The first few of several different texts; if there are more, a last line says how many, and which attribute has them all."""
     different = list(dict.fromkeys(texts))
     return [*different[:SHOWN], *([f"and {len(different) - SHOWN} more: {attribute}"] if len(different) > SHOWN else [])]
 
 
 def of_breaks(stops: Sequence[Stop]) -> str:
-    """Graph breaks of the same reason at the same place, in two lines: which, where, what they cost, and what to do."""
+    """Two lines about graph breaks with the same reason and place: the reason, the place, the cost, and what to do."""
     first = stops[0]
     times = f" ({len(stops)} times)" if len(stops) > 1 else ""
     befores, afters = [stop.before for stop in stops], [count for stop in stops for count in stop.after]
@@ -157,7 +158,7 @@ def of_breaks(stops: Sequence[Stop]) -> str:
 
 
 def cure(stop: Stop) -> str:
-    """The first thing to do about it, as the end of a line."""
+    """The first piece of advice about a stop, as the end of a line."""
     return f" What to do: {stop.advice[0]}" if stop.advice else ""
 
 
@@ -172,17 +173,17 @@ def explain(
     options: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> Callable[..., Explanation]:
-    """`explain(fn, **options)(*args, **kwargs)` compiles fn again, calls it once, and says what came of it.
+    """`explain(fn, **options)(*args, **kwargs)` compiles fn again, calls it once, and returns an `Explanation` of what happened.
 
-    The call is real: it has fn's side effects, and raises what fn raises. What was compiled is thrown away; fn's own compiled entries,
-    if it has any, stay as they are. Takes the options of `compile`. Without them, what has been compiled is compiled as it was, with its own
-    backend, and a plain function with the backend "eager", which compiles nothing: Inductor takes its time, and is only used where it is asked
-    for. Graph breaks are reported, also of what was compiled with `fullgraph=True`, unless that is given here.
+    The call is real: it has fn's side effects, and raises what fn raises. The code that was compiled is thrown away; fn's own compiled entries, if
+    it has any, stay as they are. The options are those of `compile`. Without `backend=`, a compiled function is compiled with its own backend, and a
+    plain function with the backend "eager", which generates no code: Inductor is slow to compile, and is used only if it is asked for. Graph
+    breaks are reported, even if fn was compiled with `fullgraph=True`, unless `fullgraph=True` is given here.
 
     Raises:
-        BadArgument: fn is a class, or nothing that `compile` takes; fn's arguments are given here, and not in the second call. The errors of
-            `compile` for its options.
-        Unsupported: at a graph break, with `fullgraph=True`.
+        BadArgument: fn is a class, or something that `compile` doesn't take; or fn's arguments are given here instead of in the second call. The
+            options raise the errors that they raise in `compile`.
+        Unsupported: there is a graph break, and `fullgraph=True` is given.
     """
     name = getattr(target, "__qualname__", type(target).__qualname__)
     if arguments or unknown:
@@ -205,7 +206,7 @@ def explain(
 
 
 def misused(name: str, arguments: tuple[Any, ...], unknown: Mapping[str, Any]) -> str:
-    """How to call `explain`, for whoever has given it arguments that it doesn't take."""
+    """The message of the error for a call of `explain` with arguments that it doesn't take: it shows the right call."""
     option = next(iter(unknown), "")
     meant = suggestion(option, OPTIONS)
     if not arguments and meant:
@@ -216,7 +217,8 @@ def misused(name: str, arguments: tuple[Any, ...], unknown: Mapping[str, Any]) -
 
 
 def backend_of(target: Any, configured: bool) -> Any:
-    """The backend that the target was compiled with; for what hasn't been compiled, the default one if it is to be `configured`, else a cheap one."""
+    """The backend that the target was compiled with. If it wasn't compiled, this is the default backend if `mode` or `options` are to be passed to it
+    (`configured`), and otherwise "eager" in place of Inductor."""
     target = inspect.unwrap(target, stop=is_compiled) if isinstance(target, types.FunctionType) else target
     target = target.__func__ if isinstance(target, types.MethodType) else target
     target = target if isinstance(target, CompiledFunction) else raw_call(type(target))
@@ -232,7 +234,7 @@ def is_compiled(target: Any) -> bool:
 
 
 def explanation(function: str, found: Recording) -> Explanation:
-    """What notes of compilations say together."""
+    """Make the explanation from the notes of compilations that were recorded during the call of `function`."""
     notes = found.frames
     operations = [note.operations for note in notes if note.operations is not None]
     broken = [note.broke for note in notes if note.broke is not None]
